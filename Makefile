@@ -1,0 +1,66 @@
+# Weir. `make help` lists what there is to do.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+CACHE := $(or $(WEIR_CACHE),$(HOME)/.cache/weir)
+VENV := $(CACHE)/venv/bin
+export CARGO_TARGET_DIR := $(CACHE)/target
+export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
+
+.PHONY: help setup demo up down status test check fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle bench-redo bench-pageserver
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
+
+setup: ## install and build what is missing (idempotent)
+	@scripts/setup
+
+demo: setup ## set up, start Weir, and do its main job on four real computes (about 15 min)
+	@./weir up
+	@$(VENV)/python bench/demo.py
+
+up: ## start Weir (after `make setup`)
+	@./weir up
+
+down: ## stop Weir; leaves no process and no mount
+	@./weir down
+
+status: ## what runs, where, and how it is
+	@./weir status
+
+test: ## set up what is missing, then every check and every test, with a ledger of the time
+	@scripts/test
+
+check: ## the fast part of `make test`: formats, lints, types, unit tests of Python and the console
+	@scripts/test --fast
+
+fmt: ## format all code
+	@cd storage && cargo fmt --all
+	@$(VENV)/ruff format . && $(VENV)/ruff check --fix-only --quiet .
+
+gen: ## regenerate what is generated and committed: OpenAPI and the console's client
+	@scripts/gen
+
+bench-tproc-c: ## TPROC-C on a stock Postgres in a temporary directory, for comparison
+	@$(VENV)/python bench/tproc-c/stock.py
+
+bench-demo: ## the demo's workload and report again, on the Weir that runs
+	@$(VENV)/python bench/demo.py
+
+bench-rollout-scale: ## rollouts over 100, 1,000 and 10,000 simulated computes: plan time, computes a second, memory
+	@$(VENV)/python bench/rollout_scale.py
+
+bench-wal-distance: ## WAL volume against checkpoint distance on a stock Postgres (about 15 min)
+	@$(VENV)/python bench/wal_distance.py
+
+oracle: ## redo against Postgres: its own suites, every page after every record (about 15 min, 20 GB of disk)
+	@$(VENV)/python bench/oracle.py && $(VENV)/python bench/oracle_compute.py && $(VENV)/python bench/readback.py
+
+bench-redo: ## what decoding and redo cost, beside Postgres's recovery and pg_waldump (about 5 min, in memory)
+	@$(VENV)/python bench/redo.py
+
+bench-pageserver: ## ingest, reads, and what is written and kept, on the WAL of real workloads (about 30 min)
+	@$(VENV)/python bench/pageserver.py
+
+bench-verdict: ## how often verdicts on computes and waves are wrong, on recorded traces
+	@$(VENV)/python bench/verdict/calibrate.py

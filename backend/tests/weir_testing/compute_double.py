@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""A double of `weir-compute`: its command line, its HTTP API and its way to die, without Postgres.
+
+Behaves by the setting `test.mode` of its spec: `fail` exits at once, `stuck` stays in `starting`. Its counters
+run with the clock: images are written while full_page_writes is on, and the rest always.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+IMAGE_BYTES_PER_SECOND = 900_000
+REST_BYTES_PER_SECOND = 100_000
+TRANSACTIONS_PER_SECOND = 100
+
+
+class Compute:
+    def __init__(self, spec_path: Path) -> None:
+        self.spec: dict[str, Any] = json.loads(spec_path.read_text())
+        self.fpw: bool = self.spec["full_page_writes"]
+        self.fpw_lsn: str | None = None
+        self.lsn = 0x1800000
+        self.started = time.time()
+        self.images = 0.0
+        self.counted = self.started
+        self.lock = threading.Lock()
+        self.restarts = 0
+
+    def mode(self) -> str:
+        return self.spec["settings"].get("test.mode", "")
+
+    def tick(self) -> None:
+        now = time.time()
+        regressing = self.mode() == "images-stay"
+        if self.fpw or regressing:
+            self.images += (now - self.counted) * IMAGE_BYTES_PER_SECOND
+        self.counted = now
+
+    def lsn_text(self) -> str:
+        return f"0/{self.lsn:X}"
+
+    def switch(self, enabled: bool) -> dict[str, Any]:
+        with self.lock:
+            if enabled != self.fpw:
+                self.tick()
+                self.fpw = enabled
+                self.lsn += 0x100
+                self.fpw_lsn = self.lsn_text()
+                self.tell_storage()
+            return {"enabled": self.fpw, "lsn": self.fpw_lsn, "record_lsn": self.fpw_lsn, "committed": True}
+
+    def tell_storage(self) -> None:
+        """Stands for the WAL that carries the switch to storage."""
+        url = os.environ.get("WEIR_TEST_SWITCH_URL")
+        if url:
+            body = json.dumps({"timeline": self.spec["timeline_id"], "enabled": self.fpw, "lsn": self.fpw_lsn})
+            urllib.request.urlopen(urllib.request.Request(url, body.encode(), method="POST"), timeout=5).close()
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "compute_id": self.spec["compute_id"],
+            "state": "starting" if self.mode() == "stuck" else "running",
+            "reason": None,
+            "term": 1,
+            "start_lsn": "0/1800000",
+            "commit_lsn": self.lsn_text(),
+            "ingested_lsn": self.lsn_text(),
+            "full_page_writes": {"enabled": self.fpw, "lsn": self.fpw_lsn},
+            "started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.started)),
+            "start": {"total_ms": 10, "elect_ms": 1, "bundle_ms": 2, "postgres_ms": 7, "pages_fetched": 1,
+                      "bytes_fetched": 8192},
+            "port": self.spec["port"],
+            "active_connections": 0,
+            "base_backups": int(self.mode() == "backup"),
+            "restarts": self.restarts,
+        }  # fmt: skip
+
+    def metrics(self) -> str:
+        with self.lock:
+            self.tick()
+        seconds = time.time() - self.started
+        labels = f'compute_id="{self.spec["compute_id"]}"'
+        count = int(seconds * TRANSACTIONS_PER_SECOND)
+        slow = count // 10 if self.mode() == "slow" and not self.fpw else 0
+        lines = [
+            f'weir_compute_wal_bytes_total{{{labels},part="image",rmgr="heap"}} {self.images}',
+            f'weir_compute_wal_bytes_total{{{labels},part="rest",rmgr="heap"}} {seconds * REST_BYTES_PER_SECOND}',
+            f'weir_compute_transactions_total{{{labels},result="commit"}} {count}',
+        ]
+        for name, unit in (("commit_quorum_seconds", 0.001), ("page_read_seconds", 0.0001), ("page_chain_length", 1)):
+            lines += [
+                f'weir_compute_{name}_bucket{{{labels},le="{unit}"}} {count - slow}',
+                f'weir_compute_{name}_bucket{{{labels},le="{unit * 1000}"}} {count}',
+                f'weir_compute_{name}_bucket{{{labels},le="+Inf"}} {count}',
+            ]
+        return "\n".join(lines) + "\n"
+
+
+def handler(compute: Compute) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            pass
+
+        def answer(self, body: Any, status: int = 200) -> None:
+            data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "text/plain" if isinstance(body, str) else "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def do_GET(self) -> None:
+            self.answer(compute.metrics() if self.path == "/metrics" else compute.status())
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.path == "/terminate":
+                self.answer({}, 202)
+                threading.Timer(0.05, os._exit, [0]).start()
+            elif self.path == "/full_page_writes":
+                if compute.mode() == "no-switch":
+                    self.answer({"code": "NOT_COMMITTED", "message": "no quorum"}, 409)
+                else:
+                    self.answer(compute.switch(body["enabled"]))
+            elif self.path == "/configure":
+                compute.spec = body
+                self.answer({})
+            else:
+                self.answer({"code": "NOT_FOUND", "message": self.path}, 404)
+
+    return Handler
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for name in ("--spec", "--dir", "--listen-http"):
+        parser.add_argument(name, required=True)
+    arguments = parser.parse_args()
+    compute = Compute(Path(arguments.spec))
+    if compute.mode() == "fail":
+        sys.exit("the double was told to fail")
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    host, port = arguments.listen_http.split(":")
+    ThreadingHTTPServer((host, int(port)), handler(compute)).serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""Session-wide programs, and a whole control plane in this process for tests that need one."""
+
+import asyncio
+import os
+import shutil
+import socket
+import stat
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+import pytest_asyncio
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from temporalio.client import Client
+from temporalio.worker import Interceptor
+
+from weir import admin
+from weir.config import Settings, get_settings
+from weir.identity import service as identity
+from weir.main import create_app
+from weir_testing import compute_double, programs
+from weir_testing.storage import Server, StorageDouble, pageserver_app, safekeeper_app
+from weir_workflows.common.resources import Resources, open_resources
+from weir_workflows.runtime.local import LocalRuntime
+from weir_workflows.worker import connect, make_worker
+
+COMPUTE_PORTS = 200
+
+
+@pytest.fixture(scope="session")
+def scratch() -> Generator[Path]:
+    """A short path that Postgres's user may enter."""
+    path = Path(tempfile.mkdtemp(prefix="weir-test-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_url(scratch: Path) -> Generator[str]:
+    with programs.postgres(scratch / "pg") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def temporal_address(scratch: Path) -> Generator[str]:
+    with programs.temporal(scratch) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def storage() -> Generator[StorageDouble]:
+    double = StorageDouble()
+    with ExitStack() as stack:
+        stack.enter_context(Server(pageserver_app(double), double.pageserver_port))
+        for index, port in enumerate(double.keeper_ports):
+            stack.enter_context(Server(safekeeper_app(double, index), port))
+        yield double
+
+
+@pytest.fixture(autouse=True)
+def _no_faults_left(request: pytest.FixtureRequest) -> Generator[None]:
+    yield
+    if "storage" in request.fixturenames:
+        request.getfixturevalue("storage").faults.clear()
+
+
+@pytest.fixture(scope="session")
+def switch_url(storage: StorageDouble) -> Generator[str]:
+    """Where a compute double says what the WAL would say to storage."""
+
+    async def switched(request: Request) -> Response:
+        body = await request.json()
+        storage.full_page_writes(body["timeline"], body["enabled"], body["lsn"])
+        return Response()
+
+    port = programs.free_port()
+    with Server(Starlette(routes=[Route("/", switched, methods=["POST"])]), port):
+        yield f"http://127.0.0.1:{port}/"
+
+
+def install_compute_double(directory: Path) -> None:
+    directory.mkdir(exist_ok=True)
+    script = directory / "weir-compute"
+    source = Path(compute_double.__file__).read_text()
+    script.write_text(f"#!{sys.executable}\n" + source.split("\n", 1)[1])
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.fixture(scope="session")
+def environment(
+    scratch: Path, postgres_url: str, temporal_address: str, storage: StorageDouble, switch_url: str
+) -> Generator[Settings]:
+    """The settings of an installation whose schema is in place."""
+    install_compute_double(scratch / "bin")
+    low = programs.free_port_block(COMPUTE_PORTS)
+    values = {
+        "WEIR_HOME": str(scratch / "home"),
+        "WEIR_DATABASE_URL": postgres_url,
+        "WEIR_TEMPORAL_ADDRESS": temporal_address,
+        "WEIR_BIN_DIR": str(scratch / "bin"),
+        "WEIR_COMPUTE_PORTS": f"{low}-{low + COMPUTE_PORTS - 1}",
+        "WEIR_PROMETHEUS_URL": "http://127.0.0.1:9",
+        "WEIR_DISPATCH_INTERVAL_SECONDS": "0.5",
+        "WEIR_TEST_SWITCH_URL": switch_url,
+        **storage.environment,
+    }
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    get_settings.cache_clear()
+    asyncio.run(admin.migrate())
+    settings = get_settings()
+    yield settings
+    runtime = LocalRuntime(settings)
+    for compute_id in runtime.known():
+        process = runtime.process(compute_id)
+        if process is not None:
+            runtime.kill(process)
+    restore(before)
+
+
+@dataclass
+class Weir:
+    """A running control plane and the means to use it."""
+
+    url: str
+    api_key: str
+    settings: Settings
+    client: httpx.AsyncClient
+    resources: Resources
+    temporal: Client
+    storage: StorageDouble
+
+    async def call(self, method: str, path: str, expect: int = 200, **arguments: Any) -> Any:
+        response = await self.client.request(method, "/api/v2" + path, **arguments)
+        assert response.status_code == expect, f"{method} {path}: {response.status_code} {response.text}"
+        return response.json() if response.content else None
+
+    async def wait(self, check: Callable[[], Awaitable[Any]], seconds: float = 90) -> Any:
+        """Polls until the check answers something true. The bound only ends a wait for what never comes; how fast it
+        comes is measured in `bench/`."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while True:
+            answer = await check()
+            if answer:
+                return answer
+            assert loop.time() < deadline, f"still not so after {seconds} s"
+            await asyncio.sleep(0.05)
+
+    async def finish(self, answer: dict[str, Any], expect: str = "finished") -> list[dict[str, Any]]:
+        """Waits for the operations of an answer; every one must end as expected."""
+        ended: list[dict[str, Any]] = []
+        for operation in answer["operations"]:
+            path = f"/projects/{operation['project_id']}/operations/{operation['id']}"
+
+            async def done(path: str = path) -> dict[str, Any] | None:
+                current = (await self.call("GET", path))["operation"]
+                return None if current["status"] in {"scheduling", "running"} else current
+
+            ended.append(await self.wait(done))
+        assert [item["status"] for item in ended] == [expect] * len(ended), ended
+        return ended
+
+    @asynccontextmanager
+    async def as_account(self, name: str, *, operator: bool = False) -> AsyncGenerator["Weir"]:
+        """The same control plane in the hands of a new account."""
+        async with self.resources.database.transaction() as session:
+            key = await identity.create_account(session, name, f"{name}@localhost", operator=operator)
+        headers = {"Authorization": f"Bearer {key}"}
+        async with httpx.AsyncClient(base_url=self.url, headers=headers, timeout=20) as client:
+            yield replace(self, api_key=key, client=client)
+
+    async def project(self, **fields: Any) -> dict[str, Any]:
+        """A project whose compute runs."""
+        created = await self.call("POST", "/projects", 201, json={"project": fields})
+        await self.finish(created)
+        return created
+
+
+async def serve(app: Any) -> tuple[uvicorn.Server, asyncio.Task[None], str]:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2))
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started:
+        if task.done():
+            task.result()
+        await asyncio.sleep(0.01)
+    return server, task, f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@asynccontextmanager
+async def running_api(settings: Settings) -> AsyncGenerator[httpx.AsyncClient]:
+    """The API in this process, on a port of its own, and a client that has a key."""
+    server, task, url = await serve(create_app())
+    key = (settings.secrets_dir / "api_key").read_text().strip()
+    try:
+        async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=20) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        await task
+
+
+@asynccontextmanager
+async def control_plane(
+    settings: Settings, storage: StorageDouble, interceptors: Sequence[Interceptor] = ()
+) -> AsyncGenerator[Weir]:
+    temporal = await connect(settings)
+    async with (
+        running_api(settings) as client,
+        open_resources(settings) as resources,
+        make_worker(temporal, resources, interceptors),
+    ):
+        key = client.headers["authorization"].split()[1]
+        yield Weir(str(client.base_url), key, settings, client, resources, temporal, storage)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def weir(environment: Settings, storage: StorageDouble) -> AsyncGenerator[Weir]:
+    async with control_plane(environment, storage) as running:
+        yield running
+
+
+@asynccontextmanager
+async def own_database(postgres_url: str, **environment: str) -> AsyncGenerator[Settings]:
+    """Settings with a database that the shared control plane does not see, so that it cannot take the work."""
+    name = f"own_{os.urandom(4).hex()}"
+    plain = postgres_url.replace("postgresql+psycopg", "postgresql")
+    async with await psycopg.AsyncConnection.connect(plain, autocommit=True) as connection:
+        await connection.execute(f"CREATE DATABASE {name}".encode())
+    values = {"WEIR_DATABASE_URL": postgres_url.rsplit("/", 1)[0] + f"/{name}"} | environment
+    before = {key: os.environ.get(key) for key in values}
+    os.environ.update(values)
+    get_settings.cache_clear()
+    try:
+        await admin.migrate()
+        yield get_settings()
+    finally:
+        restore(before)
+
+
+def restore(before: dict[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    get_settings.cache_clear()

@@ -1,0 +1,94 @@
+"""`weir-admin`: what an operator runs by hand or at start."""
+
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from weir.config import get_settings
+from weir.db import Database
+from weir.errors import WeirError
+from weir.identity import service as identity
+from weir.kit.crypto import ensure_secrets
+
+_MIGRATION_LOCK = 0x77656972_00
+
+
+def alembic_config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    return config
+
+
+async def migrate() -> None:
+    """Secrets, schema, bootstrap key. Safe to repeat and to run twice at once."""
+    settings = get_settings()
+    api_key = ensure_secrets(settings.secrets_dir)
+    engine = create_async_engine(settings.database_url)
+    try:
+        async with engine.connect() as connection:
+            # Held by the session, so that two first starts at once migrate one after the other.
+            await connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _MIGRATION_LOCK})
+            await connection.commit()
+            await asyncio.to_thread(command.upgrade, alembic_config(), "head")
+    finally:
+        await engine.dispose()
+    database = Database(settings)
+    try:
+        async with database.transaction() as session:
+            await identity.bootstrap(session, api_key)
+    finally:
+        await database.close()
+
+
+async def account(name: str, email: str | None, *, operator: bool) -> str:
+    """Makes an account (`email` given) or changes its role; what to tell the person who asked for it."""
+    database = Database(get_settings())
+    try:
+        async with database.transaction() as session:
+            if email is not None:
+                return await identity.create_account(session, name, email, operator=operator)
+            await identity.set_operator(session, name, operator=operator)
+            return f"account {name} is {'an operator' if operator else 'no operator'} now"
+    finally:
+        await database.close()
+
+
+def openapi() -> str:
+    from weir.main import create_app  # noqa: PLC0415  other commands need no application
+
+    return json.dumps(create_app().openapi(), indent=2, ensure_ascii=False) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="weir-admin", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("migrate", help="create secrets, bring the schema up to date, register the API key")
+    commands.add_parser("openapi", help="print the API's OpenAPI document")
+    accounts = commands.add_parser("account", help="make an account, or change whether it is an operator")
+    verbs = accounts.add_subparsers(dest="verb", required=True)
+    create = verbs.add_parser("create", help="make an account and print its first API key")
+    create.add_argument("name")
+    create.add_argument("email")
+    create.add_argument("--operator", action="store_true", help="it sees and rolls out over every account's computes")
+    role = verbs.add_parser("operator", help="say whether an account is an operator")
+    role.add_argument("name")
+    role.add_argument("wanted", choices=["yes", "no"])
+    arguments = parser.parse_args()
+    if arguments.command == "migrate":
+        asyncio.run(migrate())
+    elif arguments.command == "account":
+        email = getattr(arguments, "email", None)
+        operator = arguments.operator if email is not None else arguments.wanted == "yes"
+        try:
+            print(asyncio.run(account(arguments.name, email, operator=operator)))  # noqa: T201  its answer
+        except WeirError as error:
+            parser.exit(1, f"weir-admin: {error.message}\n")
+    else:
+        sys.stdout.write(openapi())

@@ -1,0 +1,1 @@
+"""Branches: one timeline of storage each."""

@@ -1,0 +1,173 @@
+"""Putting a branch back to another state: its own past, or a state of another branch.
+
+The state is first made as a branch like any other. Then the two branches exchange timelines in one transaction: the
+branch keeps its id, name, endpoints and addresses, and what it was is the other branch from then on. Until the
+exchange nothing of the branch has changed, so that a restore which fails leaves it as it was.
+"""
+
+from sqlalchemy import delete, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from weir.authz.access import ProjectAccess
+from weir.branches.models import Branch, BranchState
+from weir.branches.points import Engine, point
+from weir.branches.repository import BranchRepository
+from weir.branches.schemas import BranchRestoreRequest
+from weir.branches.service import named, new_branch
+from weir.databases import service as databases
+from weir.databases.models import BranchDatabase, Role
+from weir.databases.repository import DatabaseRepository
+from weir.errors import BadRequestError, ConflictError, PreconditionFailedError
+from weir.identity import audit
+from weir.kit.clock import now
+from weir.operations.models import Operation, OperationKind
+from weir.operations.service import enqueue
+
+
+def _refuse(branch: Branch, source: Branch, children: list[Branch], body: BranchRestoreRequest) -> None:
+    for row in (branch, source):
+        if row.state != BranchState.READY:
+            raise BadRequestError(f"branch {row.id} is {row.state}; only ready branches can be restored")
+    if branch.protected:
+        raise PreconditionFailedError(f"branch {branch.id} is protected; clear `protected` with PATCH first")
+    own_past = source.id == branch.id
+    if own_past and body.source_lsn is None and body.source_timestamp is None:
+        raise BadRequestError("give source_lsn or source_timestamp: a branch's own newest state is what it has")
+    if body.preserve_under_name is not None:
+        return
+    if own_past:
+        raise BadRequestError(
+            "give preserve_under_name: the state restored is part of what the branch is now, which has to stay under "
+            "another name"
+        )
+    if children:
+        raise PreconditionFailedError(
+            f"branch {branch.id} has branches that need its data: {named(children)}; give preserve_under_name to "
+            "keep it under another name"
+        )
+
+
+async def restore(
+    access: ProjectAccess, engine: Engine, project_id: str, ident: str, body: BranchRestoreRequest
+) -> tuple[Branch, list[Operation]]:
+    project = await access.idle_project(project_id)
+    branch = await access.branch(project, ident)
+    source = await access.branch(project, body.source_branch_id)
+    repository = BranchRepository(access.session)
+    _refuse(branch, source, await repository.children(branch.id), body)
+    name = body.preserve_under_name
+    if name is not None and await repository.named(project.id, name) is not None:
+        raise ConflictError(f"project {project.id} already has a branch named {name!r}; preserve under another name")
+
+    made = new_branch(project.id, name, default=False)
+    made.parent_id = source.id
+    made.parent_lsn = await point(engine, project, source, body.source_lsn, body.source_timestamp)
+    made.parent_timestamp = body.source_timestamp
+    repository.add(made)
+    await access.session.flush()
+    await databases.inherit(access.session, source, made)
+    request_id = access.principal.request_id
+    create = await enqueue(
+        access.session, OperationKind.CREATE_BRANCH, project.id, branch_id=made.id, request_id=request_id
+    )
+    exchange = await enqueue(
+        access.session,
+        OperationKind.RESTORE_BRANCH,
+        project.id,
+        branch_id=branch.id,
+        depends_on=create,
+        request_id=request_id,
+        payload={"restored": made.id, "replaced_timeline": branch.timeline_id},
+    )
+    operations = [create, exchange]
+    if name is None:
+        operations.append(
+            await enqueue(
+                access.session,
+                OperationKind.DELETE_BRANCH,
+                project.id,
+                branch_id=made.id,
+                depends_on=exchange,
+                request_id=request_id,
+            )
+        )
+    audit.record(
+        access.session, access.principal, "branch.restore", f"branch/{branch.id}", project.id,
+        source_branch_id=source.id, source_lsn=made.parent_lsn, preserved_as=made.id if name else None,
+    )  # fmt: skip
+    return branch, operations
+
+
+async def exchange(session: AsyncSession, operation: Operation) -> bool:
+    """The restored state becomes the branch's, in the caller's transaction. False when it was so already."""
+    branch = await session.get_one(Branch, operation.branch_id, with_for_update=True)
+    made = await session.get_one(Branch, operation.payload["restored"], with_for_update=True)
+    replaced, restored = operation.payload["replaced_timeline"], made.timeline_id
+    if branch.timeline_id != replaced:
+        return False
+    # In three steps, since no two branches may have one timeline at any moment.
+    made.timeline_id = f"being exchanged by operation {operation.id}"
+    await session.flush()
+    branch.timeline_id = restored
+    await session.flush()
+    made.timeline_id = replaced
+
+    from_itself = made.parent_id == branch.id
+    came_from = made.parent_id, made.parent_lsn, made.parent_timestamp
+    made.parent_id, made.parent_lsn, made.parent_timestamp = (
+        branch.parent_id, branch.parent_lsn, branch.parent_timestamp,
+    )  # fmt: skip
+    # Branches of the old state are branches of what holds it now.
+    await session.execute(
+        update(Branch).where(Branch.parent_id == branch.id, Branch.id != made.id).values(parent_id=made.id)
+    )
+    branch.parent_id, branch.parent_lsn, branch.parent_timestamp = came_from
+    if from_itself:
+        branch.parent_id = made.id
+    branch.state_changed_at = branch.updated_at = made.updated_at = now()
+    await session.flush()
+    if not from_itself:
+        await _exchange_roles(session, branch, made)
+    return True
+
+
+async def _exchange_roles(session: AsyncSession, branch: Branch, made: Branch) -> None:
+    """Roles and databases go with the data they are in. A role that both have keeps, on the branch, the password that
+    its clients know."""
+    repository = DatabaseRepository(session)
+    roles = {row.id: await repository.roles(row.id) for row in (branch, made)}
+    held = {row.id: await repository.databases(row.id) for row in (branch, made)}
+    known = {role.name: (role.password_sealed, role.scram_verifier) for role in roles[branch.id]}
+    fresh: list[Role | BranchDatabase] = []
+    for old, new in ((branch, made), (made, branch)):
+        for role in roles[old.id]:
+            sealed, verifier = role.password_sealed, role.scram_verifier
+            if new is branch:
+                sealed, verifier = known.get(role.name, (sealed, verifier))
+            fresh.append(
+                Role(
+                    branch_id=new.id,
+                    name=role.name,
+                    password_sealed=sealed,
+                    scram_verifier=verifier,
+                    created_at=role.created_at,
+                    updated_at=role.updated_at,
+                )
+            )
+        fresh += [
+            BranchDatabase(
+                branch_id=new.id,
+                name=row.name,
+                owner_name=row.owner_name,
+                created_at=row.created_at,
+                updated_at=row.updated_at,
+            )
+            for row in held[old.id]
+        ]
+    for rows in (*roles.values(), *held.values()):
+        for row in rows:
+            session.expunge(row)
+    for model in (Role, BranchDatabase):
+        await session.execute(delete(model).where(model.branch_id.in_([branch.id, made.id])))
+    session.add_all(fresh)
+    await session.flush()

@@ -1,0 +1,148 @@
+from datetime import datetime
+from typing import Any
+
+from weir.branches.models import Branch, BranchState
+from weir.databases.schemas import ConnectionDetails, DatabasesResponse, RolesResponse
+from weir.endpoints.schemas import EndpointOptions, EndpointsResponse
+from weir.kit.schemas import Body, Id, Lsn, Name, Timestamp, View
+from weir.operations.schemas import OperationsResponse
+
+
+class BranchEndpoint(EndpointOptions):
+    type: str
+
+
+class BranchFields(Body):
+    parent_id: Id | None = None
+    name: Name | None = None
+    parent_lsn: Lsn | None = None
+    parent_timestamp: Timestamp | None = None
+    protected: bool | None = None
+    archived: bool | None = None
+    init_source: str | None = None
+    expires_at: Timestamp | None = None
+
+
+class BranchCreateRequest(Body):
+    """Without a body: a branch of the default branch's head, without an endpoint."""
+
+    branch: BranchFields | None = None
+    endpoints: list[BranchEndpoint] | None = None
+    annotation_value: dict[str, Any] | None = None
+
+
+class BranchRestoreRequest(Body):
+    """Which state the branch is to have: the source's at an LSN or a moment, or its newest. What the branch is now
+    stays as a branch under `preserve_under_name`, or goes."""
+
+    source_branch_id: Id
+    source_lsn: Lsn | None = None
+    source_timestamp: Timestamp | None = None
+    preserve_under_name: Name | None = None
+
+
+class BranchUpdate(Body):
+    name: Name | None = None
+    protected: bool | None = None
+    expires_at: Timestamp | None = None
+
+
+class BranchUpdateRequest(Body):
+    branch: BranchUpdate
+
+
+# Logical size and history size by timeline.
+Sizes = dict[str, tuple[int | None, int | None]]
+
+
+class BranchView(View):
+    id: str
+    project_id: str
+    parent_id: str | None = None
+    parent_lsn: str | None = None
+    parent_timestamp: datetime | None = None
+    name: str
+    timeline_id: str
+    current_state: BranchState
+    pending_state: BranchState | None = None
+    state_changed_at: datetime
+    # Bytes: of the data at the newest LSN, and of the WAL of the history the branch keeps by itself. Absent while
+    # storage does not answer.
+    logical_size: int | None = None
+    history_size: int | None = None
+    creation_source: str = "console"
+    primary: bool
+    default: bool
+    protected: bool
+    cpu_used_sec: int = 0
+    compute_time_seconds: int = 0
+    active_time_seconds: int = 0
+    written_data_bytes: int = 0
+    data_transfer_bytes: int = 0
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, row: Branch, sizes: Sizes | None = None) -> "BranchView":
+        logical, history = (sizes or {}).get(row.timeline_id, (None, None))
+        return cls(
+            logical_size=logical,
+            history_size=history,
+            id=row.id,
+            project_id=row.project_id,
+            parent_id=row.parent_id,
+            parent_lsn=row.parent_lsn,
+            parent_timestamp=row.parent_timestamp,
+            name=row.name,
+            timeline_id=row.timeline_id,
+            current_state=row.state,
+            pending_state=BranchState.READY if row.state == BranchState.INIT else None,
+            state_changed_at=row.state_changed_at,
+            primary=row.is_default,
+            default=row.is_default,
+            protected=row.protected,
+            created_at=row.created_at,
+            updated_at=row.updated_at,
+        )
+
+
+class BranchPagination(View):
+    next: str | None = None
+    sort_by: str = "created_at"
+    sort_order: str = "desc"
+
+
+class AnnotationObject(View):
+    type: str
+    id: str
+
+
+class Annotation(View):
+    object: AnnotationObject
+    value: dict[str, Any]
+
+
+class BranchResponse(View):
+    branch: BranchView
+
+
+class BranchDetail(BranchResponse):
+    annotation: Annotation
+
+
+class BranchesPage(View):
+    branches: list[BranchView]
+    annotations: dict[str, Annotation]
+    pagination: BranchPagination
+
+
+class BranchOperations(BranchResponse, OperationsResponse):
+    pass
+
+
+class BranchCreated(BranchOperations, EndpointsResponse, RolesResponse, DatabasesResponse):
+    connection_uris: list[ConnectionDetails]
+
+
+class BranchCount(View):
+    count: int

@@ -1,0 +1,123 @@
+"""`weir doctor`: whether this machine and this installation are as Weir needs them, and what to do where not."""
+
+import os
+import pwd
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+from weir.cli import installation as installations
+from weir.cli import system
+from weir.cli.errors import CliError
+from weir.cli.installation import PORTS, Installation
+from weir.cli.services import services
+from weir.cli.supervisor import Supervisor
+
+_BINARIES = ("weir-safekeeper", "weir-pageserver", "weir-compute")
+_OLDEST_MINOR = 18
+_Finding = tuple[bool, str, str]
+
+
+def doctor(home: Path) -> bool:
+    """Print one line a check; False when something stands in the way."""
+    fine = True
+    installation = installations.load(home) if installations.exists(home) else None
+    checks: list[Callable[[], Iterator[_Finding]]] = [_machine, lambda: _programs(installation)]
+    if installation is None:
+        click.echo(f"No installation in {home} yet; `weir up` makes one.")
+    else:
+        checks += [lambda: _state(installation), lambda: _ports(installation)]
+    for check in checks:
+        for good, what, remedy in check():
+            fine = fine and good
+            click.echo(f"{click.style('ok  ', fg='green') if good else click.style('FAIL', fg='red')}  {what}")
+            if not good:
+                click.echo(f"      {remedy}")
+    return fine
+
+
+def _machine() -> Iterator[_Finding]:
+    yield (
+        Path("/dev/fuse").exists(),
+        "/dev/fuse exists",
+        "Load the module (`modprobe fuse`) or give the container it.",
+    )
+    yield shutil.which("fusermount3") is not None, "fusermount3 is installed", "apt-get install fuse3"
+    if os.geteuid() == 0:
+        try:
+            pwd.getpwnam("postgres")
+            known = True
+        except KeyError:
+            known = False
+        yield known, "the account `postgres` exists", "apt-get install postgresql-15 makes it."
+
+
+def _programs(installation: Installation | None) -> Iterator[_Finding]:
+    pg_bin = installation.pg_bin if installation else Path("/usr/lib/postgresql/15/bin")
+    text = _output([str(pg_bin / "postgres"), "--version"])
+    version = re.search(r"(\d+)\.(\d+)", text)
+    good = version is not None and version[1] == "15" and int(version[2]) >= _OLDEST_MINOR
+    yield (
+        good,
+        f"Postgres in {pg_bin}: {text or 'not found'}",
+        f"15.{_OLDEST_MINOR} or newer of 15 is needed: make setup",
+    )
+    bin_dir = installation.bin_dir if installation else installations.cache_dir() / "target" / "release"
+    for name in _BINARIES:
+        yield (bin_dir / name).is_file(), f"{bin_dir / name}", "make setup builds it."
+    built = installations.cache_dir() / "bin"
+    for name in ("process-compose", "temporal", "prometheus"):
+        path = built / name if (built / name).is_file() else shutil.which(name)
+        yield path is not None, f"{name}: {path}", "make setup installs it."
+
+
+def _output(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout.strip()
+    except OSError:
+        return ""
+
+
+def _state(installation: Installation) -> Iterator[_Finding]:
+    free = shutil.disk_usage(installation.home).free
+    yield free > 2 << 30, f"{free >> 30} GiB free in {installation.home}", "Make room: a full disk stops writes."
+    for path in (installation.home / "secrets").glob("*"):
+        private = path.stat().st_mode & 0o077 == 0
+        yield private, f"{path} is private", f"chmod 600 {path}"
+    supervisor = Supervisor(installation)
+    running = supervisor.pid() is not None
+    orphans = [p for p in system.processes_of(installation.home) if not p.is_compute] if not running else []
+    remedy = "`weir up` takes over, `weir down` ends them."
+    yield not orphans, f"{len(orphans)} services without a supervisor", remedy
+    alive = {p.pid for p in system.processes_of(installation.home) if p.is_compute}
+    mounts = system.mounts_below(installation.computes_dir)
+    yield bool(alive) or not mounts, f"{len(mounts)} volumes mounted, {len(alive)} compute processes", remedy
+    if running:
+        bad = [f"{s.name}: {s.health}" for s in supervisor.states().values() if not s.is_good]
+        yield not bad, f"services healthy{': not ' + ', '.join(bad) if bad else ''}", "`weir logs NAME` says why."
+
+
+def _ports(installation: Installation) -> Iterator[_Finding]:
+    if Supervisor(installation).pid() is not None:
+        return
+    try:
+        names = [name for service in services(installation) for name in service.ports]
+    except CliError as error:
+        yield False, "services can be described", str(error)
+        return
+    for name in names:
+        port = installation.ports[name]
+        if not system.port_is_free(port):
+            remedy = f"Stop it, or choose another under [ports] in {installation.config_file}."
+            yield (
+                False,
+                f"port {port} ({PORTS[name][1]}) is held by {system.holder_of(port) or 'another process'}",
+                remedy,
+            )
+    taken = sum(not system.port_is_free(installation.ports[name]) for name in names)
+    if not taken:
+        yield True, f"all {len(names)} ports are free", ""

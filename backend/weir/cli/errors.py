@@ -1,0 +1,5 @@
+"""What the command line tells a person instead of a traceback."""
+
+
+class CliError(Exception):
+    """Something that the operator can act on; the message says what happened, to what, and what to do."""

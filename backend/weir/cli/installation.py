@@ -1,0 +1,311 @@
+"""One installation of Weir on this machine: its directory, its settings file, its environment.
+
+Everything is below `WEIR_HOME`. `weir.toml` is written by the first `weir up` and belongs to the operator from
+then on; the environment overrides it (`WEIR_PORT_API=8400`), so that tests can run a second installation.
+"""
+
+import os
+import secrets
+import shutil
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from weir.cli.errors import CliError
+from weir.config import default_home
+
+SAFEKEEPERS = (1, 2, 3)
+FIRST_PORT = 7400
+PORTS: Mapping[str, tuple[int, str]] = {
+    "api": (7400, "API and console"),
+    "worker": (7402, "worker's health and metrics"),
+    "postgres": (7410, "metadata Postgres"),
+    "temporal": (7420, "Temporal, gRPC"),
+    "temporal_ui": (7421, "Temporal's own console"),
+    "temporal_http": (7422, "Temporal, HTTP"),
+    "temporal_metrics": (7423, "Temporal's metrics"),
+    "prometheus": (7430, "Prometheus"),
+    **{f"safekeeper_{n}_wal": (7500 + n, f"safekeeper {n}, WAL") for n in SAFEKEEPERS},
+    **{f"safekeeper_{n}_http": (7510 + n, f"safekeeper {n}, HTTP") for n in SAFEKEEPERS},
+    "pageserver_pages": (7600, "pageserver, pages"),
+    "pageserver_http": (7601, "pageserver, HTTP"),
+    "simulator": (7650, "simulated fleet"),
+}
+RUNTIMES = ("local", "simulated")
+COMPUTE_PORTS = (7700, 7899)
+
+_TEMPLATE = """\
+# Settings of this Weir installation, written by the first `weir up`. Change them while Weir is down.
+# Each can be overridden by the environment: WEIR_PORT_API=8400, WEIR_COMPUTE_PORTS=8700-8899, ...
+# Everything listens on 127.0.0.1.
+
+[ports]
+{ports}
+
+[computes]
+# Postgres gets the even ports, the agent of each compute the odd port above.
+ports = "{computes}"
+# What computes are: "local" (processes of this machine), or "simulated" (a model of computes and storage, for scale
+# tests of the control plane: no database runs). Choose before the first `weir up`.
+runtime = "{runtime}"
+
+[postgres]
+# The programs of Postgres 15, for computes and for the metadata store.
+bin_dir = "{pg_bin}"
+# Who runs them when Weir is run by root; Postgres refuses to be root.
+user = "postgres"
+
+[prometheus]
+retention = "15d"
+scrape_interval_seconds = 1
+
+[telemetry]
+# Where to send traces (OTLP over HTTP), for example "http://127.0.0.1:4318". Empty: nowhere.
+otlp_endpoint = ""
+"""
+
+
+@dataclass(frozen=True)
+class Installation:
+    home: Path
+    ports: Mapping[str, int]
+    compute_ports: str
+    pg_bin: Path
+    pg_user: str
+    retention: str
+    scrape_interval_seconds: int
+    otlp_endpoint: str
+    compute_runtime: str = "local"
+    # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
+    simulated: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def config_file(self) -> Path:
+        return self.home / "weir.toml"
+
+    @property
+    def log_dir(self) -> Path:
+        return self.home / "log"
+
+    @property
+    def run_dir(self) -> Path:
+        return self.home / "run"
+
+    @property
+    def socket(self) -> Path:
+        return self.run_dir / "supervisor.sock"
+
+    @property
+    def postgres_data(self) -> Path:
+        return self.home / "postgres"
+
+    @property
+    def computes_dir(self) -> Path:
+        return self.home / "computes"
+
+    @property
+    def bin_dir(self) -> Path:
+        return Path(os.environ.get("WEIR_BIN_DIR", cache_dir() / "target" / "release"))
+
+    @property
+    def api_url(self) -> str:
+        return f"http://127.0.0.1:{self.ports['api']}"
+
+    @property
+    def api_key_file(self) -> Path:
+        return self.home / "secrets" / "api_key"
+
+    @property
+    def is_simulated(self) -> bool:
+        return self.compute_runtime == "simulated"
+
+    @property
+    def simulator_url(self) -> str:
+        return f"http://{self.address('simulator')}"
+
+    def address(self, port: str) -> str:
+        return f"127.0.0.1:{self.ports[port]}"
+
+    def log_file(self, process: str) -> Path:
+        return self.log_dir / f"{process}.log"
+
+    def tool(self, name: str) -> Path:
+        """A program that set-up built or that the system has."""
+        built = Path(os.environ.get("WEIR_TOOLS_DIR", cache_dir() / "bin")) / name
+        found = built if built.is_file() else shutil.which(name)
+        if found is None:
+            raise CliError(f"The program `{name}` is missing. `make setup` installs it.")
+        return Path(found)
+
+    def postgres_password(self) -> str:
+        return (self.home / "secrets" / "postgres_password").read_text().strip()
+
+    def environment(self) -> dict[str, str]:
+        """What every service is told (docs/interfaces.md), on top of what a program needs to run at all."""
+        passed = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "RUST_LOG", "RUST_BACKTRACE")
+        environment = {name: os.environ[name] for name in passed if name in os.environ}
+        environment.update(
+            WEIR_HOME=str(self.home),
+            WEIR_DATABASE_URL=(
+                f"postgresql+psycopg://weir:{quote(self.postgres_password())}@{self.address('postgres')}/weir"
+            ),
+            WEIR_TEMPORAL_ADDRESS=self.address("temporal"),
+            WEIR_TEMPORAL_NAMESPACE="default",
+            WEIR_PROMETHEUS_URL=f"http://{self.address('prometheus')}",
+            WEIR_API_URL=self.api_url,
+            WEIR_PAGESERVER_HTTP=f"http://{self.address('pageserver_http')}",
+            WEIR_PAGESERVER_PAGES=self.address("pageserver_pages"),
+            WEIR_SAFEKEEPERS_HTTP=",".join(f"http://{self.address(f'safekeeper_{n}_http')}" for n in SAFEKEEPERS),
+            WEIR_SAFEKEEPERS_WAL=",".join(self.address(f"safekeeper_{n}_wal") for n in SAFEKEEPERS),
+            WEIR_BIN_DIR=str(self.bin_dir),
+            WEIR_PG_BIN_DIR=str(self.pg_bin),
+            WEIR_PG_USER=self.pg_user,
+            WEIR_COMPUTE_PORTS=self.compute_ports,
+            WEIR_WORKER_METRICS_PORT=str(self.ports["worker"]),
+            WEIR_COMPUTE_RUNTIME=self.compute_runtime,
+            WEIR_SCRAPE_INTERVAL_SECONDS=str(self.scrape_interval_seconds),
+        )
+        if self.is_simulated:
+            environment.update(
+                WEIR_SIMULATOR_URL=self.simulator_url,
+                WEIR_PAGESERVER_HTTP=f"{self.simulator_url}/pageserver",
+                WEIR_SAFEKEEPERS_HTTP=",".join(f"{self.simulator_url}/safekeepers/{n}" for n in SAFEKEEPERS),
+            )
+        endpoint = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", self.otlp_endpoint)
+        if endpoint:
+            environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = endpoint
+        return environment
+
+
+def cache_dir() -> Path:
+    return Path(os.environ.get("WEIR_CACHE", Path.home() / ".cache" / "weir"))
+
+
+def home_from_environment() -> Path:
+    return Path(os.environ["WEIR_HOME"]).absolute() if os.environ.get("WEIR_HOME") else default_home()
+
+
+def exists(home: Path) -> bool:
+    return (home / "weir.toml").is_file()
+
+
+def load(home: Path) -> Installation:
+    """Read an installation; raises a CliError that names the file and the setting when it makes no sense."""
+    path = home / "weir.toml"
+    try:
+        document = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise CliError(f"There is no Weir in {home} yet. `weir up` creates it.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise CliError(f"{path} is not valid TOML: {error}") from None
+    ports = {name: _port(path, document, name, default) for name, (default, _) in PORTS.items()}
+    _refuse_duplicates(path, ports)
+    postgres = _section(path, document, "postgres")
+    prometheus = _section(path, document, "prometheus")
+    return Installation(
+        home=home,
+        ports=ports,
+        compute_ports=os.environ.get(
+            "WEIR_COMPUTE_PORTS",
+            str(_section(path, document, "computes").get("ports", "{}-{}".format(*COMPUTE_PORTS))),
+        ),
+        pg_bin=Path(os.environ.get("WEIR_PG_BIN_DIR", str(postgres.get("bin_dir", "/usr/lib/postgresql/15/bin")))),
+        pg_user=os.environ.get("WEIR_PG_USER", str(postgres.get("user", "postgres"))),
+        retention=str(prometheus.get("retention", "15d")),
+        scrape_interval_seconds=int(
+            os.environ.get("WEIR_SCRAPE_INTERVAL_SECONDS", str(prometheus.get("scrape_interval_seconds", 1)))
+        ),
+        otlp_endpoint=str(_section(path, document, "telemetry").get("otlp_endpoint", "")),
+        compute_runtime=_runtime(path, document),
+        simulated={name: float(value) for name, value in _section(path, document, "simulated").items()},
+    )
+
+
+def create(home: Path, port_base: int | None) -> Installation:
+    """Write the directory, the settings and the metadata store's password. What exists stays as it is."""
+    shift = (port_base or FIRST_PORT) - FIRST_PORT
+    try:
+        # Computes and the metadata store run as another user below it: searchable, not listable.
+        for folder, mode in ((home, 0o711), (home / "secrets", 0o700), (home / "run", 0o700), (home / "log", 0o700)):
+            folder.mkdir(mode=mode, parents=True, exist_ok=True)
+            folder.chmod(mode)
+        (home / "computes").mkdir(mode=0o711, exist_ok=True)
+    except PermissionError as error:
+        raise CliError(f"Cannot write to {home}: {error.strerror}. Run as its owner, or set WEIR_HOME.") from None
+    config = home / "weir.toml"
+    if not config.exists():
+        first, last = COMPUTE_PORTS
+        text = _TEMPLATE.format(
+            ports="\n".join(f"{name} = {port + shift}  # {what}" for name, (port, what) in PORTS.items()),
+            computes=f"{first + shift}-{last + shift}",
+            runtime=os.environ.get("WEIR_COMPUTE_RUNTIME", "local"),
+            pg_bin=os.environ.get("WEIR_PG_BIN_DIR", "/usr/lib/postgresql/15/bin"),
+        )
+        _write_whole(config, text, 0o644)
+    elif port_base is not None:
+        raise CliError(f"{config} exists already and holds the ports; --port-base is for the first `weir up`.")
+    password = home / "secrets" / "postgres_password"
+    if not password.exists():
+        _write_whole(password, secrets.token_urlsafe(24) + "\n", 0o600)
+    return load(home)
+
+
+def _write_whole(path: Path, text: str, mode: int) -> None:
+    """All of it or nothing: a crash never leaves half a settings file or an empty password."""
+    draft = path.with_name(path.name + ".new")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def _section(path: Path, document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    section = document.get(name, {})
+    if not isinstance(section, dict):
+        raise CliError(f"{path}: [{name}] must be a table.")
+    return section  # pyright: ignore[reportUnknownVariableType]
+
+
+def _port(path: Path, document: Mapping[str, Any], name: str, default: int) -> int:
+    variable = f"WEIR_PORT_{name.upper()}"
+    value = os.environ.get(variable) or _section(path, document, "ports").get(name, default)
+    try:
+        port = int(value)
+    except (TypeError, ValueError):
+        port = 0
+    if not 1 <= port <= 65535:
+        raise CliError(f"The port {name!r} is {value!r}; it must be 1-65535 ([ports] in {path}, or {variable}).")
+    return port
+
+
+def _runtime(path: Path, document: Mapping[str, Any]) -> str:
+    value = os.environ.get("WEIR_COMPUTE_RUNTIME", _section(path, document, "computes").get("runtime", "local"))
+    if value not in RUNTIMES:
+        raise CliError(
+            f"The compute runtime is {value!r}; it must be one of {', '.join(RUNTIMES)} "
+            f"([computes] runtime in {path}, or WEIR_COMPUTE_RUNTIME)."
+        )
+    return str(value)
+
+
+def _refuse_duplicates(path: Path, ports: Mapping[str, int]) -> None:
+    owner: dict[int, str] = {}
+    for name, port in ports.items():
+        if port in owner:
+            raise CliError(f"Port {port} is given to both {owner[port]} and {name} ([ports] in {path}).")
+        owner[port] = name
+
+
+def python() -> str:
+    return sys.executable
+
+
+def script(name: str) -> str:
+    """A command that was installed beside this one."""
+    return str(Path(sys.executable).parent / name)

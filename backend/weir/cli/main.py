@@ -1,0 +1,146 @@
+"""The commands and what they say about themselves."""
+
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from weir.cli import installation as installations
+from weir.cli.doctor import doctor as run_doctor
+from weir.cli.down import down as run_down
+from weir.cli.errors import CliError
+from weir.cli.logs import logs as run_logs
+from weir.cli.logs import rotate
+from weir.cli.status import status as run_status
+from weir.cli.supervisor import Supervisor
+from weir.cli.up import up as run_up
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class _Group(click.Group):
+    """Errors meant for the operator are printed, not raised."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except CliError as error:
+            click.echo(f"{click.style('weir:', fg='red')} {error}", err=True)
+            ctx.exit(1)
+
+
+@click.group(cls=_Group, context_settings=_CONTEXT)
+@click.option(
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="WEIR_HOME",
+    help="The installation's directory [default: $WEIR_HOME, or /var/lib/weir for root, ~/.local/state/weir]",
+)
+@click.pass_context
+def cli(ctx: click.Context, home: Path | None) -> None:
+    """Weir: managed Postgres on your own machine, with the page images kept out of the write-ahead log.
+
+    \b
+    A first tour:
+      weir up        start everything; the console's address is printed
+      weir status    what runs, where, since when
+      weir logs api  what a process says
+      weir down      stop everything; no process and no mount stays
+
+    State is in one directory. Each process has its own log there, and weir.toml holds the ports.
+    """
+    ctx.obj = home.absolute() if home else installations.home_from_environment()
+
+
+@cli.command()
+@click.option(
+    "--port-base", type=click.IntRange(1024, 60000), help="Where the ports start, at the first `up` (7400)."
+)
+@click.option("--timeout", type=float, default=240, show_default=True, help="Seconds to wait until all is healthy.")
+@click.pass_obj
+def up(home: Path, port_base: int | None, timeout: float) -> None:
+    """Start Weir and wait until it is healthy.
+
+    Safe to run at any time: when everything is up it changes nothing, and after a crash or a power cut it clears
+    what was left and starts again. Databases that were running when Weir went down start again by themselves.
+    """
+    click.echo(f"Starting Weir in {home}")
+    installation = run_up(home, port_base=port_base, timeout=timeout)
+    click.echo(f"Weir is up.  Console: {installation.api_url}  API key: {installation.api_key_file}")
+
+
+@cli.command()
+@click.option(
+    "--immediate", is_flag=True, help="Do not wait for the computes to shut down cleanly. Nothing committed is lost."
+)
+@click.pass_obj
+def down(home: Path, immediate: bool) -> None:
+    """Stop computes and services, and make sure that no process and no mount is left."""
+    click.echo(f"Stopping Weir in {home}")
+    run_down(home, immediate=immediate)
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.pass_context
+def status(ctx: click.Context, as_json: bool) -> None:
+    """Show every process and compute. Exit code: 0 all healthy, 1 not all, 3 down."""
+    ctx.exit(run_status(ctx.obj, as_json=as_json))
+
+
+@cli.command()
+@click.argument("process", nargs=-1)
+@click.option(
+    "-n", "--lines", type=click.IntRange(0), default=50, show_default=True, help="How many of the last lines."
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with new lines until interrupted.")
+@click.pass_obj
+def logs(home: Path, process: tuple[str, ...], lines: int, follow: bool) -> None:
+    """Show the logs of processes (see `weir status`) or computes (by id); of all when none is named."""
+    try:
+        run_logs(home, process, lines=lines, follow=follow)
+    except KeyboardInterrupt:
+        click.echo()
+
+
+@cli.command("rotate-logs", hidden=True)
+@click.pass_obj
+def rotate_logs(home: Path) -> None:
+    """Compress long logs. The supervisor runs this every few minutes."""
+    rotate(home)
+
+
+@cli.command()
+@click.argument("process")
+@click.pass_obj
+def restart(home: Path, process: str) -> None:
+    """Restart one service, for example after its program was built again."""
+    supervisor = Supervisor(installations.load(home))
+    if supervisor.pid() is None:
+        raise CliError("Weir is down. `weir up` starts it.")
+    known = supervisor.states()
+    if process not in known:
+        raise CliError(f"No service {process!r}. There are: {', '.join(known)}.")
+    supervisor.restart_service(process)
+    click.echo(f"{process} is restarting; `weir status` shows when it is healthy.")
+
+
+@cli.command()
+@click.pass_context
+def doctor(ctx: click.Context) -> None:
+    """Check the machine and the installation, and say what to do about what is wrong."""
+    ctx.exit(0 if run_doctor(ctx.obj) else 1)
+
+
+@cli.command()
+@click.pass_obj
+def env(home: Path) -> None:
+    """Print the services' environment for a shell: eval "$(weir env)"."""
+    for name, value in installations.load(home).environment().items():
+        if name.startswith(("WEIR_", "OTEL_")):
+            click.echo(f"export {name}={shlex.quote(value)}")
+
+
+def main() -> None:
+    cli.main(prog_name="weir", args=sys.argv[1:])

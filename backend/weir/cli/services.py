@@ -1,0 +1,297 @@
+"""The services of an installation, and the supervisor's configuration made of them.
+
+Order: the metadata store, then the schema, then the API; safekeepers before the pageserver; the worker last, since
+it drives all of them. Every service is restarted when it dies or stops answering, and logs to its own file.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from weir.cli.errors import CliError
+from weir.cli.installation import SAFEKEEPERS, Installation, python, script
+from weir.cli.system import SERVICE_VARIABLE
+
+HEALTHY = "process_healthy"
+COMPLETED = "process_completed_successfully"
+# A service writes its log itself: were the supervisor between them, its death would take the services along, at
+# their next word. "$0" is the file, "$@" the program.
+_TO_ITS_LOG = ("/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1')
+
+
+@dataclass(frozen=True)
+class Service:
+    name: str
+    what: str
+    command: Sequence[str]
+    ports: Sequence[str] = ()
+    health: str | Sequence[str] = ""
+    after: Mapping[str, str] = field(default_factory=dict[str, str])
+    stop_signal: int = 15
+    stop_seconds: int = 15
+    once: bool = False
+    every: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def probe(self) -> dict[str, Any] | None:
+        """Asked every two seconds; after a minute and a half of silence the supervisor restarts the service."""
+        timing = {"period_seconds": 2, "timeout_seconds": 5, "failure_threshold": 45}
+        if not self.health:
+            return None
+        if isinstance(self.health, str):
+            host, _, rest = self.health.partition(":")
+            port, _, path = rest.partition("/")
+            return {"http_get": {"scheme": "http", "host": host, "port": port, "path": f"/{path}"}, **timing}
+        return {"exec": {"command": " ".join(self.health)}, **timing}
+
+
+def as_postgres_user(installation: Installation) -> list[str]:
+    """The words that start a program as the unprivileged user; none when Weir is not root."""
+    if os.geteuid() != 0:
+        return []
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        raise CliError("The program `setpriv` is missing (package util-linux); root needs it to start Postgres.")
+    user = installation.pg_user
+    return [setpriv, f"--reuid={user}", f"--regid={user}", "--init-groups", "--"]
+
+
+def services(installation: Installation) -> list[Service]:
+    return [
+        _postgres(installation),
+        _temporal(installation),
+        *_storage(installation),
+        Service(
+            "migrate",
+            "brings the metadata schema up to date",
+            [script("weir-admin"), "migrate"],
+            after={"postgres": HEALTHY},
+            once=True,
+        ),
+        _api(installation),
+        _prometheus(installation),
+        _worker(installation),
+        Service("logs", "keeps logs from growing for ever", [script("weir"), "rotate-logs"], every="5m"),
+    ]
+
+
+def _postgres(installation: Installation) -> Service:
+    port = installation.ports["postgres"]
+    return Service(
+        "postgres",
+        "metadata",
+        [
+            *as_postgres_user(installation),
+            str(installation.pg_bin / "postgres"),
+            "-D",
+            str(installation.postgres_data),
+            "-c",
+            f"port={port}",
+        ],
+        ports=("postgres",),
+        health=[str(installation.pg_bin / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port), "-d", "weir"],
+        stop_signal=2,  # fast shutdown: sessions are ended, nothing needs recovery
+        stop_seconds=30,
+    )
+
+
+def _temporal(installation: Installation) -> Service:
+    ports = installation.ports
+    return Service(
+        "temporal",
+        "workflows",
+        [
+            str(installation.tool("temporal")),
+            *("server", "start-dev", "--ip", "127.0.0.1", "--ui-ip", "127.0.0.1"),
+            *("--port", str(ports["temporal"]), "--ui-port", str(ports["temporal_ui"])),
+            *("--http-port", str(ports["temporal_http"]), "--metrics-port", str(ports["temporal_metrics"])),
+            *("--db-filename", str(installation.home / "temporal" / "temporal.db")),
+            *("--log-level", "warn", "--log-format", "json"),
+        ],
+        ports=("temporal", "temporal_ui", "temporal_http", "temporal_metrics"),
+        health=f"{installation.address('temporal_http')}/api/v1/namespaces/default",
+    )
+
+
+def _storage(installation: Installation) -> list[Service]:
+    if installation.is_simulated:
+        return [_simulator(installation)]
+    return [*(_safekeeper(installation, n) for n in SAFEKEEPERS), _pageserver(installation)]
+
+
+def _simulator(installation: Installation) -> Service:
+    return Service(
+        "simulator",
+        "computes and storage: a model, no database",
+        [
+            python(),
+            *("-m", "weir_workflows.simulated.server", "--listen", installation.address("simulator")),
+            *(f"--{name.replace('_', '-')}={value:g}" for name, value in installation.simulated.items()),
+        ],
+        ports=("simulator",),
+        health=f"{installation.address('simulator')}/healthz",
+    )
+
+
+def _safekeeper(installation: Installation, number: int) -> Service:
+    wal, http = f"safekeeper_{number}_wal", f"safekeeper_{number}_http"
+    return Service(
+        f"safekeeper-{number}",
+        "WAL, one of three",
+        [
+            str(installation.bin_dir / "weir-safekeeper"),
+            *("--id", str(number)),
+            *("--listen-wal", installation.address(wal), "--listen-http", installation.address(http)),
+            *("--data-dir", str(installation.home / f"safekeeper-{number}")),
+        ],
+        ports=(wal, http),
+        health=f"{installation.address(http)}/healthz",
+    )
+
+
+def _pageserver(installation: Installation) -> Service:
+    return Service(
+        "pageserver",
+        "pages",
+        [
+            str(installation.bin_dir / "weir-pageserver"),
+            *("--listen-pages", installation.address("pageserver_pages")),
+            *("--listen-http", installation.address("pageserver_http")),
+            *("--data-dir", str(installation.home / "pageserver")),
+            *("--object-store", f"file://{installation.home / 'objects'}"),
+            *("--pg-bin-dir", str(installation.pg_bin), "--pg-user", installation.pg_user),
+        ],
+        ports=("pageserver_pages", "pageserver_http"),
+        health=f"{installation.address('pageserver_http')}/healthz",
+        after={f"safekeeper-{n}": HEALTHY for n in SAFEKEEPERS},
+        stop_seconds=30,
+    )
+
+
+def _api(installation: Installation) -> Service:
+    return Service(
+        "api",
+        "API and console",
+        [
+            python(),
+            *("-m", "uvicorn", "weir.main:app", "--host", "127.0.0.1", "--port", str(installation.ports["api"])),
+            *("--no-access-log", "--timeout-graceful-shutdown", "5"),
+        ],
+        ports=("api",),
+        health=f"{installation.address('api')}/healthz",
+        after={"postgres": HEALTHY, "migrate": COMPLETED},
+    )
+
+
+def _prometheus(installation: Installation) -> Service:
+    return Service(
+        "prometheus",
+        "metrics",
+        [
+            str(installation.tool("prometheus")),
+            f"--config.file={installation.home / 'prometheus' / 'prometheus.yml'}",
+            f"--storage.tsdb.path={installation.home / 'prometheus' / 'data'}",
+            f"--storage.tsdb.retention.time={installation.retention}",
+            f"--web.listen-address={installation.address('prometheus')}",
+            "--log.level=warn",
+        ],
+        ports=("prometheus",),
+        health=f"{installation.address('prometheus')}/-/ready",
+    )
+
+
+def _worker(installation: Installation) -> Service:
+    return Service(
+        "worker",
+        "runs workflows, starts computes",
+        [python(), "-m", "weir_workflows.worker"],
+        ports=("worker",),
+        health=f"{installation.address('worker')}/healthz",
+        after={
+            "postgres": HEALTHY,
+            "migrate": COMPLETED,
+            "temporal": HEALTHY,
+            **{service.name: HEALTHY for service in _storage(installation)},
+        },
+        # Verdicts multiply many small matrices: threads of the linear algebra library would only wait for each other.
+        environment={"OPENBLAS_NUM_THREADS": "1"},
+    )
+
+
+def supervisor_config(installation: Installation, chosen: Sequence[Service]) -> str:
+    """process-compose reads YAML, of which JSON is a part."""
+    environment = installation.environment()
+    document = {
+        "version": "0.5",
+        "is_strict": True,
+        "disable_env_expansion": True,
+        "log_level": "info",
+        "ordered_shutdown": True,
+        "processes": {service.name: _entry(installation, service, environment) for service in chosen},
+    }
+    return json.dumps(document, indent=2)
+
+
+def _entry(installation: Installation, service: Service, environment: Mapping[str, str]) -> dict[str, Any]:
+    marked = {**environment, **service.environment, SERVICE_VARIABLE: service.name}
+    entry: dict[str, Any] = {
+        "description": service.what,
+        "entrypoint": [*_TO_ITS_LOG, str(installation.log_file(service.name)), *service.command],
+        "working_dir": str(installation.home),
+        "environment": [f"{name}={value}" for name, value in marked.items()],
+        "availability": _availability(service),
+        "depends_on": {name: {"condition": condition} for name, condition in service.after.items()},
+        # Only the service itself: Postgres and the worker look after their own children.
+        "shutdown": {
+            "signal": service.stop_signal,
+            "timeout_seconds": service.stop_seconds,
+            "parent_only": True,
+        },
+    }
+    probe = service.probe()
+    if probe is not None:
+        entry["readiness_probe"] = probe
+    if service.every:
+        entry["schedule"] = {"interval": service.every}
+    return entry
+
+
+def _availability(service: Service) -> dict[str, Any]:
+    if service.every:
+        return {"restart": "no"}
+    if service.once:
+        return {"restart": "on_failure", "backoff_seconds": 2, "max_restarts": 10}
+    return {"restart": "always", "backoff_seconds": 1}
+
+
+def prometheus_config(installation: Installation) -> str:
+    """The API tells Prometheus what to scrape, so that a compute is scraped as soon as it runs. Rules are in
+    `rules.yml` beside it (`weir.computes.recorded`)."""
+    interval = f"{installation.scrape_interval_seconds}s"
+    document = {
+        "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": "15s"},
+        "rule_files": ["rules.yml"],
+        "scrape_configs": [
+            {
+                "job_name": "weir",
+                "http_sd_configs": [
+                    {"url": f"{installation.api_url}/internal/prometheus/targets", "refresh_interval": "3s"}
+                ],
+            },
+            {
+                "job_name": "prometheus",
+                "scrape_interval": "15s",
+                "static_configs": [{"targets": [installation.address("prometheus")]}],
+            },
+            {
+                "job_name": "temporal",
+                "scrape_interval": "5s",
+                "scrape_timeout": "5s",
+                "static_configs": [{"targets": [installation.address("temporal_metrics")]}],
+            },
+        ],
+    }
+    return json.dumps(document, indent=2)

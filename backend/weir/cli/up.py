@@ -1,0 +1,196 @@
+"""`weir up`: from whatever state the last run, a crash or a power cut left, to everything healthy."""
+
+import fcntl
+import shutil
+import signal
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from weir.cli import installation as installations
+from weir.cli import metadata, system
+from weir.cli.errors import CliError
+from weir.cli.installation import PORTS, Installation
+from weir.cli.output import note, span
+from weir.cli.services import Service, prometheus_config, services, supervisor_config
+from weir.cli.supervisor import State, Supervisor
+
+_TOO_MANY_RESTARTS = 5
+_PORTS_SECONDS = 15
+
+
+def up(home: Path, *, port_base: int | None, timeout: float) -> Installation:
+    first = not installations.exists(home)
+    installation = installations.create(home, port_base)
+    with only_one(installation):
+        if first:
+            note(f"new installation in {home}")
+        supervisor = Supervisor(installation)
+        chosen = services(installation)
+        config = supervisor_config(installation, chosen)
+        if supervisor.pid() is not None and supervisor.answers():
+            return _already_up(installation, supervisor, chosen, config, timeout)
+        _require_programs(installation, chosen)
+        _clear_remains(installation, supervisor)
+        _require_ports(installation, chosen)
+        _prepare_files(installation)
+        supervisor.start(config)
+        _wait_healthy(installation, supervisor, chosen, timeout)
+    return installation
+
+
+@contextmanager
+def only_one(installation: Installation) -> Generator[None]:
+    """Two `weir up` at once: the second waits for the first and then finds everything up."""
+    with (installation.run_dir / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            note("another `weir up` or `weir down` is at work; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _already_up(
+    installation: Installation, supervisor: Supervisor, chosen: Sequence[Service], config: str, timeout: float
+) -> Installation:
+    if (installation.run_dir / "services.json").read_text() != config:
+        note("settings or programs have changed since Weir was started: `weir down` and `weir up` apply them")
+    if all(state.is_good for state in supervisor.states().values()):
+        note("already up")
+        return installation
+    _wait_healthy(installation, supervisor, chosen, timeout)
+    return installation
+
+
+def _require_programs(installation: Installation, chosen: Sequence[Service]) -> None:
+    wanted = {service.command[0] for service in chosen}
+    if not installation.is_simulated:
+        # The worker starts computes later, so their program is looked for as well.
+        wanted.add(str(installation.bin_dir / "weir-compute"))
+    missing = sorted(program for program in wanted if not Path(program).is_file())
+    if missing:
+        raise CliError("These programs are missing; `make setup` builds them:\n  " + "\n  ".join(missing))
+
+
+def _clear_remains(installation: Installation, supervisor: Supervisor) -> None:
+    """End services that outlived their supervisor, detach dead mounts. Running computes are left alone."""
+    session = supervisor.session()
+    orphans = [p for p in system.processes_of(installation.home) if p.session == session and not p.is_compute]
+    if orphans:
+        names = ", ".join(sorted({p.service for p in orphans}))
+        note(f"the supervisor was gone; ending what it left running: {names}")
+        quick = [p.pid for p in orphans if p.service == "postgres"]
+        system.end(quick, signal.SIGINT)
+        system.end((p.pid for p in orphans if p.service != "postgres"), signal.SIGTERM)
+        left = system.wait_gone((p.pid for p in orphans), 20)
+        system.end(left, signal.SIGKILL)
+        if system.wait_gone(left, 10):
+            raise CliError(f"These processes of the last run cannot be ended: {left}. They may hang in the kernel.")
+    alive = {p.pid for p in system.processes_of(installation.home) if p.is_compute}
+    for mount in system.mounts_below(installation.computes_dir):
+        if not _has_living_agent(installation, mount, alive):
+            note(f"detaching a mount whose compute is gone: {mount}")
+            system.unmount(mount)
+    if metadata.forget_stale_lock(installation):
+        note("the metadata store was not shut down cleanly; it will recover")
+    supervisor.forget()
+
+
+def _has_living_agent(installation: Installation, mount: Path, alive: set[int]) -> bool:
+    compute = mount.relative_to(installation.computes_dir).parts[0]
+    try:
+        pid = int((installation.computes_dir / compute / "pid").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return False
+    return pid in alive
+
+
+def _require_ports(installation: Installation, chosen: Sequence[Service]) -> None:
+    """Every taken port is named at once, with who has it."""
+    names = [name for service in chosen for name in service.ports]
+    deadline = time.monotonic() + _PORTS_SECONDS
+    while True:
+        taken = [name for name in names if not system.port_is_free(installation.ports[name])]
+        if not taken:
+            return
+        holders = {name: system.holder_of(installation.ports[name]) for name in taken}
+        # A port that nobody holds is that of a process that is just ending.
+        if all(holders.values()) or time.monotonic() > deadline:
+            break
+        time.sleep(0.2)
+    lines = [
+        f"  {installation.ports[name]} ({PORTS[name][1]}) is held by {holder or 'a process that cannot be seen'}"
+        for name, holder in holders.items()
+    ]
+    raise CliError(
+        "Ports that Weir needs are in use:\n"
+        + "\n".join(lines)
+        + f"\nStop what holds them, or choose others under [ports] in {installation.config_file}."
+    )
+
+
+def _prepare_files(installation: Installation) -> None:
+    for name in ("temporal", "prometheus", "objects", "pageserver", *(f"safekeeper-{n}" for n in (1, 2, 3))):
+        (installation.home / name).mkdir(mode=0o755, exist_ok=True)
+    if not metadata.is_initialised(installation):
+        note("making the metadata store")
+        metadata.initialise(installation)
+    (installation.home / "prometheus" / "prometheus.yml").write_text(prometheus_config(installation))
+    from weir.computes import recorded  # noqa: PLC0415  no other command needs what speaks with Prometheus
+
+    (installation.home / "prometheus" / "rules.yml").write_text(recorded.rules(installation.scrape_interval_seconds))
+    free = shutil.disk_usage(installation.home).free
+    if free < 2 << 30:
+        note(f"only {free >> 20} MiB are free in {installation.home}")
+
+
+def _wait_healthy(
+    installation: Installation, supervisor: Supervisor, chosen: Sequence[Service], timeout: float
+) -> None:
+    started = time.monotonic()
+    shown: set[str] = set()
+    what = {service.name: service.what for service in chosen}
+    announced = started
+    while True:
+        states = supervisor.states()
+        for name, state in states.items():
+            if state.is_good and name not in shown:
+                shown.add(name)
+                note(f"{span(time.monotonic() - started):>4}  {name} {state.health} ({what.get(name, '')})")
+        waiting = [state for state in states.values() if not state.is_good]
+        if not waiting:
+            return
+        _stop_waiting_for_hopeless(installation, waiting)
+        now = time.monotonic()
+        if now - started > timeout:
+            names = ", ".join(f"{s.name} ({s.health})" for s in waiting)
+            raise CliError(
+                f"Not healthy after {span(timeout)}: {names}.\n{_last_words(installation, waiting[0].name)}"
+            )
+        if now - announced > 10:
+            announced = now
+            note(f"{span(now - started):>4}  waiting for {', '.join(s.name for s in waiting)}")
+        time.sleep(0.25)
+
+
+def _stop_waiting_for_hopeless(installation: Installation, waiting: Sequence[State]) -> None:
+    for state in waiting:
+        failed = state.status in {"Error", "Skipped"} or (state.status == "Completed" and state.exit_code != 0)
+        if failed or state.restarts >= _TOO_MANY_RESTARTS:
+            raise CliError(
+                f"{state.name} does not stay up ({state.restarts} restarts, last exit code {state.exit_code}).\n"
+                + _last_words(installation, state.name)
+            )
+
+
+def _last_words(installation: Installation, name: str) -> str:
+    log = installation.log_file(name)
+    try:
+        lines = log.read_text(errors="replace").splitlines()[-15:]
+    except OSError:
+        lines = []
+    return click.style(f"The end of {log}:\n", bold=True) + "\n".join(f"  {line}" for line in lines)

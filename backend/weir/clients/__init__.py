@@ -1,0 +1,1 @@
+"""Clients of the programs that Weir drives."""

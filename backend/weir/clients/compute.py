@@ -1,0 +1,90 @@
+"""The HTTP API of a compute's agent (docs/interfaces.md)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from weir.clients.http import HttpClient, JsonClient, switch_lsn
+from weir.config import get_settings
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ComputeStatus:
+    compute_id: str
+    state: str
+    reason: str | None
+    term: int | None
+    start_lsn: str | None
+    commit_lsn: str | None
+    ingested_lsn: str | None
+    full_page_writes: bool | None
+    full_page_writes_lsn: str | None
+    started_at: str | None
+    start: dict[str, Any] | None
+    active_connections: int | None
+    restarts: int
+    # Under way: while one is, Postgres writes page images whatever full_page_writes says.
+    base_backups: int = 0
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> "ComputeStatus":
+        fpw = body.get("full_page_writes") or {}
+        return cls(
+            compute_id=body["compute_id"],
+            state=body["state"],
+            reason=body.get("reason"),
+            term=body.get("term"),
+            start_lsn=body.get("start_lsn"),
+            commit_lsn=body.get("commit_lsn"),
+            ingested_lsn=body.get("ingested_lsn"),
+            full_page_writes=fpw.get("enabled"),
+            full_page_writes_lsn=switch_lsn(fpw.get("lsn")),
+            started_at=body.get("started_at"),
+            start=body.get("start"),
+            active_connections=body.get("active_connections"),
+            restarts=body.get("restarts") or 0,
+            base_backups=body.get("base_backups") or 0,
+        )
+
+
+class ComputeAgent:
+    def __init__(self, base_url: str, client: HttpClient) -> None:
+        self._http = JsonClient("the compute's agent", base_url, client)
+
+    async def status(self, timeout: float = 2.0) -> ComputeStatus:  # noqa: ASYNC109
+        return await self._http.read(ComputeStatus.parse, "GET", "/status", timeout=timeout)
+
+    async def configure(self, spec: dict[str, Any]) -> None:
+        await self._http.call("POST", "/configure", json=spec, timeout=60)
+
+    async def full_page_writes(self, enabled: bool, timeout_ms: int) -> str | None:
+        """Switches, and answers with the end LSN of the record once a majority has it; None when the
+        compute has been in that state since its start."""
+
+        def lsn_of(body: dict[str, Any]) -> str | None:
+            return switch_lsn(body["lsn"])
+
+        return await self._http.read(
+            lsn_of,
+            "POST",
+            "/full_page_writes",
+            json={"enabled": enabled, "timeout_ms": timeout_ms},
+            timeout=timeout_ms / 1000 + 5,
+        )
+
+    async def wal_by_relation(self, parse: Callable[[dict[str, Any]], T]) -> T:
+        """WAL of the last minutes by relation, and the settings of checkpoints, as `parse` understands the answer."""
+        return await self._http.read(parse, "GET", "/wal_by_relation", timeout=15)
+
+    async def terminate(self, mode: str) -> None:
+        await self._http.call("POST", "/terminate", json={"mode": mode}, timeout=5)
+
+
+def agent_of(compute_id: str, host: str, postgres_port: int, client: HttpClient) -> ComputeAgent:
+    """The agent listens on the port above Postgres's. Simulated computes share one server, each at its own path."""
+    settings = get_settings()
+    if settings.compute_runtime == "simulated":
+        return ComputeAgent(f"{settings.simulator_url}/computes/{compute_id}", client)
+    return ComputeAgent(f"http://{host}:{postgres_port + 1}", client)

@@ -1,0 +1,68 @@
+"""The HTTP connections of one process, kept open between calls.
+
+A process that looks after thousands of computes makes hundreds of small calls a second, and what a call costs is then
+most of its work. aiohttp sends one for a fraction of the CPU that httpx needs; answers and errors stay httpx's, so
+that everything that speaks HTTP here is spoken to in one way (`weir.clients.http.HttpClient`).
+"""
+
+from typing import Any, Self
+from urllib.parse import urlencode
+
+import aiohttp
+import httpx
+from opentelemetry.instrumentation.aiohttp_client import create_trace_config
+
+MAX_CONNECTIONS = 200
+# Shorter than any of our servers keeps an idle connection: who sends on one that is being closed has to send again.
+KEEP_ALIVE_SECONDS = 15.0
+
+
+class Connections:
+    """To be made inside a running event loop, and closed with `aclose`."""
+
+    def __init__(self, *, traced: bool = False) -> None:
+        """`traced`: each call is a span, and carries the trace on."""
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, keepalive_timeout=KEEP_ALIVE_SECONDS),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trace_configs=[create_trace_config()] if traced else None,
+        )
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        json: Any = None,
+        params: dict[str, str] | None = None,
+        data: dict[str, str] | None = None,
+        timeout: float = 10.0,  # noqa: ASYNC109
+    ) -> httpx.Response:
+        """Raises httpx.TransportError when there is no answer within `timeout` seconds in all."""
+        # As httpx writes a query: aiohttp would read it anew.
+        address = f"{url}?{urlencode(params)}" if params else url
+        limit = aiohttp.ClientTimeout(total=timeout)
+        try:
+            async with self._session.request(
+                method, address, json=json, data=data, timeout=limit, allow_redirects=False
+            ) as answer:
+                content = await answer.read()
+        except TimeoutError as error:
+            raise httpx.ReadTimeout(f"no answer within {timeout:g} s") from error
+        except aiohttp.ClientConnectorError as error:
+            raise httpx.ConnectError(str(error)) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise httpx.NetworkError(str(error) or type(error).__name__) from error
+        kind = answer.headers.get("Content-Type")
+        return httpx.Response(
+            answer.status, headers=None if kind is None else {"content-type": kind}, content=content
+        )
+
+    async def aclose(self) -> None:
+        await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()

@@ -1,0 +1,41 @@
+"""The clients as FastAPI dependencies; they share the process's HTTP connections."""
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+from temporalio.client import Client
+
+from weir.clients.http import HttpClient
+from weir.clients.pageserver import Pageserver
+from weir.clients.prometheus import Prometheus
+from weir.clients.safekeeper import Safekeeper
+from weir.config import get_settings
+
+
+def _http(request: Request) -> HttpClient:
+    return request.app.state.http
+
+
+Http = Annotated[HttpClient, Depends(_http)]
+
+
+def _pageserver(http: Http) -> Pageserver:
+    return Pageserver(get_settings().pageserver_http_url, http)
+
+
+def _safekeepers(http: Http) -> list[Safekeeper]:
+    return [Safekeeper(url, http) for url in get_settings().safekeeper_http_urls]
+
+
+def _prometheus(http: Http) -> Prometheus:
+    return Prometheus(get_settings().prometheus_url, http)
+
+
+def _temporal(request: Request) -> Client:
+    return request.app.state.temporal
+
+
+PageserverClient = Annotated[Pageserver, Depends(_pageserver)]
+SafekeeperClients = Annotated[list[Safekeeper], Depends(_safekeepers)]
+PrometheusClient = Annotated[Prometheus, Depends(_prometheus)]
+TemporalClient = Annotated[Client, Depends(_temporal)]

@@ -1,0 +1,123 @@
+"""The pageserver's management API (docs/interfaces.md)."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from weir.clients.http import HttpClient, JsonClient, switch_lsn
+
+
+@dataclass(frozen=True)
+class TimelineStatus:
+    timeline_id: str
+    state: str
+    reason: str | None
+    pg_version: int
+    system_identifier: str
+    start_lsn: str
+    oldest_lsn: str
+    last_record_lsn: str
+    ancestor_lsn: str | None
+    full_page_writes: bool
+    full_page_writes_lsn: str | None
+    logical_size: int | None
+    history_bytes: int | None
+    raw: dict[str, Any] = field(repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> "TimelineStatus":
+        fpw = body.get("full_page_writes") or {}
+        return cls(
+            timeline_id=body["timeline_id"],
+            state=body["state"],
+            reason=body.get("reason"),
+            pg_version=body["pg_version"],
+            system_identifier=str(body["system_identifier"]),
+            start_lsn=body["start_lsn"],
+            oldest_lsn=body.get("oldest_lsn") or body["start_lsn"],
+            last_record_lsn=body["last_record_lsn"],
+            ancestor_lsn=body.get("ancestor_lsn"),
+            full_page_writes=bool(fpw.get("enabled", True)),
+            full_page_writes_lsn=switch_lsn(fpw.get("lsn")),
+            logical_size=body.get("current_logical_size"),
+            history_bytes=body.get("history_bytes"),
+            raw=body,
+        )
+
+
+class Pageserver:
+    def __init__(self, base_url: str, client: HttpClient) -> None:
+        self._http = JsonClient("the pageserver", base_url, client)
+
+    async def healthy(self) -> None:
+        await self._http.ping("/healthz", timeout=2)
+
+    async def tenants(self) -> list[dict[str, Any]]:
+        return await self._http.call("GET", "/v1/tenant", timeout=5)
+
+    async def put_tenant(self, tenant: str) -> None:
+        await self._http.call("PUT", f"/v1/tenant/{tenant}", json={})
+
+    async def tenant(self, tenant: str) -> dict[str, Any]:
+        return await self._http.call("GET", f"/v1/tenant/{tenant}")
+
+    async def delete_tenant(self, tenant: str) -> None:
+        await self._http.call("DELETE", f"/v1/tenant/{tenant}", timeout=60, missing_ok=True)
+
+    async def configure_tenant(self, tenant: str, config: dict[str, Any]) -> None:
+        await self._http.call("PATCH", f"/v1/tenant/{tenant}/config", json=config)
+
+    async def create_timeline(
+        self,
+        tenant: str,
+        timeline: str,
+        pg_version: int,
+        safekeepers: list[str],
+        *,
+        ancestor: str | None = None,
+        ancestor_lsn: str | None = None,
+        ancestor_timestamp: str | None = None,
+    ) -> TimelineStatus:
+        body: dict[str, Any] = {
+            "new_timeline_id": timeline,
+            "pg_version": pg_version,
+            "safekeepers": safekeepers,
+        }
+        if ancestor is not None:
+            body["ancestor_timeline_id"] = ancestor
+        if ancestor_lsn is not None:
+            body["ancestor_start_lsn"] = ancestor_lsn
+        if ancestor_timestamp is not None:
+            body["ancestor_timestamp"] = ancestor_timestamp
+        # A new timeline runs initdb and imports what it made: seconds.
+        path = f"/v1/tenant/{tenant}/timeline"
+        return await self._http.read(TimelineStatus.parse, "POST", path, json=body, timeout=90)
+
+    async def timeline(self, tenant: str, timeline: str) -> TimelineStatus | None:
+        path = f"/v1/tenant/{tenant}/timeline/{timeline}"
+        body = await self._http.call("GET", path, missing_ok=True)
+        return None if body is None else self._http.parsed(TimelineStatus.parse, body, f"GET {path}")
+
+    async def timelines(self, tenant: str) -> list[TimelineStatus]:
+        """All of a tenant's in one call."""
+        path = f"/v1/tenant/{tenant}/timeline"
+        body = await self._http.call("GET", path, timeout=3)
+        return [self._http.parsed(TimelineStatus.parse, item, f"GET {path}") for item in body]
+
+    async def delete_timeline(self, tenant: str, timeline: str) -> None:
+        await self._http.call("DELETE", f"/v1/tenant/{tenant}/timeline/{timeline}", timeout=60, missing_ok=True)
+
+    async def lsn_by_timestamp(self, tenant: str, timeline: str, timestamp: str) -> tuple[str, str]:
+        def answer(body: dict[str, str]) -> tuple[str, str]:
+            return body["lsn"], body["kind"]
+
+        path = f"/v1/tenant/{tenant}/timeline/{timeline}/lsn_by_timestamp"
+        return await self._http.read(answer, "GET", path, params={"timestamp": timestamp}, timeout=30)
+
+    async def timestamp_of_lsn(self, tenant: str, timeline: str, lsn: str) -> str | None:
+        """Time of the newest commit at or before an LSN, RFC 3339; None before the first."""
+
+        def answer(body: dict[str, str | None]) -> str | None:
+            return body["timestamp"]
+
+        path = f"/v1/tenant/{tenant}/timeline/{timeline}/timestamp_of_lsn"
+        return await self._http.read(answer, "GET", path, params={"lsn": lsn}, timeout=30)

@@ -1,0 +1,58 @@
+"""The safekeepers' management API (docs/interfaces.md)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from weir.clients.http import HttpClient, JsonClient
+
+
+@dataclass(frozen=True)
+class SafekeeperTimeline:
+    term: int
+    flush_lsn: str
+    commit_lsn: str
+    state: str
+    reason: str | None
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> "SafekeeperTimeline":
+        return cls(
+            term=int(body["term"]),
+            flush_lsn=body["flush_lsn"],
+            commit_lsn=body["commit_lsn"],
+            state=body["state"],
+            reason=body.get("reason"),
+        )
+
+
+class Safekeeper:
+    def __init__(self, base_url: str, client: HttpClient) -> None:
+        self.base_url = base_url
+        self._http = JsonClient("the safekeeper", base_url, client)
+
+    async def healthy(self) -> None:
+        await self._http.ping("/healthz", timeout=2)
+
+    async def timelines(self) -> list[dict[str, Any]]:
+        return await self._http.call("GET", "/v1/timelines", timeout=5)
+
+    async def create_timeline(
+        self, tenant: str, timeline: str, start_lsn: str, system_identifier: str, pg_version: int
+    ) -> None:
+        await self._http.call(
+            "POST",
+            f"/v1/tenant/{tenant}/timeline/{timeline}",
+            json={
+                "start_lsn": start_lsn,
+                "system_identifier": system_identifier,
+                "pg_version": pg_version,
+            },
+        )
+
+    async def timeline(self, tenant: str, timeline: str) -> SafekeeperTimeline | None:
+        path = f"/v1/tenant/{tenant}/timeline/{timeline}"
+        body = await self._http.call("GET", path, missing_ok=True)
+        return None if body is None else self._http.parsed(SafekeeperTimeline.parse, body, f"GET {path}")
+
+    async def delete_timeline(self, tenant: str, timeline: str) -> None:
+        await self._http.call("DELETE", f"/v1/tenant/{tenant}/timeline/{timeline}", timeout=30, missing_ok=True)

@@ -1,0 +1,1 @@
+"""Computes: what runs now and what it does."""

@@ -1,0 +1,138 @@
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query
+
+from weir.authz.access import Access
+from weir.authz.principal import CurrentPrincipal
+from weir.clients.dependencies import Http, PrometheusClient
+from weir.clients.http import RemoteError
+from weir.clients.prometheus import Prometheus
+from weir.computes import metrics, service
+from weir.computes.repository import ComputeFilter, ComputeRepository, ComputeRow
+from weir.computes.schemas import ComputeResponse, ComputesPage, MetricSeries, MetricsResponse
+from weir.db import Session
+from weir.endpoints.models import EndpointState
+from weir.errors import (
+    BadRequestError,
+    NotFoundError,
+    UnauthorizedError,
+    UnavailableError,
+    responses,
+)
+from weir.kit.clock import now
+from weir.kit.pagination import Page, Pagination
+from weir.kit.schemas import Id, PathId, Timestamp
+
+router = APIRouter(tags=["computes"], responses=responses(UnauthorizedError, BadRequestError))
+
+
+class MetricsRange:
+    """The span of a chart: the last 15 minutes in steps of 5 s unless told."""
+
+    def __init__(
+        self,
+        from_: Annotated[Timestamp | None, Query(alias="from")] = None,
+        to: Timestamp | None = None,
+        step_seconds: Annotated[float, Query(ge=1, le=3600)] = 5,
+    ) -> None:
+        self.end: datetime = to or now()
+        self.start: datetime = from_ or self.end - timedelta(minutes=15)
+        self.step = step_seconds
+        self.window = max(metrics.RATE_WINDOW_SECONDS, round(step_seconds))
+        span = (self.end - self.start).total_seconds()
+        if span <= 0:
+            raise BadRequestError("`from` must be before `to`")
+        if span / step_seconds > metrics.MAX_POINTS:
+            raise BadRequestError(f"more than {metrics.MAX_POINTS} points; choose a larger step_seconds")
+
+
+Range = Annotated[MetricsRange, Depends()]
+
+
+async def metrics_answer(
+    prometheus: Prometheus,
+    selector: str,
+    span: MetricsRange,
+    figures: tuple[metrics.Figure, ...] = metrics.CHARTED,
+) -> MetricsResponse:
+    try:
+        chart = await metrics.chart(prometheus, selector, span.start, span.end, span.step, span.window, figures)
+    except RemoteError as error:
+        raise UnavailableError(f"metrics cannot be read now: {error}") from error
+    return MetricsResponse(
+        from_=span.start,
+        to=span.end,
+        step_seconds=span.step,
+        window_seconds=span.window,
+        times=chart.times,
+        series=MetricSeries(**chart.series),
+    )
+
+
+async def _row(session: Session, principal: CurrentPrincipal, endpoint_id: str) -> ComputeRow:
+    row = await ComputeRepository(session, principal.fleet).get(endpoint_id)
+    if row is None:
+        raise NotFoundError.of("compute", endpoint_id)
+    return row
+
+
+@router.get("/computes", responses=responses(NotFoundError))
+async def list_computes(
+    access: Access,
+    session: Session,
+    http: Http,
+    prometheus: PrometheusClient,
+    page: Page,
+    project_id: Annotated[Id | None, Query()] = None,
+    q: Annotated[
+        str | None, Query(max_length=120, description="Part of the id, or a project's or branch's name")
+    ] = None,
+    wanted: Annotated[Literal["active", "idle"] | None, Query(description="Those that should run, or rest")] = None,
+    pushdown: Annotated[bool | None, Query(description="Those that should have image pushdown, or not")] = None,
+) -> ComputesPage:
+    """What every compute wants, is and does now; newest first. `total` counts what the filters leave."""
+    if project_id is not None:
+        await access.projects_of_fleet([project_id])
+    repository = ComputeRepository(session, access.principal.fleet)
+    chosen = ComputeFilter(
+        project_id, q, None if wanted is None else EndpointState(wanted), None if pushdown is None else not pushdown
+    )
+    found, total = await repository.page(chosen, page)
+    rows = found[: page.limit]
+    seen = await service.observe(rows, http)
+    rates = await service.rates_or_none(prometheus, [row.endpoint.id for row in rows])
+    more = len(found) > page.limit
+    return ComputesPage(
+        computes=[service.summary(row, seen.get(row.endpoint.id), rates.get(row.endpoint.id)) for row in rows],
+        total=total,
+        pagination=Pagination(
+            cursor=page.cursor_after(rows[-1].endpoint.created_at, rows[-1].endpoint.id) if more else None
+        ),
+    )
+
+
+@router.get("/computes/{endpoint_id}", responses=responses(NotFoundError))
+async def get_compute(
+    endpoint_id: PathId,
+    principal: CurrentPrincipal,
+    session: Session,
+    http: Http,
+    prometheus: PrometheusClient,
+) -> ComputeResponse:
+    row = await _row(session, principal, endpoint_id)
+    seen = await service.observe([row], http)
+    rates = await service.rates_or_none(prometheus, [endpoint_id])
+    return ComputeResponse(compute=service.detail(row, seen.get(endpoint_id), rates.get(endpoint_id)))
+
+
+@router.get("/computes/{endpoint_id}/metrics", responses=responses(NotFoundError, UnavailableError))
+async def get_compute_metrics(
+    endpoint_id: PathId,
+    principal: CurrentPrincipal,
+    session: Session,
+    prometheus: PrometheusClient,
+    span: Range,
+) -> MetricsResponse:
+    row = await _row(session, principal, endpoint_id)
+    return await metrics_answer(prometheus, metrics.of_compute(row.endpoint.id), span)

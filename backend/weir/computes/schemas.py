@@ -1,0 +1,95 @@
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from weir.kit.pagination import Pagination
+from weir.kit.schemas import View
+
+ComputeState = Literal["init", "starting", "active", "idle", "suspending", "failed", "fenced"]
+
+
+class FullPageWrites(View):
+    """`wanted` is intent; `actual`, at `lsn`, is what the running compute says (null when it does not run)."""
+
+    wanted: bool
+    actual: bool | None = None
+    lsn: str | None = None
+
+
+class RatesView(View):
+    window_seconds: int
+    wal_image_bytes_per_second: float
+    wal_rest_bytes_per_second: float
+    transactions_per_second: float
+
+
+class ComputeSummary(View):
+    id: str
+    project_id: str
+    project_name: str
+    branch_id: str
+    branch_name: str
+    state: ComputeState
+    reason: str | None = None
+    host: str
+    port: int
+    full_page_writes: FullPageWrites
+    rates: RatesView | None = None
+
+
+class StartReport(View):
+    """Where the time of the last start went."""
+
+    total_ms: float | None = None
+    elect_ms: float | None = None
+    bundle_ms: float | None = None
+    postgres_ms: float | None = None
+    pages_fetched: int | None = None
+    bytes_fetched: int | None = None
+
+
+class ComputeDetail(ComputeSummary):
+    term: int | None = None
+    start_lsn: str | None = None
+    commit_lsn: str | None = None
+    ingested_lsn: str | None = None
+    started_at: datetime | None = None
+    restarts: int | None = None
+    active_connections: int | None = None
+    start: StartReport | None = None
+    settings: dict[str, Any]
+
+
+class ComputesPage(View):
+    computes: list[ComputeSummary]
+    total: int
+    pagination: Pagination
+
+
+class ComputeResponse(View):
+    compute: ComputeDetail
+
+
+class MetricSeries(View):
+    wal_image_bytes_per_second: list[float | None]
+    wal_rest_bytes_per_second: list[float | None]
+    transactions_per_second: list[float | None]
+    commit_p50_seconds: list[float | None]
+    commit_p99_seconds: list[float | None]
+    storage_read_p50_seconds: list[float | None]
+    storage_read_p99_seconds: list[float | None]
+    chain_length_p99: list[float | None]
+
+
+class MetricsResponse(View):
+    """Points are rates and quantiles over the `window_seconds` before each time; null where nothing was
+    measured."""
+
+    from_: datetime = Field(serialization_alias="from")
+    to: datetime
+    step_seconds: float
+    window_seconds: int
+    source: str = "prometheus"
+    times: list[float]
+    series: MetricSeries

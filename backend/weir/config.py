@@ -1,0 +1,97 @@
+"""Settings of the control plane, read once from the environment (names in docs/interfaces.md)."""
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def default_home() -> Path:
+    if os.geteuid() == 0:
+        return Path("/var/lib/weir")
+    return Path("~/.local/state/weir").expanduser()
+
+
+def _default_console_dir() -> Path:
+    return Path(__file__).resolve().parents[2] / "frontend" / "dist"
+
+
+def _split(value: str) -> list[str]:
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="WEIR_", extra="ignore")
+
+    home: Path = Field(default_factory=default_home)
+    database_url: str = "postgresql+psycopg://weir@127.0.0.1:7410/weir"
+    database_pool_size: int = 10
+
+    temporal_address: str = "127.0.0.1:7420"
+    temporal_namespace: str = "default"
+    task_queue: str = "weir"
+
+    prometheus_url: str = "http://127.0.0.1:7430"
+    api_url: str = "http://127.0.0.1:7400"
+    pageserver_http: str = "http://127.0.0.1:7601"
+    pageserver_pages: str = "127.0.0.1:7600"
+    safekeepers_http: str = "http://127.0.0.1:7511,http://127.0.0.1:7512,http://127.0.0.1:7513"
+    safekeepers_wal: str = "127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503"
+
+    bin_dir: Path = Path("/usr/local/bin")
+    pg_bin_dir: Path = Path("/usr/lib/postgresql/15/bin")
+    pg_user: str = "postgres"
+    compute_ports: str = "7700-7899"
+    compute_host: str = "127.0.0.1"
+    # `simulated`: computes and storage are a model behind one HTTP server, for scale tests (docs/operating.md).
+    compute_runtime: Literal["local", "simulated"] = "local"
+    simulator_url: str = "http://127.0.0.1:7650"
+    # How often Prometheus scrapes computes; rates need windows of several scrapes.
+    scrape_interval_seconds: int = 1
+
+    worker_metrics_port: int = 7402
+    console_dir: Path = Field(default_factory=_default_console_dir)
+    session_hours: int = 12
+    region_id: str = "local"
+
+    dispatch_interval_seconds: float = 2.0
+    reconcile_interval_seconds: float = 3.0
+
+    @property
+    def safekeeper_http_urls(self) -> list[str]:
+        return [with_scheme(address) for address in _split(self.safekeepers_http)]
+
+    @property
+    def safekeeper_wal_addresses(self) -> list[str]:
+        return _split(self.safekeepers_wal)
+
+    @property
+    def pageserver_http_url(self) -> str:
+        return with_scheme(self.pageserver_http)
+
+    @property
+    def secrets_dir(self) -> Path:
+        return self.home / "secrets"
+
+    @property
+    def computes_dir(self) -> Path:
+        return self.home / "computes"
+
+    @property
+    def compute_port_range(self) -> range:
+        """Postgres ports of computes: even ones; the agent's HTTP port is the odd one above."""
+        low, high = (int(part) for part in self.compute_ports.split("-", 1))
+        return range(low + low % 2, high, 2)
+
+
+def with_scheme(address: str) -> str:
+    """`host:port` and full URLs are both accepted where an HTTP address is configured."""
+    return address.rstrip("/") if "://" in address else f"http://{address}"
+
+
+@lru_cache
+def get_settings() -> Settings:
+    return Settings()

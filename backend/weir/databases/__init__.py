@@ -1,0 +1,1 @@
+"""Roles and databases of a branch."""

@@ -1,0 +1,173 @@
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi import status as http
+
+from weir.authz.access import Access
+from weir.branches.repository import BranchRepository
+from weir.databases import service
+from weir.databases.repository import DatabaseRepository
+from weir.databases.schemas import (
+    ConnectionUriResponse,
+    DatabaseCreateRequest,
+    DatabaseOperations,
+    DatabaseResponse,
+    DatabasesResponse,
+    DatabaseView,
+    RoleCreateRequest,
+    RoleOperations,
+    RolePasswordResponse,
+    RoleResponse,
+    RolesResponse,
+    RoleView,
+)
+from weir.db import Session
+from weir.endpoints.repository import EndpointRepository
+from weir.errors import (
+    BadRequestError,
+    ConflictError,
+    NotBuiltError,
+    NotFoundError,
+    ProjectBusyError,
+    UnauthorizedError,
+    responses,
+)
+from weir.kit.schemas import Id, PathId
+from weir.operations.schemas import OperationView
+
+router = APIRouter(responses=responses(UnauthorizedError, BadRequestError, NotFoundError))
+_BRANCH = "/projects/{project_id}/branches/{branch_id}"
+_CHANGE = responses(ProjectBusyError, ConflictError)
+
+
+@router.get(f"{_BRANCH}/roles", tags=["roles"])
+async def list_project_branch_roles(
+    project_id: PathId, branch_id: PathId, access: Access, session: Session
+) -> RolesResponse:
+    branch = await access.branch(await access.project(project_id), branch_id)
+    return RolesResponse(roles=[RoleView.of(row) for row in await DatabaseRepository(session).roles(branch.id)])
+
+
+@router.post(
+    f"{_BRANCH}/roles",
+    tags=["roles"],
+    status_code=http.HTTP_201_CREATED,
+    responses=_CHANGE | responses(BadRequestError, NotBuiltError),
+)
+async def create_project_branch_role(
+    project_id: PathId, branch_id: PathId, body: RoleCreateRequest, access: Access
+) -> RoleOperations:
+    role, password, operations = await service.create_role(
+        access, project_id, branch_id, body.role.name, body.role.no_login
+    )
+    return RoleOperations(role=RoleView.of(role, password), operations=[OperationView.of(row) for row in operations])
+
+
+@router.get(f"{_BRANCH}/roles/{{role_name}}", tags=["roles"])
+async def get_project_branch_role(
+    project_id: PathId, branch_id: PathId, role_name: str, access: Access
+) -> RoleResponse:
+    branch = await access.branch(await access.project(project_id), branch_id)
+    return RoleResponse(role=RoleView.of(await service.get_role(access, branch, role_name)))
+
+
+@router.get(f"{_BRANCH}/roles/{{role_name}}/reveal_password", tags=["roles"])
+async def get_project_branch_role_password(
+    project_id: PathId, branch_id: PathId, role_name: str, access: Access
+) -> RolePasswordResponse:
+    branch = await access.branch(await access.project(project_id), branch_id)
+    role = await service.get_role(access, branch, role_name)
+    return RolePasswordResponse(password=service.password_of(role))
+
+
+@router.post(f"{_BRANCH}/roles/{{role_name}}/reset_password", tags=["roles"], responses=_CHANGE)
+async def reset_project_branch_role_password(
+    project_id: PathId, branch_id: PathId, role_name: str, access: Access
+) -> RoleOperations:
+    role, password, operations = await service.reset_password(access, project_id, branch_id, role_name)
+    return RoleOperations(role=RoleView.of(role, password), operations=[OperationView.of(row) for row in operations])
+
+
+@router.delete(f"{_BRANCH}/roles/{{role_name}}", tags=["roles"], responses=responses(NotBuiltError))
+async def delete_project_branch_role(
+    project_id: PathId, branch_id: PathId, role_name: str, access: Access
+) -> RoleOperations:
+    """Not built yet."""
+    branch = await access.branch(await access.project(project_id), branch_id)
+    await service.get_role(access, branch, role_name)
+    raise NotBuiltError("deleting roles is not built yet; use DROP ROLE, and REASSIGN OWNED before it")
+
+
+@router.get(f"{_BRANCH}/databases", tags=["databases"])
+async def list_project_branch_databases(
+    project_id: PathId, branch_id: PathId, access: Access, session: Session
+) -> DatabasesResponse:
+    branch = await access.branch(await access.project(project_id), branch_id)
+    rows = await DatabaseRepository(session).databases(branch.id)
+    return DatabasesResponse(databases=[DatabaseView.of(row) for row in rows])
+
+
+@router.post(f"{_BRANCH}/databases", tags=["databases"], status_code=http.HTTP_201_CREATED, responses=_CHANGE)
+async def create_project_branch_database(
+    project_id: PathId, branch_id: PathId, body: DatabaseCreateRequest, access: Access
+) -> DatabaseOperations:
+    row, operations = await service.create_database(
+        access, project_id, branch_id, body.database.name, body.database.owner_name
+    )
+    return DatabaseOperations(
+        database=DatabaseView.of(row), operations=[OperationView.of(operation) for operation in operations]
+    )
+
+
+@router.get(f"{_BRANCH}/databases/{{database_name}}", tags=["databases"])
+async def get_project_branch_database(
+    project_id: PathId, branch_id: PathId, database_name: str, access: Access
+) -> DatabaseResponse:
+    branch = await access.branch(await access.project(project_id), branch_id)
+    return DatabaseResponse(database=DatabaseView.of(await service.get_database(access, branch, database_name)))
+
+
+@router.delete(f"{_BRANCH}/databases/{{database_name}}", tags=["databases"], responses=responses(NotBuiltError))
+async def delete_project_branch_database(
+    project_id: PathId, branch_id: PathId, database_name: str, access: Access
+) -> DatabaseOperations:
+    """Not built yet."""
+    branch = await access.branch(await access.project(project_id), branch_id)
+    await service.get_database(access, branch, database_name)
+    raise NotBuiltError("deleting databases is not built yet; use DROP DATABASE")
+
+
+@router.get("/projects/{project_id}/connection_uri", tags=["projects"], responses=responses(NotBuiltError))
+async def get_connection_uri(
+    project_id: PathId,
+    access: Access,
+    session: Session,
+    database_name: Annotated[str, Query(max_length=63)],
+    role_name: Annotated[str, Query(max_length=63)],
+    branch_id: Annotated[Id | None, Query()] = None,
+    endpoint_id: Annotated[Id | None, Query()] = None,
+    pooled: bool = False,
+) -> ConnectionUriResponse:
+    """The URI of the branch's read-write endpoint; of the default branch when none is named."""
+    project = await access.project(project_id)
+    if pooled:
+        raise NotBuiltError("connection pooling is not built yet; ask without `pooled`")
+    if endpoint_id is not None:
+        endpoint = await access.endpoint(project, endpoint_id)
+        if branch_id not in {None, endpoint.branch_id}:
+            raise BadRequestError(f"endpoint {endpoint_id} belongs to branch {endpoint.branch_id}, not {branch_id}")
+        branch = await access.branch(project, endpoint.branch_id)
+    else:
+        branch = (
+            await access.branch(project, branch_id)
+            if branch_id
+            else await BranchRepository(session).default(project.id)
+        )
+        found = await EndpointRepository(session).writer_of(branch.id)
+        if found is None:
+            raise NotFoundError(f"branch {branch.id} has no read-write endpoint; create one first")
+        endpoint = found
+    role = await service.get_role(access, branch, role_name)
+    database = await service.get_database(access, branch, database_name)
+    details = service.connection(endpoint, role.name, service.password_of(role), database.name)
+    return ConnectionUriResponse(uri=details.connection_uri)

@@ -1,0 +1,180 @@
+from urllib.parse import quote
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from weir.authz.access import ProjectAccess
+from weir.branches.models import Branch
+from weir.config import get_settings
+from weir.databases.models import BranchDatabase, Role
+from weir.databases.repository import DatabaseRepository
+from weir.databases.schemas import ConnectionDetails, ConnectionParameters
+from weir.endpoints.models import Endpoint
+from weir.endpoints.repository import EndpointRepository
+from weir.endpoints.service import apply_config
+from weir.errors import BadRequestError, ConflictError, NotBuiltError, NotFoundError
+from weir.identity import audit
+from weir.kit import crypto
+from weir.kit.clock import now
+from weir.operations.models import Operation
+
+DEFAULT_ROLE = "app_owner"
+DEFAULT_DATABASE = "appdb"
+_RESERVED_ROLES = {"postgres", "public", "none", "current_user", "session_user", "current_role"}
+_RESERVED_DATABASES = {"postgres", "template0", "template1"}
+
+
+def check_role_name(name: str) -> None:
+    if name.lower() in _RESERVED_ROLES or name.startswith(("pg_", "weir_")):
+        raise BadRequestError(f"role name {name!r} is reserved; choose another")
+
+
+def check_database_name(name: str) -> None:
+    if name in _RESERVED_DATABASES:
+        raise BadRequestError(f"database name {name!r} is reserved; choose another")
+
+
+def new_role(branch_id: str, name: str) -> tuple[Role, str]:
+    password = crypto.new_password()
+    box = crypto.SecretBox.open(get_settings().secrets_dir)
+    at = now()
+    role = Role(
+        branch_id=branch_id,
+        name=name,
+        password_sealed=box.seal(password),
+        scram_verifier=crypto.scram_verifier(password),
+        created_at=at,
+        updated_at=at,
+    )
+    return role, password
+
+
+def password_of(role: Role) -> str:
+    return crypto.SecretBox.open(get_settings().secrets_dir).unseal(role.password_sealed)
+
+
+async def add_first(
+    session: AsyncSession, branch_id: str, role_name: str, database_name: str
+) -> tuple[Role, str, BranchDatabase]:
+    check_role_name(role_name)
+    check_database_name(database_name)
+    repository = DatabaseRepository(session)
+    role, password = new_role(branch_id, role_name)
+    at = now()
+    database = BranchDatabase(
+        branch_id=branch_id, name=database_name, owner_name=role_name, created_at=at, updated_at=at
+    )
+    repository.add(role)
+    repository.add(database)
+    await session.flush()
+    return role, password, database
+
+
+async def inherit(session: AsyncSession, parent: Branch, child: Branch) -> tuple[list[Role], list[BranchDatabase]]:
+    """A branch is a copy, and so has its parent's roles, with their passwords, and databases."""
+    repository = DatabaseRepository(session)
+    at = now()
+    roles = [
+        Role(
+            branch_id=child.id,
+            name=role.name,
+            password_sealed=role.password_sealed,
+            scram_verifier=role.scram_verifier,
+            created_at=at,
+            updated_at=at,
+        )
+        for role in await repository.roles(parent.id)
+    ]
+    databases = [
+        BranchDatabase(branch_id=child.id, name=row.name, owner_name=row.owner_name, created_at=at, updated_at=at)
+        for row in await repository.databases(parent.id)
+    ]
+    session.add_all([*roles, *databases])
+    await session.flush()
+    return roles, databases
+
+
+async def create_role(
+    access: ProjectAccess, project_id: str, branch_id: str, name: str, no_login: bool
+) -> tuple[Role, str, list[Operation]]:
+    project = await access.idle_project(project_id)
+    branch = await access.branch(project, branch_id)
+    check_role_name(name)
+    if no_login:
+        raise NotBuiltError("roles without login are not built yet; create them with SQL")
+    repository = DatabaseRepository(access.session)
+    if await repository.role(branch.id, name) is not None:
+        raise ConflictError(f"branch {branch.id} already has a role {name!r}")
+    role, password = new_role(branch.id, name)
+    repository.add(role)
+    await access.session.flush()
+    operations = await apply_config(access, await EndpointRepository(access.session).of_branch(branch.id))
+    audit.record(access.session, access.principal, "role.create", f"branch/{branch.id}", project.id, name=name)
+    return role, password, operations
+
+
+async def reset_password(
+    access: ProjectAccess, project_id: str, branch_id: str, name: str
+) -> tuple[Role, str, list[Operation]]:
+    project = await access.idle_project(project_id)
+    branch = await access.branch(project, branch_id)
+    role = await get_role(access, branch, name)
+    fresh, password = new_role(branch.id, name)
+    role.password_sealed = fresh.password_sealed
+    role.scram_verifier = fresh.scram_verifier
+    role.updated_at = fresh.updated_at
+    operations = await apply_config(access, await EndpointRepository(access.session).of_branch(branch.id))
+    audit.record(
+        access.session, access.principal, "role.reset_password", f"branch/{branch.id}", project.id, name=name
+    )
+    return role, password, operations
+
+
+async def create_database(
+    access: ProjectAccess, project_id: str, branch_id: str, name: str, owner_name: str
+) -> tuple[BranchDatabase, list[Operation]]:
+    project = await access.idle_project(project_id)
+    branch = await access.branch(project, branch_id)
+    check_database_name(name)
+    await get_role(access, branch, owner_name)
+    repository = DatabaseRepository(access.session)
+    if await repository.database(branch.id, name) is not None:
+        raise ConflictError(f"branch {branch.id} already has a database {name!r}")
+    at = now()
+    row = BranchDatabase(branch_id=branch.id, name=name, owner_name=owner_name, created_at=at, updated_at=at)
+    repository.add(row)
+    await access.session.flush()
+    operations = await apply_config(access, await EndpointRepository(access.session).of_branch(branch.id))
+    audit.record(access.session, access.principal, "database.create", f"branch/{branch.id}", project.id, name=name)
+    return row, operations
+
+
+async def get_role(access: ProjectAccess, branch: Branch, name: str) -> Role:
+    role = await DatabaseRepository(access.session).role(branch.id, name)
+    if role is None:
+        raise NotFoundError.of(f"branch {branch.id}: role", name)
+    return role
+
+
+async def get_database(access: ProjectAccess, branch: Branch, name: str) -> BranchDatabase:
+    row = await DatabaseRepository(access.session).database(branch.id, name)
+    if row is None:
+        raise NotFoundError.of(f"branch {branch.id}: database", name)
+    return row
+
+
+def connection(endpoint: Endpoint, role: str, password: str, database: str) -> ConnectionDetails:
+    uri = (
+        f"postgresql://{quote(role, safe='')}:{quote(password, safe='')}"
+        f"@{endpoint.host}:{endpoint.port}/{quote(database, safe='')}"
+    )
+    return ConnectionDetails(
+        connection_uri=uri,
+        connection_parameters=ConnectionParameters(
+            database=database,
+            password=password,
+            role=role,
+            host=endpoint.host,
+            port=endpoint.port,
+            pooler_host=endpoint.host,
+        ),
+    )

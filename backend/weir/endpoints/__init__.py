@@ -1,0 +1,1 @@
+"""Endpoints: what people want of a compute."""

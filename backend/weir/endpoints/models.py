@@ -1,0 +1,52 @@
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index
+from sqlalchemy.orm import Mapped, mapped_column
+
+from weir.kit.models import Base, Timestamps
+
+
+class EndpointState(StrEnum):
+    INIT = "init"
+    ACTIVE = "active"
+    IDLE = "idle"
+
+
+class Endpoint(Timestamps, Base):
+    """What is wanted of one compute (`desired_state`, settings, full_page_writes) and what was last seen of
+    it (`state`). The reconciler makes the second follow the first."""
+
+    __tablename__ = "endpoints"
+    __table_args__ = (
+        Index(
+            "uq_endpoints_one_writer",
+            "branch_id",
+            unique=True,
+            postgresql_where="type = 'read_write' AND deleted_at IS NULL",
+        ),
+        Index("uq_endpoints_port", "port", unique=True, postgresql_where="deleted_at IS NULL"),
+        Index("ix_endpoints_project", "project_id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    branch_id: Mapped[str] = mapped_column(ForeignKey("branches.id"))
+    name: Mapped[str | None]
+    type: Mapped[str]
+    host: Mapped[str]
+    port: Mapped[int]
+    desired_state: Mapped[EndpointState]
+    state: Mapped[EndpointState] = mapped_column(default=EndpointState.INIT)
+    pg_settings: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    full_page_writes: Mapped[bool] = mapped_column(default=True)
+    # Since when it has been wanted so; null when it was so from the start.
+    full_page_writes_since: Mapped[datetime | None]
+    disabled: Mapped[bool] = mapped_column(default=False)
+    suspend_timeout_seconds: Mapped[int] = mapped_column(default=0)
+    started_at: Mapped[datetime | None]
+    suspended_at: Mapped[datetime | None]
+    last_active: Mapped[datetime | None]
+    delete_requested_at: Mapped[datetime | None]
+    deleted_at: Mapped[datetime | None]

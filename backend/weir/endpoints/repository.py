@@ -1,0 +1,60 @@
+import asyncio
+import socket
+
+from sqlalchemy import Select, select, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from weir.endpoints.models import Endpoint
+
+_PORT_LOCK = 0x77656972_01
+
+
+class EndpointRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    def add(self, endpoint: Endpoint) -> None:
+        self._session.add(endpoint)
+
+    async def get(self, endpoint_id: str) -> Endpoint | None:
+        return await self._session.get(Endpoint, endpoint_id, populate_existing=True)
+
+    async def of_project(self, project_id: str) -> list[Endpoint]:
+        return await self._list(select(Endpoint).where(Endpoint.project_id == project_id))
+
+    async def of_branch(self, branch_id: str) -> list[Endpoint]:
+        return await self._list(select(Endpoint).where(Endpoint.branch_id == branch_id))
+
+    async def _list(self, statement: Select[Endpoint]) -> list[Endpoint]:
+        live = statement.where(Endpoint.deleted_at.is_(None)).order_by(Endpoint.created_at, Endpoint.id)
+        return list((await self._session.scalars(live)).all())
+
+    async def writer_of(self, branch_id: str) -> Endpoint | None:
+        statement = select(Endpoint).where(
+            Endpoint.branch_id == branch_id, Endpoint.type == "read_write", Endpoint.deleted_at.is_(None)
+        )
+        return (await self._session.scalars(statement)).one_or_none()
+
+    async def free_port(self, ports: range, host: str) -> int | None:
+        """A port no endpoint has and nothing listens on. Serialised until commit, so that of two creations
+        at once each gets its own; the unique index is the last word."""
+        await self._session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _PORT_LOCK})
+        taken = set((await self._session.scalars(select(Endpoint.port).where(Endpoint.deleted_at.is_(None)))).all())
+        for port in ports:
+            if port not in taken and await asyncio.to_thread(_both_free, host, port):
+                return port
+        return None
+
+
+def _both_free(host: str, port: int) -> bool:
+    return all(_free(host, number) for number in (port, port + 1))
+
+
+def _free(host: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,120 @@
+from datetime import datetime
+from typing import Any, Literal
+
+from weir.endpoints.models import Endpoint, EndpointState
+from weir.kit.schemas import Body, Id, Name, View
+from weir.operations.schemas import OperationsResponse
+
+PgSettings = dict[str, Any]
+
+
+class EndpointSettings(Body):
+    """`pg_settings` are passed to Postgres; the poolers and library lists of the shape are not built."""
+
+    pg_settings: PgSettings | None = None
+    pgbouncer_settings: dict[str, Any] | None = None
+    preload_libraries: dict[str, Any] | None = None
+
+
+class EndpointOptions(Body):
+    """What may be said of an endpoint; what is not built is refused when it is asked for."""
+
+    name: Name | None = None
+    settings: EndpointSettings | None = None
+    autoscaling_limit_min_cu: float | None = None
+    autoscaling_limit_max_cu: float | None = None
+    provisioner: str | None = None
+    pooler_enabled: bool | None = None
+    pooler_mode: str | None = None
+    passwordless_access: bool | None = None
+    suspend_timeout_seconds: int | None = None
+    disabled: bool | None = None
+
+
+class EndpointCreate(EndpointOptions):
+    branch_id: Id
+    type: Literal["read_write", "read_only"]
+    region_id: str | None = None
+
+
+class EndpointCreateRequest(Body):
+    endpoint: EndpointCreate
+
+
+class EndpointUpdate(EndpointOptions):
+    branch_id: Id | None = None
+
+
+class EndpointUpdateRequest(Body):
+    endpoint: EndpointUpdate
+
+
+class EndpointSettingsView(View):
+    pg_settings: PgSettings
+
+
+class EndpointView(View):
+    id: str
+    host: str
+    port: int
+    name: str | None = None
+    project_id: str
+    branch_id: str
+    type: str
+    current_state: EndpointState
+    pending_state: EndpointState | None = None
+    settings: EndpointSettingsView
+    full_page_writes: bool
+    autoscaling_limit_min_cu: float = 1
+    autoscaling_limit_max_cu: float = 1
+    region_id: str
+    pooler_enabled: bool = False
+    pooler_mode: str = "transaction"
+    disabled: bool
+    passwordless_access: bool = False
+    creation_source: str = "console"
+    created_at: datetime
+    updated_at: datetime
+    last_active: datetime | None = None
+    started_at: datetime | None = None
+    suspended_at: datetime | None = None
+    proxy_host: str
+    suspend_timeout_seconds: int
+    provisioner: str = "local"
+
+    @classmethod
+    def of(cls, row: Endpoint, region_id: str) -> "EndpointView":
+        return cls(
+            id=row.id,
+            host=row.host,
+            port=row.port,
+            name=row.name,
+            project_id=row.project_id,
+            branch_id=row.branch_id,
+            type=row.type,
+            current_state=row.state,
+            pending_state=row.desired_state if row.desired_state != row.state else None,
+            settings=EndpointSettingsView(pg_settings=row.pg_settings),
+            full_page_writes=row.full_page_writes,
+            region_id=region_id,
+            disabled=row.disabled,
+            created_at=row.created_at,
+            updated_at=row.updated_at,
+            last_active=row.last_active,
+            started_at=row.started_at,
+            suspended_at=row.suspended_at,
+            proxy_host=row.host,
+            suspend_timeout_seconds=row.suspend_timeout_seconds,
+        )
+
+
+class EndpointResponse(View):
+    endpoint: EndpointView
+
+
+class EndpointsResponse(View):
+    endpoints: list[EndpointView]
+
+
+class EndpointOperations(EndpointResponse, OperationsResponse):
+    pass

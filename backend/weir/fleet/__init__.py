@@ -1,0 +1,1 @@
+"""Figures over all computes, storage health and service discovery."""

@@ -1,0 +1,150 @@
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
+
+from weir.clients.http import HttpClient, RemoteError
+from weir.clients.pageserver import Pageserver
+from weir.clients.prometheus import Prometheus
+from weir.clients.safekeeper import Safekeeper
+from weir.computes import metrics, recorded
+from weir.computes.repository import ComputeRepository, ComputeRow
+from weir.computes.service import observe, state_of, stored_state
+from weir.config import Settings, get_settings
+from weir.endpoints.models import EndpointState
+from weir.fleet.schemas import (
+    FleetComputes,
+    FleetSummary,
+    FleetWal,
+    PageserverHealth,
+    SafekeeperHealth,
+    StorageHealth,
+    TargetGroup,
+)
+
+# A larger fleet's computes are counted by what is stored: asking thousands of agents takes longer than a page may.
+AGENTS_ASKED = 200
+# Listing thousands of timelines is work for a storage node, so a large count may be this old.
+COUNT_AGE_SECONDS = 30.0
+LARGE_COUNT = 1_000
+_counts: dict[str, tuple[float, int, int]] = {}
+
+
+async def summarise(computes: ComputeRepository, http: HttpClient, prometheus: Prometheus) -> FleetSummary:
+    kinds = await computes.tally()
+    total = sum(count for *_, count in kinds)
+    if total <= AGENTS_ASKED:
+        rows = await computes.all()
+        seen = await observe(rows, http)
+        states = Counter(state_of(row.endpoint, seen.get(row.endpoint.id))[0] for row in rows)
+    else:
+        states = Counter[str]()
+        for wanted, stored, _, count in kinds:
+            states[stored_state(wanted, stored)] += count
+    pushed = sum(count for _, _, full_page_writes, count in kinds if not full_page_writes)
+    return FleetSummary(
+        computes=FleetComputes(
+            total=total,
+            by_state=dict(states),
+            by_state_source="agents" if total <= AGENTS_ASKED else "stored",
+            pushdown_on=pushed,
+            pushdown_off=total - pushed,
+        ),
+        wal=await _wal(computes, prometheus),
+        window_seconds=metrics.RATE_WINDOW_SECONDS,
+        compute_runtime=get_settings().compute_runtime,
+    )
+
+
+async def _wal(computes: ComputeRepository, prometheus: Prometheus) -> FleetWal | None:
+    try:
+        if computes.fleet is None:
+            image, rest = await metrics.wal_rates(prometheus, "", recorded.WAL)
+        else:
+            image, rest = await metrics.wal_rates(prometheus, metrics.of_computes(await computes.ids()))
+    except RemoteError:
+        return None
+    return FleetWal(image_bytes_per_second=image, rest_bytes_per_second=rest)
+
+
+async def storage_health(safekeepers: list[Safekeeper], pageserver: Pageserver, url: str) -> StorageHealth:
+    keepers, server = await asyncio.gather(
+        asyncio.gather(*(_safekeeper(index, keeper) for index, keeper in enumerate(safekeepers, 1))),
+        _pageserver(pageserver, url),
+    )
+    return StorageHealth(safekeepers=list(keepers), pageservers=[server])
+
+
+async def _safekeeper(index: int, keeper: Safekeeper) -> SafekeeperHealth:
+    address = urlsplit(keeper.base_url).netloc
+    try:
+        await keeper.healthy()
+
+        async def count() -> tuple[int, int]:
+            return 0, len(await keeper.timelines())
+
+        _, timelines = await _counted(keeper.base_url, count)
+    except RemoteError as error:
+        return SafekeeperHealth(id=index, address=address, healthy=False, reason=str(error))
+    return SafekeeperHealth(id=index, address=address, healthy=True, timelines=timelines)
+
+
+async def _counted(url: str, count: Callable[[], Awaitable[tuple[int, int]]]) -> tuple[int, int]:
+    """Tenants and timelines of a node."""
+    held = _counts.get(url)
+    if held is None or held[2] < LARGE_COUNT or time.monotonic() - held[0] > COUNT_AGE_SECONDS:
+        held = _counts[url] = (time.monotonic(), *await count())
+    return held[1], held[2]
+
+
+async def _pageserver(pageserver: Pageserver, url: str) -> PageserverHealth:
+    address = urlsplit(url).netloc
+    try:
+        await pageserver.healthy()
+
+        async def count() -> tuple[int, int]:
+            held = await pageserver.tenants()
+            return len(held), sum(len(tenant.get("timelines", [])) for tenant in held)
+
+        tenants, timelines = await _counted(url, count)
+    except RemoteError as error:
+        return PageserverHealth(id=1, address=address, healthy=False, reason=str(error))
+    return PageserverHealth(id=1, address=address, healthy=True, tenants=tenants, timelines=timelines)
+
+
+def targets(rows: list[ComputeRow], settings: Settings) -> list[TargetGroup]:
+    """Everything Prometheus should scrape. Computes that should not run are left out."""
+    groups = [
+        TargetGroup(targets=[urlsplit(settings.api_url).netloc], labels={"job": "api"}),
+        TargetGroup(targets=[f"127.0.0.1:{settings.worker_metrics_port}"], labels={"job": "worker"}),
+    ]
+    if settings.compute_runtime == "simulated":
+        # One scrape shows all computes; storage has no figures of its own there.
+        labels = {"job": "compute", "region_id": settings.region_id}
+        return [*groups, TargetGroup(targets=[urlsplit(settings.simulator_url).netloc], labels=labels)]
+    groups += [
+        TargetGroup(
+            targets=[urlsplit(settings.pageserver_http_url).netloc],
+            labels={"job": "pageserver", "pageserver_id": "1"},
+        ),
+    ]
+    groups += [
+        TargetGroup(targets=[urlsplit(url).netloc], labels={"job": "safekeeper", "safekeeper_id": str(index)})
+        for index, url in enumerate(settings.safekeeper_http_urls, 1)
+    ]
+    groups += [
+        TargetGroup(
+            targets=[f"{row.endpoint.host}:{row.endpoint.port + 1}"],
+            labels={
+                "job": "compute",
+                "region_id": row.project.region_id,
+                "project_id": row.project.id,
+                "branch_id": row.branch.id,
+                "endpoint_id": row.endpoint.id,
+            },
+        )
+        for row in rows
+        if row.endpoint.desired_state == EndpointState.ACTIVE
+    ]
+    return groups

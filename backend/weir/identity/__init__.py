@@ -1,0 +1,1 @@
+"""Accounts, API keys, console sessions and the audit log."""

@@ -1,0 +1,63 @@
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import BigInteger, ForeignKey, Identity, Index, func
+from sqlalchemy.orm import Mapped, mapped_column
+
+from weir.kit.models import Base
+
+
+class Account(Base):
+    __tablename__ = "accounts"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    name: Mapped[str] = mapped_column(unique=True)
+    email: Mapped[str]
+    # Runs the installation: sees every account's computes and rollouts, and may roll out over all of them. Other
+    # accounts' projects, branches, databases and passwords stay theirs alone.
+    operator: Mapped[bool] = mapped_column(default=False, server_default="false")
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class ApiKey(Base):
+    """Only the hash is kept; the key itself is shown once, when it is made."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    account_id: Mapped[UUID] = mapped_column(ForeignKey("accounts.id"))
+    name: Mapped[str]
+    key_hash: Mapped[bytes] = mapped_column(unique=True)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    last_used_at: Mapped[datetime | None]
+    last_used_from_addr: Mapped[str] = mapped_column(server_default="")
+    revoked_at: Mapped[datetime | None]
+
+
+class ConsoleSession(Base):
+    __tablename__ = "console_sessions"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    account_id: Mapped[UUID] = mapped_column(ForeignKey("accounts.id"))
+    api_key_id: Mapped[int] = mapped_column(ForeignKey("api_keys.id"))
+    token_hash: Mapped[bytes] = mapped_column(unique=True)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    expires_at: Mapped[datetime]
+
+
+class AuditEntry(Base):
+    """Who changed what. Written in the transaction of the change itself, never updated."""
+
+    __tablename__ = "audit_log"
+    __table_args__ = (Index("ix_audit_log_resource", "resource", "id"),)
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    at: Mapped[datetime] = mapped_column(server_default=func.now())
+    account_id: Mapped[UUID | None] = mapped_column(ForeignKey("accounts.id"))
+    actor: Mapped[str]
+    request_id: Mapped[str]
+    action: Mapped[str]
+    resource: Mapped[str]
+    project_id: Mapped[str | None]
+    detail: Mapped[dict[str, Any]] = mapped_column(default=dict)

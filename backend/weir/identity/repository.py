@@ -1,0 +1,134 @@
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import Select, delete, literal, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from weir.identity.models import Account, ApiKey, AuditEntry, ConsoleSession
+from weir.kit.pagination import PageRequest, big, moment
+from weir.projects.models import Project
+from weir.rollouts.models import Rollout
+
+TOUCH_EVERY = timedelta(minutes=1)
+
+
+class IdentityRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def account_of_key(self, key_hash: bytes) -> tuple[ApiKey, Account] | None:
+        row = (
+            await self._session.execute(
+                select(ApiKey, Account)
+                .join(Account, Account.id == ApiKey.account_id)
+                .where(ApiKey.key_hash == key_hash, ApiKey.revoked_at.is_(None))
+            )
+        ).first()
+        return None if row is None else (row[0], row[1])
+
+    async def account_of_session(self, token_hash: bytes, at: datetime) -> tuple[ApiKey, Account] | None:
+        """A session lives as long as the key it was opened with."""
+        row = (
+            await self._session.execute(
+                select(ApiKey, Account)
+                .join(ConsoleSession, ConsoleSession.api_key_id == ApiKey.id)
+                .join(Account, Account.id == ConsoleSession.account_id)
+                .where(
+                    ConsoleSession.token_hash == token_hash,
+                    ConsoleSession.expires_at > at,
+                    ApiKey.revoked_at.is_(None),
+                )
+            )
+        ).first()
+        return None if row is None else (row[0], row[1])
+
+    async def touch_key(self, key_id: int, address: str, at: datetime) -> None:
+        """Last use, to the minute: a write for every read would make this the busiest row there is."""
+        await self._session.execute(
+            update(ApiKey)
+            .where(
+                ApiKey.id == key_id,
+                or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < at - TOUCH_EVERY),
+            )
+            .values(last_used_at=at, last_used_from_addr=address)
+            .execution_options(synchronize_session=False)
+        )
+
+    async def keys(self, account_id: UUID) -> list[ApiKey]:
+        statement = (
+            select(ApiKey).where(ApiKey.account_id == account_id, ApiKey.revoked_at.is_(None)).order_by(ApiKey.id)
+        )
+        return list((await self._session.scalars(statement)).all())
+
+    async def key(self, account_id: UUID, key_id: int) -> ApiKey | None:
+        statement = select(ApiKey).where(
+            ApiKey.account_id == account_id, ApiKey.id == key_id, ApiKey.revoked_at.is_(None)
+        )
+        return (await self._session.scalars(statement)).one_or_none()
+
+    async def ensure_account(self, name: str, email: str, *, operator: bool = False) -> Account:
+        """`email` and `operator` are those of an account that is made now; one that exists stays as it is."""
+        await self._session.execute(
+            insert(Account)
+            .values(name=name, email=email, operator=operator)
+            .on_conflict_do_nothing(index_elements=["name"])
+        )
+        return (await self._session.scalars(select(Account).where(Account.name == name))).one()
+
+    async def account_named(self, name: str) -> Account | None:
+        statement = select(Account).where(Account.name == name)
+        return (await self._session.scalars(statement)).one_or_none()
+
+    async def ensure_key(self, account_id: UUID, name: str, key_hash: bytes) -> None:
+        await self._session.execute(
+            insert(ApiKey)
+            .values(account_id=account_id, name=name, key_hash=key_hash)
+            .on_conflict_do_nothing(index_elements=["key_hash"])
+        )
+
+    def add(self, row: ApiKey | ConsoleSession | AuditEntry) -> None:
+        self._session.add(row)
+
+    async def flush(self) -> None:
+        await self._session.flush()
+
+    async def end_session(self, token_hash: bytes) -> None:
+        await self._session.execute(delete(ConsoleSession).where(ConsoleSession.token_hash == token_hash))
+
+    async def drop_expired_sessions(self, at: datetime) -> None:
+        await self._session.execute(delete(ConsoleSession).where(ConsoleSession.expires_at <= at))
+
+    async def audit_of(self, resource: str, page: PageRequest) -> list[AuditEntry]:
+        """Of one resource, whoever did it: for those who may see the resource."""
+        return await self._audit(select(AuditEntry).where(AuditEntry.resource == resource), page)
+
+    async def audit_page(
+        self,
+        account_id: UUID,
+        fleet: UUID | None,
+        resource: str | None,
+        project_id: str | None,
+        page: PageRequest,
+    ) -> list[AuditEntry]:
+        """What the account did, and what was done, by whomever, to its projects and to the rollouts of its fleet. An
+        operator (`fleet` None) sees what the installation does by itself everywhere."""
+        if fleet is None:
+            others = or_(AuditEntry.account_id.is_(None), AuditEntry.resource.startswith("rollout/"))
+        else:
+            projects = select(Project.id).where(Project.account_id == fleet)
+            rollouts = select(literal("rollout/") + Rollout.id).where(Rollout.account_id == fleet)
+            others = or_(AuditEntry.project_id.in_(projects), AuditEntry.resource.in_(rollouts))
+        statement = select(AuditEntry).where(or_(AuditEntry.account_id == account_id, others))
+        if resource is not None:
+            statement = statement.where(AuditEntry.resource == resource)
+        if project_id is not None:
+            statement = statement.where(AuditEntry.project_id == project_id)
+        return await self._audit(statement, page)
+
+    async def _audit(self, statement: Select[AuditEntry], page: PageRequest) -> list[AuditEntry]:
+        key = page.after(moment, big)
+        if key is not None:
+            statement = statement.where(AuditEntry.id < key[1])
+        statement = statement.order_by(AuditEntry.id.desc()).limit(page.limit + 1)
+        return list((await self._session.scalars(statement)).all())

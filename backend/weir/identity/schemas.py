@@ -1,0 +1,103 @@
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from weir.kit.pagination import Pagination
+from weir.kit.schemas import Body, Name, View
+
+
+class ApiKeyCreator(View):
+    id: UUID
+    name: str
+    image: str = ""
+
+
+class ApiKeyItem(View):
+    id: int
+    name: str
+    created_at: datetime
+    created_by: ApiKeyCreator
+    last_used_at: datetime | None
+    last_used_from_addr: str
+
+
+class ApiKeyCreateRequest(Body):
+    key_name: Name
+
+
+class ApiKeyCreated(View):
+    """The only time the key itself is shown."""
+
+    id: int
+    key: str
+    name: str
+    created_at: datetime
+    created_by: UUID
+
+
+class ApiKeyRevoked(View):
+    id: int
+    name: str
+    created_at: datetime
+    created_by: UUID
+    last_used_at: datetime | None
+    last_used_from_addr: str
+    revoked: bool
+
+
+class SessionCreateRequest(Body):
+    api_key: str
+
+
+class SessionUser(View):
+    """`operator`: sees every account's computes and rollouts."""
+
+    id: UUID
+    name: str
+    email: str
+    operator: bool
+
+
+class SessionResponse(View):
+    user: SessionUser
+
+
+class CurrentUser(View):
+    id: str
+    login: str
+    name: str
+    last_name: str = ""
+    email: str
+    image: str = ""
+    plan: str = "self_hosted"
+    auth_accounts: list[dict[str, Any]]
+    active_seconds_limit: int = 0
+    projects_limit: int = 0
+    branches_limit: int = 0
+    max_autoscaling_limit: float = 0
+    compute_seconds_limit: int = 0
+
+
+class AuthDetails(View):
+    account_id: str
+    auth_method: str
+
+
+class Organizations(View):
+    organizations: list[dict[str, Any]]
+
+
+class AuditEntryView(View):
+    id: int
+    at: datetime
+    actor: str
+    action: str
+    resource: str
+    project_id: str | None
+    request_id: str
+    detail: dict[str, Any]
+
+
+class AuditEntries(View):
+    entries: list[AuditEntryView]
+    pagination: Pagination

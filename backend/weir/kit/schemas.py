@@ -1,0 +1,39 @@
+"""What request and response bodies have in common."""
+
+from typing import Annotated
+
+from fastapi import Path
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, StringConstraints
+
+from weir.kit.ids import ID_PATTERN, format_lsn, parse_lsn
+
+
+class Body(BaseModel):
+    """A request body. Fields that Weir does not know are ignored, as clients written against a later
+    version of the API send them; fields it knows and cannot honour are refused by the services."""
+
+    model_config = ConfigDict(extra="ignore", str_strip_whitespace=True)
+
+
+class View(BaseModel):
+    """A response body."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+Id = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
+PathId = Annotated[str, Path(pattern=ID_PATTERN)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+# Regions, cells, names of tags.
+Label = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9._/-]+$")]
+TagValue = Annotated[str, StringConstraints(max_length=256)]
+# What Postgres accepts as an identifier, minus what it reserves.
+SqlName = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[^\x00\"]+$")]
+Timestamp = AwareDatetime
+
+
+def _normal_lsn(text: str) -> str:
+    return format_lsn(parse_lsn(text))
+
+
+Lsn = Annotated[str, AfterValidator(_normal_lsn)]

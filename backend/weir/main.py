@@ -1,0 +1,181 @@
+"""The API process: routes, the dispatcher, and the console's files."""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+from uuid import uuid4
+
+import structlog
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, Counter, Histogram, generate_latest
+from sqlalchemy import text
+from temporalio.client import Client
+from temporalio.contrib.opentelemetry import TracingInterceptor
+
+from weir import console, errors, logging, telemetry
+from weir.branches.router import router as branches
+from weir.clients.connections import Connections
+from weir.computes.router import router as computes
+from weir.computes.wal_cost_router import router as wal_cost
+from weir.config import Settings, get_settings
+from weir.databases.router import router as databases
+from weir.db import Database
+from weir.endpoints.router import router as endpoints
+from weir.fleet.router import internal_router
+from weir.fleet.router import router as fleet
+from weir.identity.router import router as identity
+from weir.operations.dispatcher import Dispatcher
+from weir.operations.router import router as operations
+from weir.projects.router import router as projects
+from weir.rollouts.evidence_router import router as rollout_evidence
+from weir.rollouts.router import router as rollouts
+
+log = structlog.get_logger()
+
+REQUESTS = Counter("weir_api_requests_total", "Requests answered", ["method", "route", "status"])
+SECONDS = Histogram("weir_api_request_seconds", "Time to answer", ["method", "route"])
+_REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{8,64}$")
+
+DESCRIPTION = """\
+Managed Postgres that you can run yourself.
+
+Shapes follow Neon's API v2 where it has the resource. A change answers at once with the operations it set off;
+while a project has open operations, other changes to it answer 423: repeat them. Errors are
+`{request_id, code, message}`."""
+
+
+async def connect_temporal(settings: Settings) -> Client:
+    """Lazy: the API starts, and takes intent, while Temporal is down."""
+    return await Client.connect(
+        settings.temporal_address,
+        namespace=settings.temporal_namespace,
+        interceptors=[TracingInterceptor()],
+        lazy=True,
+    )
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
+    settings = get_settings()
+    provider = telemetry.configure("weir-api")
+    database = Database(settings)
+    http = Connections(traced=provider is not None)
+    if provider is not None:
+        telemetry.instrument_engine(database.engine)
+    temporal = await connect_temporal(settings)
+    app.state.database, app.state.http, app.state.temporal = database, http, temporal
+    dispatcher = asyncio.create_task(Dispatcher(settings, database, temporal).run())
+    try:
+        yield
+    finally:
+        dispatcher.cancel()
+        with suppress(asyncio.CancelledError):
+            await dispatcher
+        await http.aclose()
+        await database.close()
+        if provider is not None:
+            await asyncio.to_thread(provider.shutdown)
+
+
+async def _request_context(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Gives the request its id, logs and counts it."""
+    given = request.headers.get("x-request-id", "")
+    request.state.request_id = given if _REQUEST_ID.match(given) else str(uuid4())
+    structlog.contextvars.clear_contextvars()
+    structlog.contextvars.bind_contextvars(request_id=request.state.request_id)
+    started = time.perf_counter()
+    response = await call_next(request)
+    elapsed = time.perf_counter() - started
+    route = getattr(request.scope.get("route"), "path", "none")
+    REQUESTS.labels(request.method, route, response.status_code).inc()
+    SECONDS.labels(request.method, route).observe(elapsed)
+    response.headers["x-request-id"] = request.state.request_id
+    if request.url.path.startswith("/api"):
+        log.info(
+            "request",
+            method=request.method,
+            path=request.url.path,
+            status=response.status_code,
+            ms=round(elapsed * 1000, 1),
+        )
+    return response
+
+
+def _operation_id(route: object) -> str:
+    return str(getattr(route, "name", ""))
+
+
+class WeirApi(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """Without FastAPI's 422: requests that are not valid get a 400 like any other bad request."""
+        if self.openapi_schema is None:
+            schema = super().openapi()
+            for path in schema["paths"].values():
+                for operation in path.values():
+                    operation["responses"].pop("422", None)
+            for unused in ("HTTPValidationError", "ValidationError"):
+                schema["components"]["schemas"].pop(unused, None)
+        return super().openapi()
+
+
+def create_app() -> FastAPI:
+    logging.configure()
+    app = WeirApi(
+        title="Weir",
+        version="2",
+        description=DESCRIPTION,
+        lifespan=_lifespan,
+        generate_unique_id_function=_operation_id,
+        openapi_url="/api/v2/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    errors.install(app)
+    app.middleware("http")(_request_context)
+    api = APIRouter(prefix="/api/v2")
+    for router in (
+        identity,
+        projects,
+        branches,
+        databases,
+        endpoints,
+        operations,
+        computes,
+        wal_cost,
+        fleet,
+        rollouts,
+        rollout_evidence,
+    ):
+        api.include_router(router)
+    app.include_router(api)
+    app.include_router(internal_router)
+
+    @app.get("/healthz", include_in_schema=False)
+    async def healthz(request: Request) -> Response:
+        try:
+            async with request.app.state.database.transaction() as session:
+                await session.execute(text("SELECT 1"))
+        except Exception as error:  # noqa: BLE001  whatever it is, this process cannot do its work
+            return JSONResponse(
+                {
+                    "code": "DATABASE_UNAVAILABLE",
+                    "message": f"the metadata database does not answer: {error}",
+                },
+                status_code=503,
+            )
+        return JSONResponse({"status": "ok"})
+
+    @app.get("/metrics", include_in_schema=False)
+    async def metrics() -> Response:
+        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+    console.install(app, get_settings().console_dir)
+    telemetry.instrument_app(app)
+    return app
+
+
+app = create_app()

@@ -1,0 +1,39 @@
+"""Every table, so that migrations and tests see all of them."""
+
+from weir.branches.models import Branch
+from weir.databases.models import BranchDatabase, Role
+from weir.endpoints.models import Endpoint
+from weir.identity.models import Account, ApiKey, AuditEntry, ConsoleSession
+from weir.kit.models import Base
+from weir.operations.models import Operation
+from weir.projects.models import Project
+from weir.rollouts.evidence_models import RolloutMeasurement
+from weir.rollouts.models import (
+    Rollout,
+    RolloutAlert,
+    RolloutEvidence,
+    RolloutExclusion,
+    RolloutMember,
+    RolloutWave,
+)
+
+__all__ = [
+    "Account",
+    "ApiKey",
+    "AuditEntry",
+    "Base",
+    "Branch",
+    "BranchDatabase",
+    "ConsoleSession",
+    "Endpoint",
+    "Operation",
+    "Project",
+    "Role",
+    "Rollout",
+    "RolloutAlert",
+    "RolloutEvidence",
+    "RolloutExclusion",
+    "RolloutMeasurement",
+    "RolloutMember",
+    "RolloutWave",
+]

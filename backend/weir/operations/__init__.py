@@ -1,0 +1,1 @@
+"""Operations: the work that a request set off, and the dispatcher that starts it."""

@@ -1,0 +1,119 @@
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import func, select, text, update
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
+
+from weir.kit.pagination import PageRequest
+from weir.operations.models import OPEN, Operation, OperationKind, OperationStatus
+
+CHANNEL = "weir_operations"
+
+
+class OperationRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def add(self, operation: Operation) -> None:
+        """Writes the row and wakes the dispatchers: Postgres delivers the notice when the intent commits."""
+        self._session.add(operation)
+        await self._session.flush()
+        await self.wake_dispatchers()
+
+    async def wake_dispatchers(self) -> None:
+        await self._session.execute(text(f"NOTIFY {CHANNEL}"))
+
+    async def get(self, project_id: str, operation_id: UUID) -> Operation | None:
+        statement = select(Operation).where(Operation.project_id == project_id, Operation.id == operation_id)
+        return (await self._session.scalars(statement)).one_or_none()
+
+    async def by_id(self, operation_id: UUID) -> Operation | None:
+        return await self._session.get(Operation, operation_id)
+
+    async def page(self, project_id: str, page: PageRequest) -> list[Operation]:
+        statement = page.apply(
+            select(Operation).where(Operation.project_id == project_id),
+            Operation.__table__.c.created_at,
+            Operation.__table__.c.id,
+        )
+        return list((await self._session.scalars(statement)).all())
+
+    async def open_of_project(self, project_id: str) -> Operation | None:
+        statement = (
+            select(Operation)
+            .where(Operation.project_id == project_id, Operation.status.in_(OPEN))
+            .order_by(Operation.sequence)
+            .limit(1)
+        )
+        return (await self._session.scalars(statement)).one_or_none()
+
+    async def next_ready(self) -> Operation | None:
+        """The oldest scheduled operation whose predecessor has finished, locked for this dispatcher."""
+        before = aliased(Operation)
+        statement = (
+            select(Operation)
+            .outerjoin(before, before.id == Operation.depends_on)
+            .where(
+                Operation.status == OperationStatus.SCHEDULING,
+                (Operation.depends_on.is_(None)) | (before.status == OperationStatus.FINISHED),
+            )
+            .order_by(Operation.sequence)
+            .limit(1)
+            .with_for_update(of=Operation, skip_locked=True)
+        )
+        return (await self._session.scalars(statement)).one_or_none()
+
+    async def skip_orphans(self, at: datetime) -> Sequence[UUID]:
+        """Operations that wait for one that will never finish."""
+        before = aliased(Operation)
+        lost = (
+            OperationStatus.FAILED,
+            OperationStatus.CANCELLED,
+            OperationStatus.SKIPPED,
+            OperationStatus.ERROR,
+        )
+        statement = (
+            update(Operation)
+            .where(
+                Operation.status == OperationStatus.SCHEDULING,
+                Operation.depends_on == before.id,
+                before.status.in_(lost),
+            )
+            .values(
+                status=OperationStatus.SKIPPED,
+                error="an operation this one depends on did not succeed",
+                finished_at=at,
+            )
+            .returning(Operation.id)
+            .execution_options(synchronize_session=False)
+        )
+        return (await self._session.scalars(statement)).all()
+
+    async def running_since_before(self, at: datetime) -> list[Operation]:
+        statement = select(Operation).where(Operation.status == OperationStatus.RUNNING, Operation.started_at < at)
+        return list((await self._session.scalars(statement)).all())
+
+    async def consecutive_failures(self, endpoint_id: str, kind: OperationKind) -> tuple[int, datetime | None]:
+        """How often in a row this kind failed on the endpoint since it last succeeded, and when last."""
+        last_good = (
+            select(func.coalesce(func.max(Operation.sequence), 0))
+            .where(
+                Operation.endpoint_id == endpoint_id,
+                Operation.kind == kind,
+                Operation.status == OperationStatus.FINISHED,
+            )
+            .scalar_subquery()
+        )
+        row = (
+            await self._session.execute(
+                select(func.count(), func.max(Operation.finished_at)).where(
+                    Operation.endpoint_id == endpoint_id,
+                    Operation.kind == kind,
+                    Operation.status == OperationStatus.FAILED,
+                    Operation.sequence > last_good,
+                )
+            )
+        ).one()
+        return row[0], row[1]

@@ -1,0 +1,32 @@
+from uuid import UUID
+
+from fastapi import APIRouter
+
+from weir.authz.access import Access
+from weir.db import Session
+from weir.errors import BadRequestError, NotFoundError, UnauthorizedError, responses
+from weir.kit.pagination import Page
+from weir.kit.schemas import PathId
+from weir.operations.repository import OperationRepository
+from weir.operations.schemas import OperationResponse, OperationsPage, OperationView
+
+router = APIRouter(tags=["operations"], responses=responses(UnauthorizedError, BadRequestError, NotFoundError))
+
+
+@router.get("/projects/{project_id}/operations")
+async def list_project_operations(project_id: PathId, access: Access, session: Session, page: Page) -> OperationsPage:
+    """Newest first. Answers for deleted projects too, so that a deletion can be followed to its end."""
+    await access.project(project_id, with_deleted=True)
+    rows, pagination = page.split(await OperationRepository(session).page(project_id, page))
+    return OperationsPage(operations=[OperationView.of(row) for row in rows], pagination=pagination)
+
+
+@router.get("/projects/{project_id}/operations/{operation_id}")
+async def get_project_operation(
+    project_id: PathId, operation_id: UUID, access: Access, session: Session
+) -> OperationResponse:
+    await access.project(project_id, with_deleted=True)
+    row = await OperationRepository(session).get(project_id, operation_id)
+    if row is None:
+        raise NotFoundError.of("operation", operation_id)
+    return OperationResponse(operation=OperationView.of(row))

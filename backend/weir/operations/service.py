@@ -1,0 +1,100 @@
+"""Writing intent: an operation row in the transaction of the change it carries out."""
+
+from typing import Any
+from uuid import UUID
+
+from opentelemetry import propagate
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from weir.errors import ProjectBusyError
+from weir.kit.clock import now
+from weir.kit.ids import operation_id
+from weir.operations.models import Operation, OperationAction, OperationKind, OperationStatus
+from weir.operations.repository import OperationRepository
+
+_ACTIONS = {
+    OperationKind.CREATE_PROJECT: OperationAction.CREATE_TIMELINE,
+    OperationKind.CREATE_BRANCH: OperationAction.CREATE_BRANCH,
+    OperationKind.START_COMPUTE: OperationAction.START_COMPUTE,
+    OperationKind.SUSPEND_COMPUTE: OperationAction.SUSPEND_COMPUTE,
+    OperationKind.RESTART_COMPUTE: OperationAction.START_COMPUTE,
+    OperationKind.DELETE_COMPUTE: OperationAction.SUSPEND_COMPUTE,
+    OperationKind.APPLY_CONFIG: OperationAction.APPLY_CONFIG,
+    OperationKind.DELETE_BRANCH: OperationAction.DELETE_TIMELINE,
+    OperationKind.DELETE_PROJECT: OperationAction.DELETE_TIMELINE,
+    OperationKind.APPLY_STORAGE_CONFIG: OperationAction.APPLY_STORAGE_CONFIG,
+    OperationKind.RESTORE_BRANCH: OperationAction.SWAP_BINDING_ID,
+}
+
+
+def trace_context() -> dict[str, Any]:
+    """The current trace, to be carried on by whoever picks the row up."""
+    carrier: dict[str, Any] = {}
+    propagate.inject(carrier)
+    return carrier
+
+
+async def enqueue(
+    session: AsyncSession,
+    kind: OperationKind,
+    project_id: str,
+    *,
+    branch_id: str | None = None,
+    endpoint_id: str | None = None,
+    depends_on: Operation | None = None,
+    origin: str = "request",
+    request_id: str = "",
+    payload: dict[str, Any] | None = None,
+) -> Operation:
+    at = now()
+    operation = Operation(
+        id=operation_id(),
+        project_id=project_id,
+        branch_id=branch_id,
+        endpoint_id=endpoint_id,
+        kind=kind,
+        action=_ACTIONS[kind],
+        status=OperationStatus.SCHEDULING,
+        depends_on=None if depends_on is None else depends_on.id,
+        origin=origin,
+        request_id=request_id,
+        trace_context=trace_context(),
+        payload=payload or {},
+        failures_count=0,
+        created_at=at,
+        updated_at=at,
+    )
+    await OperationRepository(session).add(operation)
+    return operation
+
+
+async def require_idle(session: AsyncSession, project_id: str) -> None:
+    """Call with the project's row locked: between the check and the commit nobody else can add work."""
+    busy = await OperationRepository(session).open_of_project(project_id)
+    if busy is not None:
+        raise ProjectBusyError(
+            f"project {project_id} is busy: operation {busy.id} ({busy.action}) is {busy.status}; "
+            "repeat the request when it has finished"
+        )
+
+
+async def mark_running(session: AsyncSession, operation_id: UUID) -> Operation:
+    row = await OperationRepository(session).by_id(operation_id)
+    if row is None:
+        raise LookupError(f"operation {operation_id} is not in the database")
+    if row.status == OperationStatus.SCHEDULING:
+        row.status = OperationStatus.RUNNING
+    row.started_at = row.started_at or now()
+    return row
+
+
+async def mark_done(session: AsyncSession, operation_id: UUID, error: str | None) -> None:
+    """Finished or failed. The first report stands: a repeated activity changes nothing."""
+    repository = OperationRepository(session)
+    row = await repository.by_id(operation_id)
+    if row is None or row.finished_at is not None:
+        return
+    row.status = OperationStatus.FINISHED if error is None else OperationStatus.FAILED
+    row.error = error
+    row.finished_at = now()
+    await repository.wake_dispatchers()

@@ -1,0 +1,1 @@
+"""Projects: one tenant of storage each."""

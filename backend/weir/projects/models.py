@@ -1,0 +1,42 @@
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ForeignKey
+from sqlalchemy.orm import Mapped, mapped_column
+
+from weir.kit.models import Base, Timestamps
+
+# Storage keeps at least this much, whatever a project asks for: a branch point that has just been chosen must still
+# be there when the branch is made.
+SHORTEST_WINDOW_SECONDS = 300
+
+
+class Project(Timestamps, Base):
+    """Deleting is an intent first (`delete_requested_at`); `deleted_at` follows when the storage is gone."""
+
+    __tablename__ = "projects"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    account_id: Mapped[UUID] = mapped_column(ForeignKey("accounts.id"))
+    tenant_id: Mapped[str] = mapped_column(unique=True)
+    pg_version: Mapped[int]
+    region_id: Mapped[str]
+    # Which of the region's cells, failure domains that share nothing, its computes run in.
+    cell: Mapped[str] = mapped_column(server_default="")
+    tags: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
+    history_retention_seconds: Mapped[int]
+    settings: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    default_endpoint_settings: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    delete_requested_at: Mapped[datetime | None]
+    deleted_at: Mapped[datetime | None]
+
+    def storage_config(self) -> dict[str, Any]:
+        """The pageserver's tenant settings that follow from the project's."""
+        return {"history_window_seconds": max(SHORTEST_WINDOW_SECONDS, self.history_retention_seconds)}
+
+    @property
+    def logical_size_limit(self) -> int | None:
+        """Bytes of data that each of its branches may hold; None is no limit."""
+        return (self.settings.get("quota") or {}).get("logical_size_bytes") or None

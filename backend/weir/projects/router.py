@@ -1,0 +1,119 @@
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi import status as http
+
+from weir.authz.access import Access
+from weir.authz.principal import CurrentPrincipal
+from weir.branches.schemas import BranchView
+from weir.config import get_settings
+from weir.databases.schemas import DatabaseView, RoleView
+from weir.databases.service import connection
+from weir.db import Session
+from weir.endpoints.schemas import EndpointView
+from weir.errors import (
+    BadRequestError,
+    ConflictError,
+    NotBuiltError,
+    NotFoundError,
+    ProjectBusyError,
+    UnauthorizedError,
+    UnavailableError,
+    responses,
+)
+from weir.kit.pagination import Page, Pagination
+from weir.kit.schemas import PathId
+from weir.operations.schemas import OperationView
+from weir.projects import service
+from weir.projects.repository import ProjectRepository
+from weir.projects.schemas import (
+    ProjectCreated,
+    ProjectCreateRequest,
+    ProjectListItem,
+    ProjectOperations,
+    ProjectResponse,
+    ProjectsPage,
+    ProjectUpdateRequest,
+    ProjectView,
+    Regions,
+    RegionView,
+)
+
+router = APIRouter(tags=["projects"], responses=responses(UnauthorizedError, BadRequestError))
+
+
+def _view(project: service.Project) -> ProjectView:
+    return ProjectView.of(project, get_settings().compute_host)
+
+
+@router.get("/projects")
+async def list_projects(
+    principal: CurrentPrincipal,
+    session: Session,
+    page: Page,
+    search: Annotated[str | None, Query(max_length=256)] = None,
+) -> ProjectsPage:
+    """Newest first."""
+    rows, pagination = page.split(await ProjectRepository(session).page(principal.account_id, search, page))
+    host = get_settings().compute_host
+    return ProjectsPage(projects=[ProjectListItem.of(row, host) for row in rows], pagination=pagination)
+
+
+@router.get("/projects/shared")
+async def list_shared_projects(principal: CurrentPrincipal) -> ProjectsPage:
+    """Sharing is not built: always empty."""
+    del principal
+    return ProjectsPage(projects=[], pagination=Pagination())
+
+
+@router.get("/regions")
+async def get_active_regions(principal: CurrentPrincipal) -> Regions:
+    del principal
+    region = get_settings().region_id
+    return Regions(regions=[RegionView(region_id=region, name=region)])
+
+
+@router.post(
+    "/projects",
+    status_code=http.HTTP_201_CREATED,
+    responses=responses(BadRequestError, NotBuiltError, UnavailableError),
+)
+async def create_project(body: ProjectCreateRequest, access: Access) -> ProjectCreated:
+    """A project with a main branch, a role, a database and a read-write endpoint that is being started.
+    `default_endpoint_settings.pg_settings` are the Postgres settings of this and later endpoints."""
+    created = await service.create(access, body.project)
+    project = created.project
+    return ProjectCreated(
+        project=_view(project),
+        branch=BranchView.of(created.branch),
+        roles=[RoleView.of(created.role, created.password)],
+        databases=[DatabaseView.of(created.database)],
+        endpoints=[EndpointView.of(row, project.region_id) for row in created.endpoints],
+        operations=[OperationView.of(row) for row in created.operations],
+        connection_uris=[
+            connection(row, created.role.name, created.password, created.database.name) for row in created.endpoints
+        ],
+    )
+
+
+@router.get("/projects/{project_id}", responses=responses(NotFoundError))
+async def get_project(project_id: PathId, access: Access) -> ProjectResponse:
+    return ProjectResponse(project=_view(await access.project(project_id)))
+
+
+@router.patch(
+    "/projects/{project_id}",
+    responses=responses(BadRequestError, NotBuiltError, NotFoundError, ProjectBusyError, ConflictError),
+)
+async def update_project(project_id: PathId, body: ProjectUpdateRequest, access: Access) -> ProjectOperations:
+    """A changed `history_retention_seconds` reaches storage by the operation it answers with. What a shorter one
+    gives up is gone for good, branches' own points aside."""
+    project, operations = await service.update(access, project_id, body.project)
+    return ProjectOperations(project=_view(project), operations=[OperationView.of(row) for row in operations])
+
+
+@router.delete("/projects/{project_id}", responses=responses(NotFoundError, ProjectBusyError))
+async def delete_project(project_id: PathId, access: Access) -> ProjectOperations:
+    """Deletes the project with everything in it. Its operations stay readable, to follow the deletion."""
+    project, operations = await service.delete(access, project_id)
+    return ProjectOperations(project=_view(project), operations=[OperationView.of(row) for row in operations])

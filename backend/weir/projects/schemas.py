@@ -1,0 +1,179 @@
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from weir.branches.schemas import BranchResponse
+from weir.databases.schemas import ConnectionDetails, DatabasesResponse, RolesResponse
+from weir.endpoints.schemas import EndpointSettings, EndpointsResponse
+from weir.kit.pagination import Pagination
+from weir.kit.schemas import Body, Id, Label, Name, SqlName, TagValue, View
+from weir.kit.windows import WeeklyWindow
+from weir.operations.schemas import OperationsResponse
+from weir.projects.models import Project
+
+
+class ProjectQuota(Body):
+    """0 is no limit. Only the logical size is limited: that of each branch, which then takes no more data."""
+
+    active_time_seconds: int | None = None
+    compute_time_seconds: int | None = None
+    written_data_bytes: int | None = None
+    data_transfer_bytes: int | None = None
+    logical_size_bytes: int | None = Field(default=None, ge=0, le=2**60)
+
+
+class ProjectSettings(Body):
+    quota: ProjectQuota | None = None
+    allowed_ips: dict[str, Any] | None = None
+    enable_logical_replication: bool | None = None
+    # UTC. A rollout switches the project's computes only then.
+    maintenance_window: WeeklyWindow | None = None
+    block_public_connections: bool | None = None
+    block_vpc_connections: bool | None = None
+    audit_log_level: str | None = None
+    hipaa: bool | None = None
+    preload_libraries: dict[str, Any] | None = None
+
+
+class DefaultEndpointSettings(EndpointSettings):
+    autoscaling_limit_min_cu: float | None = None
+    autoscaling_limit_max_cu: float | None = None
+    suspend_timeout_seconds: int | None = None
+
+
+class FirstBranch(Body):
+    name: Name | None = None
+    role_name: SqlName | None = None
+    database_name: SqlName | None = None
+    annotations: dict[str, Any] | None = None
+
+
+class ProjectFields(Body):
+    name: Name | None = None
+    settings: ProjectSettings | None = None
+    branch: FirstBranch | None = None
+    autoscaling_limit_min_cu: float | None = None
+    autoscaling_limit_max_cu: float | None = None
+    provisioner: str | None = None
+    region_id: str | None = None
+    default_endpoint_settings: DefaultEndpointSettings | None = None
+    pg_version: int | None = None
+    store_passwords: bool | None = None
+    history_retention_seconds: int | None = None
+    org_id: Id | None = None
+    # Weir's own: where the project's computes run, and labels that a rollout's selector can choose by.
+    cell: Label | None = None
+    tags: dict[Label, TagValue] | None = Field(default=None, max_length=50)
+
+
+class ProjectCreateRequest(Body):
+    project: ProjectFields
+
+
+class ProjectUpdate(Body):
+    name: Name | None = None
+    settings: ProjectSettings | None = None
+    default_endpoint_settings: DefaultEndpointSettings | None = None
+    history_retention_seconds: int | None = None
+    tags: dict[Label, TagValue] | None = Field(default=None, max_length=50)
+
+
+class ProjectUpdateRequest(Body):
+    project: ProjectUpdate
+
+
+class ProjectListItem(View):
+    id: str
+    platform_id: str = "local"
+    region_id: str
+    name: str
+    provisioner: str = "local"
+    default_endpoint_settings: dict[str, Any]
+    settings: dict[str, Any]
+    pg_version: int
+    tenant_id: str
+    proxy_host: str
+    branch_logical_size_limit: int = 0
+    branch_logical_size_limit_bytes: int = 0
+    store_passwords: bool = True
+    active_time: int = 0
+    cpu_used_sec: int = 0
+    creation_source: str = "console"
+    created_at: datetime
+    updated_at: datetime
+    synthetic_storage_size: int | None = None
+    owner_id: str
+    history_retention_seconds: int
+    cell: str
+    tags: dict[str, str]
+
+    @classmethod
+    def of(cls, row: Project, host: str) -> "ProjectListItem":
+        return cls(**_fields(row, host))
+
+
+class ProjectView(ProjectListItem):
+    data_storage_bytes_hour: int = 0
+    data_transfer_bytes: int = 0
+    written_data_bytes: int = 0
+    compute_time_seconds: int = 0
+    active_time_seconds: int = 0
+    consumption_period_start: datetime
+    consumption_period_end: datetime
+
+    @classmethod
+    def of(cls, row: Project, host: str) -> "ProjectView":
+        fields = _fields(row, host)
+        fields["consumption_period_start"] = fields["consumption_period_end"] = row.created_at
+        return cls(**fields)
+
+
+def _fields(row: Project, host: str) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "region_id": row.region_id,
+        "name": row.name,
+        "default_endpoint_settings": row.default_endpoint_settings,
+        "settings": row.settings,
+        "branch_logical_size_limit": (row.logical_size_limit or 0) // 2**20,
+        "branch_logical_size_limit_bytes": row.logical_size_limit or 0,
+        "pg_version": row.pg_version,
+        "tenant_id": row.tenant_id,
+        "proxy_host": host,
+        "created_at": row.created_at,
+        "updated_at": row.updated_at,
+        "owner_id": str(row.account_id),
+        "history_retention_seconds": row.history_retention_seconds,
+        "cell": row.cell,
+        "tags": row.tags,
+    }
+
+
+class ProjectResponse(View):
+    project: ProjectView
+
+
+class ProjectOperations(ProjectResponse, OperationsResponse):
+    pass
+
+
+class ProjectCreated(ProjectOperations, BranchResponse, RolesResponse, DatabasesResponse, EndpointsResponse):
+    connection_uris: list[ConnectionDetails]
+
+
+class ProjectsPage(View):
+    projects: list[ProjectListItem]
+    pagination: Pagination
+
+
+class RegionView(View):
+    region_id: str
+    name: str
+    default: bool = True
+    geo_lat: str = "0"
+    geo_long: str = "0"
+
+
+class Regions(View):
+    regions: list[RegionView]

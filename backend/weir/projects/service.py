@@ -1,0 +1,196 @@
+from typing import Any
+
+from weir.authz.access import ProjectAccess
+from weir.branches.models import Branch
+from weir.branches.service import delete_endpoints, new_branch
+from weir.config import get_settings
+from weir.databases import service as databases
+from weir.databases.models import BranchDatabase, Role
+from weir.endpoints import settings as pg_settings
+from weir.endpoints.models import Endpoint
+from weir.endpoints.repository import EndpointRepository
+from weir.endpoints.schemas import EndpointOptions
+from weir.endpoints.service import add_endpoint, apply_config, refuse_unbuilt
+from weir.errors import BadRequestError, NotBuiltError
+from weir.identity import audit
+from weir.kit.clock import now
+from weir.kit.ids import project_id, storage_id
+from weir.operations.models import Operation, OperationKind
+from weir.operations.service import enqueue
+from weir.projects.models import Project
+from weir.projects.repository import ProjectRepository
+from weir.projects.schemas import DefaultEndpointSettings, ProjectFields, ProjectSettings, ProjectUpdate
+
+PG_VERSIONS = (15,)
+DEFAULT_BRANCH = "main"
+DEFAULT_RETENTION_SECONDS = 7 * 86400
+MAX_RETENTION_SECONDS = 30 * 86400
+
+
+class CreatedProject:
+    def __init__(self, project: Project, branch: Branch, role: Role, password: str, database: BranchDatabase):
+        self.project = project
+        self.branch = branch
+        self.role = role
+        self.password = password
+        self.database = database
+        self.endpoints: list[Endpoint] = []
+        self.operations: list[Operation] = []
+
+
+def _refuse_unbuilt_settings(settings: ProjectSettings | None) -> None:
+    if settings is None:
+        return
+    if settings.enable_logical_replication:
+        raise NotBuiltError("logical replication is refused until replication slots survive a restart; leave it out")
+    built = {"enable_logical_replication", "maintenance_window", "quota"}
+    named = settings.model_dump(exclude_none=True, exclude=built)
+    quotas = settings.quota.model_dump(exclude_none=True, exclude={"logical_size_bytes"}) if settings.quota else {}
+    asked = sorted(name for name, value in (named | {f"quota.{n}": v for n, v in quotas.items()}).items() if value)
+    if asked:
+        raise NotBuiltError(f"project settings {', '.join(asked)} are not built yet; leave them out")
+
+
+def _settings(settings: ProjectSettings | None, before: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of a project's settings: the maintenance window and the quota."""
+    kept = dict(before)
+    if settings is not None and settings.maintenance_window is not None:
+        kept["maintenance_window"] = settings.maintenance_window.model_dump(mode="json", exclude_none=True)
+    if settings is not None and settings.quota is not None and settings.quota.logical_size_bytes is not None:
+        kept["quota"] = {"logical_size_bytes": settings.quota.logical_size_bytes}
+    return kept
+
+
+def _default_settings(settings: DefaultEndpointSettings | None) -> dict[str, object]:
+    if settings is None:
+        return {}
+    refuse_unbuilt(
+        EndpointOptions(
+            settings=settings,
+            autoscaling_limit_min_cu=settings.autoscaling_limit_min_cu,
+            autoscaling_limit_max_cu=settings.autoscaling_limit_max_cu,
+            suspend_timeout_seconds=settings.suspend_timeout_seconds,
+        )
+    )
+    return {"pg_settings": pg_settings.check(settings.pg_settings or {})}
+
+
+def _retention(seconds: int | None, default: int) -> int:
+    if seconds is None:
+        return default
+    if not 0 <= seconds <= MAX_RETENTION_SECONDS:
+        raise BadRequestError(f"history_retention_seconds must be between 0 and {MAX_RETENTION_SECONDS}")
+    return seconds
+
+
+def _check(fields: ProjectFields, region_id: str) -> None:
+    if fields.pg_version not in {None, *PG_VERSIONS}:
+        raise NotBuiltError(f"Postgres {fields.pg_version} is not supported yet; this version of Weir runs 15")
+    if fields.region_id not in {None, region_id}:
+        raise BadRequestError(f"region {fields.region_id} does not exist here; there is {region_id}")
+    if fields.org_id is not None:
+        raise NotBuiltError("organisations are not built yet; leave `org_id` out")
+    if fields.store_passwords is False:
+        raise NotBuiltError("projects without stored passwords are not built yet; leave `store_passwords` out")
+    _refuse_unbuilt_settings(fields.settings)
+    refuse_unbuilt(
+        EndpointOptions(
+            autoscaling_limit_min_cu=fields.autoscaling_limit_min_cu,
+            autoscaling_limit_max_cu=fields.autoscaling_limit_max_cu,
+            provisioner=fields.provisioner,
+        )
+    )
+
+
+async def create(access: ProjectAccess, fields: ProjectFields) -> CreatedProject:
+    """Project, main branch, role, database, endpoint and their operations: one transaction, one intent."""
+    region = get_settings().region_id
+    _check(fields, region)
+    at = now()
+    ident = project_id()
+    project = Project(
+        id=ident,
+        name=fields.name or ident,
+        account_id=access.principal.account_id,
+        tenant_id=storage_id(),
+        pg_version=fields.pg_version or PG_VERSIONS[0],
+        region_id=region,
+        history_retention_seconds=_retention(fields.history_retention_seconds, DEFAULT_RETENTION_SECONDS),
+        cell=fields.cell or f"{region}-1",
+        tags=dict(fields.tags or {}),
+        settings=_settings(fields.settings, {}),
+        default_endpoint_settings=_default_settings(fields.default_endpoint_settings),
+        created_at=at,
+        updated_at=at,
+    )
+    session = access.session
+    ProjectRepository(session).add(project)
+    await session.flush()
+    first = fields.branch
+    branch = new_branch(project.id, (first and first.name) or DEFAULT_BRANCH, default=True)
+    session.add(branch)
+    await session.flush()
+    role, password, database = await databases.add_first(
+        session,
+        branch.id,
+        (first and first.role_name) or databases.DEFAULT_ROLE,
+        (first and first.database_name) or databases.DEFAULT_DATABASE,
+    )
+    created = CreatedProject(project, branch, role, password, database)
+    operation = await enqueue(
+        session,
+        OperationKind.CREATE_PROJECT,
+        project.id,
+        branch_id=branch.id,
+        request_id=access.principal.request_id,
+    )
+    endpoint, start = await add_endpoint(access, project, branch, EndpointOptions(), operation)
+    created.endpoints.append(endpoint)
+    created.operations = [operation, *([start] if start else [])]
+    audit.record(session, access.principal, "project.create", f"project/{project.id}", project.id, name=project.name)
+    return created
+
+
+async def update(access: ProjectAccess, ident: str, body: ProjectUpdate) -> tuple[Project, list[Operation]]:
+    project = await access.idle_project(ident)
+    _refuse_unbuilt_settings(body.settings)
+    limit_before = project.logical_size_limit
+    project.settings = _settings(body.settings, project.settings)
+    if body.name is not None:
+        project.name = body.name
+    if body.tags is not None:
+        project.tags = dict(body.tags)
+    if body.default_endpoint_settings is not None:
+        project.default_endpoint_settings = _default_settings(body.default_endpoint_settings)
+    before = project.storage_config()
+    project.history_retention_seconds = _retention(body.history_retention_seconds, project.history_retention_seconds)
+    operations: list[Operation] = []
+    if project.storage_config() != before:
+        kind = OperationKind.APPLY_STORAGE_CONFIG
+        operations.append(await enqueue(access.session, kind, project.id, request_id=access.principal.request_id))
+    if project.logical_size_limit != limit_before:
+        endpoints = await EndpointRepository(access.session).of_project(project.id)
+        operations += await apply_config(access, endpoints, operations[-1] if operations else None)
+    project.updated_at = now()
+    audit.record(
+        access.session, access.principal, "project.update", f"project/{project.id}", project.id,
+        **body.model_dump(exclude_none=True, mode="json"),
+    )  # fmt: skip
+    return project, operations
+
+
+async def delete(access: ProjectAccess, ident: str) -> tuple[Project, list[Operation]]:
+    project = await access.idle_project(ident, deleting=True)
+    project.delete_requested_at = now()
+    operations = await delete_endpoints(access, await EndpointRepository(access.session).of_project(project.id))
+    operations.append(
+        await enqueue(
+            access.session,
+            OperationKind.DELETE_PROJECT,
+            project.id,
+            depends_on=operations[-1] if operations else None,
+            request_id=access.principal.request_id,
+        )
+    )
+    audit.record(access.session, access.principal, "project.delete", f"project/{project.id}", project.id)
+    return project, operations

@@ -1,0 +1,1 @@
+"""Rollouts: a feature carried through the fleet in waves."""

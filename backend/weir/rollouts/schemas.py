@@ -1,0 +1,299 @@
+"""What the API says about rollouts. What people say to it is in `intent`."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from weir.kit.pagination import Pagination
+from weir.kit.schemas import View
+from weir.rollouts.intent import Strategy
+from weir.rollouts.models import MemberMode, MemberState, RolloutStatus, WaveState
+
+
+class PlannedWave(View):
+    index: int
+    name: str
+    soak_seconds: int
+    computes: int
+    by_cell: dict[str, int]
+    expected_wal_saved_bytes_per_second: float | None
+
+
+class ExcludedCount(View):
+    code: str
+    computes: int
+    # The reason of one of them.
+    example: str
+
+
+class PlanSummary(View):
+    waves: list[PlannedWave]
+    computes_total: int
+    at_next_start_total: int = 0
+    excluded_total: int
+    excluded_by_code: list[ExcludedCount]
+    expected_wal_saved_bytes_per_second: float | None
+    created_at: datetime
+
+
+class PlannedCompute(View):
+    """Windows are whole checkpoint cycles; sizes, rates and the saving (today's image rate) are null when they are
+    not known. `at_next_start`: suspended now."""
+
+    compute_id: str
+    project_id: str
+    project_name: str
+    org_id: str
+    region_id: str
+    cell: str
+    wave: int
+    mode: MemberMode
+    baseline_seconds: int
+    bake_seconds: int
+    size_bytes: int | None
+    wal_bytes_per_second: float | None
+    expected_wal_saved_bytes_per_second: float | None
+
+
+ExclusionCode = Literal[
+    "in_other_rollout", "already_on", "being_deleted", "branch_not_ready", "disabled", "suspended", "held_out",
+    "not_covered", "unknown_size", "unknown_write_rate",
+]  # fmt: skip
+
+
+class Excluded(View):
+    compute_id: str
+    project_id: str
+    project_name: str
+    region_id: str
+    cell: str
+    code: ExclusionCode
+    reason: str
+
+
+class Plan(PlanSummary):
+    """`computes` and `excluded` hold the first `limit` entries; the totals count all."""
+
+    computes: list[PlannedCompute]
+    excluded: list[Excluded]
+
+
+class PlanResponse(View):
+    plan: Plan
+
+
+class PlanChange(View):
+    """A compute whose place would be another if the rollout were planned now. `wave` is the frozen one."""
+
+    compute_id: str
+    project_id: str
+    project_name: str
+    cell: str
+    wave: int | None
+    change: Literal["would_join", "would_leave", "would_change_mode"]
+    reason: str
+
+
+class PlanDiff(View):
+    """The frozen plan against a plan made now, for members that have not been taken up yet. Nothing changes by it:
+    members are looked at again by their preflight, and computes that would join need a rollout of their own."""
+
+    frozen_at: datetime
+    compared_at: datetime
+    computes_frozen: int
+    computes_now: int
+    expected_wal_saved_bytes_per_second_frozen: float | None
+    expected_wal_saved_bytes_per_second_now: float | None
+    changes_total: int
+    changes: list[PlanChange]
+
+
+class Wave(View):
+    index: int
+    name: str
+    state: WaveState
+    reason: str | None
+    soak_seconds: int
+    started_at: datetime | None
+    soak_until: datetime | None
+    finished_at: datetime | None
+    computes_total: int
+    counts: dict[MemberState, int]
+
+
+class Alert(View):
+    id: int
+    kind: str
+    message: str
+    compute_id: str | None
+    wave: int | None
+    raised_at: datetime
+    cleared_at: datetime | None
+
+
+class AlertsPage(View):
+    alerts: list[Alert]
+
+
+class Window(View):
+    from_: datetime = Field(serialization_alias="from")
+    to: datetime | None
+
+
+class BeforeAfter(View):
+    before: float | None
+    after: float | None
+
+
+class Bound(View):
+    """A hard bound, what was measured, and whether it held."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+class Evidence(View):
+    """`analysis`: the comparison with computes that were not switched, where there was one."""
+
+    verdict: Literal["pass", "inconclusive", "regress"]
+    reason: str
+    metrics: dict[str, BeforeAfter]
+    bounds: list[Bound]
+    analysis: dict[str, Any]
+    created_at: datetime
+
+
+class RolloutCompute(View):
+    compute_id: str
+    project_id: str
+    project_name: str
+    org_id: str
+    region_id: str
+    cell: str
+    wave: int
+    mode: MemberMode
+    state: MemberState
+    reason: str | None
+    size_bytes: int | None
+    wal_bytes_per_second: float | None
+    expected_wal_saved_bytes_per_second: float | None
+    baseline_seconds: int
+    bake_seconds: int
+    fpw_change_lsn: str | None
+    rollback_lsn: str | None
+    switched_at: datetime | None
+    confirmed_at: datetime | None
+    rolled_back_at: datetime | None
+    deadline_at: datetime | None
+    updated_at: datetime | None
+    baseline: Window | None
+    after: Window | None
+    evidence: Evidence | None
+
+
+class RolloutComputeResponse(View):
+    compute: RolloutCompute
+
+
+class RolloutComputesPage(View):
+    """In the order of waves. `total` counts what the filters leave."""
+
+    computes: list[RolloutCompute]
+    total: int
+    pagination: Pagination
+
+
+class ExclusionsPage(View):
+    excluded: list[Excluded]
+    total: int
+    pagination: Pagination
+
+
+class GridCell(View):
+    """One cell of the fleet and how far its computes are."""
+
+    region_id: str
+    cell: str
+    computes_total: int
+    counts: dict[MemberState, int]
+
+
+class GridComputes(View):
+    """Columns of one length, for every compute of the rollout. `cell` and `state` index `cells` and `states`."""
+
+    compute_id: list[str]
+    project_name: list[str]
+    cell: list[int]
+    wave: list[int]
+    state: list[int]
+    # Why, for those that did not simply pass: an index into the grid's `reasons`, which holds each text once.
+    reason: list[int | None]
+
+
+class Grid(View):
+    """All computes of a rollout, small enough to be asked for often. With `since`, `computes` and `reasons` hold
+    only what has changed from then on; `cells` always counts all."""
+
+    at: datetime
+    cells: list[GridCell]
+    states: list[MemberState]
+    computes: GridComputes
+    reasons: list[str]
+
+
+class RolloutView(View):
+    """`whole_fleet`: made by an operator, over every account's computes."""
+
+    id: str
+    name: str
+    owner_id: str
+    whole_fleet: bool
+    feature: str
+    status: RolloutStatus
+    status_reason: str | None
+    selector: dict[str, Any]
+    strategy: Strategy
+    created_by: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    current_wave: int | None
+    plan: PlanSummary
+    waves: list[Wave]
+    computes_total: int
+    counts: dict[MemberState, int]
+    # Computes that have been switched by this rollout and not gone back.
+    switched_total: int
+    # Open ones, oldest first, at most 20.
+    alerts: list[Alert]
+    alerts_total: int
+
+
+class RolloutSummary(View):
+    id: str
+    name: str
+    owner_id: str
+    whole_fleet: bool
+    feature: str
+    status: RolloutStatus
+    status_reason: str | None
+    created_by: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    current_wave: int | None
+    waves_total: int
+    computes_total: int
+    computes_passed: int
+    alerts_total: int
+
+
+class RolloutResponse(View):
+    rollout: RolloutView
+
+
+class RolloutsPage(View):
+    rollouts: list[RolloutSummary]
+    pagination: Pagination

@@ -1,0 +1,34 @@
+"""Traces: OTLP over HTTP when OTEL_EXPORTER_OTLP_ENDPOINT is set, nothing otherwise.
+
+SQLAlchemy's instrumentation declares itself incompatible with 2.1 and would silently do nothing, hence
+`skip_dep_check`; a test checks that its spans exist.
+"""
+
+import os
+
+from fastapi import FastAPI
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
+from opentelemetry.instrumentation.sqlalchemy import SQLAlchemyInstrumentor
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+
+def configure(service_name: str) -> TracerProvider | None:
+    if not (os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")):
+        return None
+    provider = TracerProvider(resource=Resource.create({"service.name": service_name}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(), schedule_delay_millis=1000))
+    trace.set_tracer_provider(provider)
+    return provider
+
+
+def instrument_app(app: FastAPI) -> None:
+    FastAPIInstrumentor.instrument_app(app, excluded_urls="healthz,metrics,internal/")
+
+
+def instrument_engine(engine: AsyncEngine) -> None:
+    SQLAlchemyInstrumentor().instrument(engine=engine.sync_engine, skip_dep_check=True)

@@ -1,0 +1,409 @@
+"""What the pageserver costs: ingest, reads, and what it writes and keeps, on the WAL of real workloads.
+
+A stock Postgres that starts from a project's own pages writes the WAL (`weirbench/recorded.py`); the pageserver takes
+it in and serves it, in a process of its own (`storage/crates/pageserver/examples/bench`). Sections can be run one by
+one (`--only`); each replaces its part of `results/pageserver.json`, and the targets are judged anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from weirbench import tproc
+from weirbench.recorded import SETTINGS, Recorded, program, run_json
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULT = ROOT / "bench/results/pageserver.json"
+MIB = 1 << 20
+# Never reached: no image is made, nothing is compacted.
+NEVER_IMAGE = 1 << 20
+NEVER_COMPACT = 1000
+ARMS = {
+    "fpw_on": [],
+    "fpw_off_pushdown": [],
+    "fpw_off_no_pushdown": ["--image-threshold-pushdown", str(NEVER_IMAGE)],
+}
+BOOTSTRAP = 2000
+# Latencies are of the clock: where it is allowed, they are measured before whatever else the machine does.
+URGENT = ["nice", "-n", "-15"] if os.geteuid() == 0 else []
+
+
+def progress(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def spread(values: Sequence[float], digits: int = 2) -> dict[str, float]:
+    return {
+        "median": round(float(np.median(values)), digits),
+        "min": round(min(values), digits),
+        "max": round(max(values), digits),
+    }
+
+
+@dataclass
+class Setting:
+    """What is measured, and where it is kept meanwhile."""
+
+    bench: Path
+    folder: Path
+    warehouses: int
+    transactions: int
+    copy_mb: int
+    rounds: int
+    pages: int
+    growth_gb: list[float]
+    recorded: dict[str, tuple[Recorded, list[str]]] = field(default_factory=dict)
+
+    def tproc(self) -> dict[str, tuple[Recorded, list[str]]]:
+        """TPROC-C with and without page images, from the same load: each with the ends of load and run."""
+        if "fpw_on" not in self.recorded:
+            loaded = Recorded.prepared(self.bench, self.folder / "fpw_off")
+            loaded.start({"full_page_writes": "off"})
+            progress(f"TPROC-C: loading {self.warehouses} warehouse(s)")
+            tproc.load(loaded.uri, self.warehouses)
+            loaded.sql("VACUUM ANALYZE")
+            begun = loaded.stop()
+            with_images = loaded.copy(self.folder / "fpw_on")
+            for name, cluster in (("fpw_off", loaded), ("fpw_on", with_images)):
+                cluster.start({"full_page_writes": name.removeprefix("fpw_")})
+                self.classes = cluster.classes()
+                progress(f"TPROC-C: 4 x {self.transactions} transactions, {name}")
+                cluster.transactions(self.transactions, warehouses=self.warehouses)
+                self.recorded[name] = (cluster, [begun, cluster.stop()])
+        return self.recorded
+
+    def bulk(self) -> tuple[Recorded, list[str]]:
+        """A COPY into a table with a primary key, page images off."""
+        if "copy" not in self.recorded:
+            cluster = Recorded.prepared(self.bench, self.folder / "copy")
+            self.recorded["copy"] = (cluster, copied(cluster, [self.copy_mb]))
+        return self.recorded["copy"]
+
+    def fresh(self, cluster: Recorded) -> Path:
+        """The project as it was at the start, to take WAL in. To be removed by who asked."""
+        objects = Path(tempfile.mkdtemp(prefix="objects-", dir=self.folder))
+        shutil.copytree(cluster.objects, objects, dirs_exist_ok=True)
+        return objects
+
+
+def copied(cluster: Recorded, sizes_mb: Sequence[int]) -> list[str]:
+    """Grows a table by COPY to each of these sizes; the WAL's end behind each."""
+    ends = []
+    # 200 bytes a row in the heap, half of them the same in each row.
+    rows_per_mb = 4600
+    line = (
+        "SELECT i, (i::bigint * 7919) % 1000003, md5(i::text) || md5((i::bigint * 31)::text), repeat('weir ', 16) "
+        "FROM generate_series({first}, {last}) i"
+    )
+    done = 0
+    for size in sizes_mb:
+        cluster.start({"full_page_writes": "off", "max_wal_size": "4GB"})
+        if done == 0:
+            cluster.sql("CREATE TABLE bulk (id bigint PRIMARY KEY, k int, digest text, pad text)")
+        progress(f"COPY up to {size} MB")
+        path = cluster.folder / "socket/rows"
+        upto = size * rows_per_mb
+        while done < upto:
+            last = min(upto, done + 256 * rows_per_mb)
+            cluster.sql(f"COPY ({line.format(first=done + 1, last=last)}) TO '{path}'")
+            cluster.sql(f"COPY bulk FROM '{path}'")
+            done = last
+        path.unlink(missing_ok=True)
+        ends.append(cluster.stop())
+    return ends
+
+
+def ingest(
+    setting: Setting, cluster: Recorded, upto: Sequence[str], options: Sequence[str], keep: bool = False
+) -> Any:
+    """One pageserver takes the WAL in; its figures by stretch, and the objects if they are to be kept."""
+    objects = setting.fresh(cluster)
+    command = [setting.bench, "ingest", "--objects", objects, "--wal", cluster.wal, "--upto", *upto, *options]
+    try:
+        result = run_json(command)
+    except RuntimeError:
+        shutil.rmtree(objects)
+        raise
+    if keep:
+        return result, objects
+    shutil.rmtree(objects)
+    return result
+
+
+def rate(stretch: dict[str, Any]) -> float:
+    """MiB of WAL for each second of CPU time, until it is in durable level-0 layers."""
+    return stretch["wal_bytes"] / MIB / stretch["cpu_seconds"]
+
+
+def measure_ingest(setting: Setting) -> dict[str, Any]:
+    """Ingest alone, then with everything else that goes on in the background, workloads in turn."""
+    clusters = setting.tproc()
+    bulk = setting.bulk()
+    alone = ["--compaction-threshold", str(NEVER_COMPACT)]
+    runs = {
+        "tproc_c": (clusters["fpw_off"], 1, alone),
+        "bulk_copy": (bulk, 0, alone),
+        "tproc_c_with_compaction": (clusters["fpw_off"], 1, []),
+        "bulk_copy_with_compaction": (bulk, 0, []),
+    }
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in runs}
+    for number in range(setting.rounds):
+        for name, ((cluster, ends), stretch, options) in runs.items():
+            found[name].append(ingest(setting, cluster, ends, options)["stretches"][stretch])
+            latest = found[name][-1]
+            progress(f"ingest {number + 1}, {name}: {rate(latest):.1f} MiB/s a core, level 0 {latest['l0_max']}")
+    workloads = {}
+    for name, stretches in found.items():
+        workloads[name] = {
+            "mib_s_per_core": spread([rate(it) for it in stretches]),
+            "mib_s_wall": spread([it["wal_bytes"] / MIB / it["seconds"] for it in stretches]),
+            "wal_mib": round(stretches[0]["wal_bytes"] / MIB, 1),
+            "l0_max": max(it["l0_max"] for it in stretches),
+            "braked_ms": spread([it["braked_ms"] for it in stretches], 0),
+            "bytes_written_per_wal_byte": spread([written(it["until_quiet"]) for it in stretches]),
+            "stored_bytes_per_data_byte": spread([it["stored_bytes"] / it["data_bytes"] for it in stretches]),
+        }
+    return {
+        "ingest_mib_s_per_core": {
+            name: workloads[name]["mib_s_per_core"]["median"] for name in ("tproc_c", "bulk_copy")
+        },
+        "l0_max": max(workloads[name]["l0_max"] for name in workloads if name.endswith("compaction")),
+        "workloads": workloads,
+    }
+
+
+def written(stretch: dict[str, Any]) -> float:
+    return (stretch["flushed_bytes"] + stretch["compacted_bytes"]) / stretch["wal_bytes"]
+
+
+def measure_reads(setting: Setting) -> dict[str, Any]:
+    """The three arms take their WAL in; then the same pages are read from each in turn."""
+    clusters = setting.tproc()
+    stores: dict[str, Path] = {}
+    cost: dict[str, Any] = {}
+    command: list[str | Path] = [*URGENT, setting.bench, "read", "--from", clusters["fpw_off"][1][0]]
+    command += ["--pages", str(setting.pages), "--rounds", str(2 * setting.rounds)]
+    for name, options in ARMS.items():
+        cluster, ends = clusters["fpw_on" if name == "fpw_on" else "fpw_off"]
+        result, stores[name] = ingest(setting, cluster, ends, options, keep=True)
+        stretch = result["stretches"][1]
+        cost[name] = {
+            "wal_bytes": stretch["wal_bytes"],
+            "bytes_written": stretch["until_quiet"]["flushed_bytes"] + stretch["until_quiet"]["compacted_bytes"],
+            "bytes_written_per_wal_byte": round(written(stretch["until_quiet"]), 2),
+            "image_bytes": stretch["until_quiet"]["image_bytes"],
+            "stored_bytes_per_data_byte": round(stretch["stored_bytes"] / stretch["data_bytes"], 3),
+            "longest_chain": result["chains"]["longest"],
+        }
+        command += ["--arm", f"{name}={stores[name]},{cluster.wal},{ends[1]}"]
+        progress(f"arm {name}: {cost[name]}")
+    for file, kind in setting.classes.items():
+        command += ["--class", f"{file}={kind}"]
+    try:
+        warm = run_json(command)
+        cold = run_json([*command, "--how", "cold"])
+        hot = run_json([*command, "--how", "hot"])
+    finally:
+        for objects in stores.values():
+            shutil.rmtree(objects)
+    progress("reads done")
+    return {
+        "read_p99_ratio_pushdown_vs_fpw_on": {name: ratio(of) for name, of in warm.items()},
+        "read_p99_ratio_no_pushdown_vs_fpw_on": {name: ratio(of, "fpw_off_no_pushdown") for name, of in warm.items()},
+        "getpage_hot_us": percentiles(flat(hot, "fpw_off_pushdown")),
+        "getpage_us": {
+            how: {name: {arm: percentiles(times(of, arm)) for arm in ARMS} for name, of in found.items()}
+            for how, found in (("hot", hot), ("warm", warm), ("cold", cold))
+        },
+        "warm_us_by_chain_length": by_chain(warm),
+        "arms": cost,
+    }
+
+
+def times(of: dict[str, Any], arm: str) -> np.ndarray:
+    """Pages x rounds, microseconds."""
+    return np.array(of["us"][arm])
+
+
+def flat(found: dict[str, Any], arm: str) -> np.ndarray:
+    return np.concatenate([times(of, arm).ravel() for of in found.values()])
+
+
+def percentiles(values: np.ndarray) -> dict[str, float]:
+    return {"p50": round(float(np.percentile(values, 50)), 1), "p99": round(float(np.percentile(values, 99)), 1)}
+
+
+def ratio(of: dict[str, Any], arm: str = "fpw_off_pushdown", base: str = "fpw_on") -> dict[str, Any]:
+    """p99 of one arm over another's, with a 95 % interval: pages are drawn anew, each with all its rounds, because
+    the rounds of a page are not independent."""
+    ours, theirs = times(of, arm), times(of, base)
+    random = np.random.default_rng(1)
+    drawn = []
+    for _ in range(BOOTSTRAP):
+        pages = random.integers(0, len(ours), len(ours))
+        drawn.append(np.percentile(ours[pages], 99) / np.percentile(theirs[pages], 99))
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return {
+        "ratio": round(float(np.percentile(ours, 99) / np.percentile(theirs, 99)), 3),
+        "interval": [round(float(low), 3), round(float(high), 3)],
+        "pages": len(ours),
+        "chain_p99": {name: round(float(np.percentile(of["chain"][name], 99))) for name in (arm, base)},
+    }
+
+
+def by_chain(found: dict[str, Any]) -> dict[str, Any]:
+    """Latency of all arms by the deltas that were applied."""
+    bars: dict[str, list[float]] = {}
+    for of in found.values():
+        for arm in ARMS:
+            for chain, rounds in zip(of["chain"][arm], of["us"][arm], strict=True):
+                upto = 0 if chain == 0 else 1 << (chain - 1).bit_length()
+                bars.setdefault(str(upto), []).extend(rounds)
+    ordered = sorted(bars.items(), key=lambda bar: int(bar[0]))
+    return {f"up_to_{upto}": {**percentiles(np.array(us)), "reads": len(us)} for upto, us in ordered}
+
+
+def measure_scan(setting: Setting) -> dict[str, Any]:
+    """A table from its first page to its last, from the disk: page by page, and many pages a request."""
+    cluster, ends = setting.bulk()
+    result, objects = ingest(setting, cluster, ends, [], keep=True)
+    del result
+    try:
+        cluster.start({})
+        file = cluster.sql("SELECT pg_relation_filenode('bulk')")
+        cluster.stop()
+        found = run_json([*URGENT, setting.bench, "scan", "--objects", objects, "--relation", file])
+    finally:
+        shutil.rmtree(objects)
+    seconds = {int(batch): values for batch, values in found["seconds_by_batch"].items()}
+    pages = found["blocks"]
+    return {
+        "cold_scan_speedup": round(float(np.median(seconds[1]) / np.median(seconds[max(seconds)])), 2),
+        "pages": pages,
+        "mib_s_by_pages_a_request": {
+            str(batch): spread([pages * 8192 / MIB / value for value in values])
+            for batch, values in sorted(seconds.items())
+        },
+    }
+
+
+def measure_growth(setting: Setting) -> dict[str, Any]:
+    """One database that grows by COPY; each step's own figures."""
+    cluster = Recorded.prepared(setting.bench, setting.folder / "growth")
+    sizes = [round(gb * 1000) for gb in setting.growth_gb]
+    ends = copied(cluster, sizes)
+    result = ingest(setting, cluster, ends, [])
+    shutil.rmtree(cluster.folder)
+    series = []
+    for size, stretch in zip(sizes, result["stretches"], strict=True):
+        series.append(
+            {
+                "table_gb": size / 1000,
+                "data_gb": round(stretch["data_bytes"] / 1e9, 3),
+                "ingest_mib_s_per_core": round(rate(stretch), 1),
+                "ingest_mib_s_wall": round(stretch["wal_bytes"] / MIB / stretch["seconds"], 1),
+                "l0_max": stretch["l0_max"],
+                "bytes_written_per_wal_byte": round(written(stretch["until_quiet"]), 2),
+                "stored_bytes_per_data_byte": round(stretch["stored_bytes"] / stretch["data_bytes"], 3),
+            }
+        )
+        progress(f"growth: {series[-1]}")
+    return {"growth": series}
+
+
+SECTIONS: dict[str, Callable[[Setting], dict[str, Any]]] = {
+    "ingest": measure_ingest,
+    "reads": measure_reads,
+    "scan": measure_scan,
+    "growth": measure_growth,
+}
+
+
+def targets_held(report: dict[str, Any]) -> dict[str, Any]:
+    """What was aimed at, what was measured, and whether that is good enough; only of what was measured."""
+    held: dict[str, Any] = {}
+
+    def judge(name: str, target: str, measured: Any, good: bool) -> None:
+        held[name] = {"target": target, "measured": measured, "held": bool(good)}
+
+    if rates := report.get("ingest_mib_s_per_core"):
+        judge("ingest_mib_s_per_core", ">= 250 each", rates, min(rates.values()) >= 250)
+    if hot := report.get("getpage_hot_us"):
+        judge("getpage_hot_us", "p50 <= 60, p99 <= 250", hot, hot["p50"] <= 60 and hot["p99"] <= 250)
+    if ratios := report.get("read_p99_ratio_pushdown_vs_fpw_on"):
+        worst = {name: [it["ratio"], it["interval"][1]] for name, it in ratios.items()}
+        good = all(of <= 0.6 and high < 1 for of, high in worst.values())
+        target = "<= 0.6, upper end of the interval < 1, every class"
+        judge("read_p99_ratio_pushdown_vs_fpw_on", target, worst, good)
+    if most := report.get("l0_max"):
+        judge("l0_max", "< 30", most, most < 30)
+    for name, least in (("cold_scan_speedup", 5), ("upload_pipeline_speedup", 2)):
+        if measured := report.get(name):
+            judge(name, f">= {least}", measured, measured >= least)
+    return held
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=list(SECTIONS), nargs="+", default=list(SECTIONS))
+    parser.add_argument("--warehouses", type=int, default=2)
+    parser.add_argument("--transactions", type=int, default=5000, help="of each of four clients")
+    parser.add_argument("--copy-mb", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pages", type=int, default=300, help="read of each class")
+    parser.add_argument("--growth-gb", type=float, nargs="+", default=[0.1, 0.3, 1.0, 3.0])
+    parser.add_argument("--program", type=Path, help="the measuring program, instead of building it")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="weir-pageserver-bench-"))
+    folder.chmod(0o755)
+    setting = Setting(
+        bench=arguments.program or program(),
+        folder=folder,
+        warehouses=arguments.warehouses,
+        transactions=arguments.transactions,
+        copy_mb=arguments.copy_mb,
+        rounds=arguments.rounds,
+        pages=arguments.pages,
+        growth_gb=arguments.growth_gb,
+    )
+    report: dict[str, Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
+    try:
+        for name in arguments.only:
+            begun, load = time.monotonic(), os.getloadavg()[0]
+            report.update(SECTIONS[name](setting))
+            report.setdefault("sections", {})[name] = {
+                "at": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
+                "seconds": round(time.monotonic() - begun),
+                "load_average_before": load,
+                "load_average_after": os.getloadavg()[0],
+                "priority_of_reads": int(URGENT[-1]) if URGENT else 0,
+                "warehouses": setting.warehouses,
+                "transactions": 4 * setting.transactions,
+                "copy_mb": setting.copy_mb,
+                "rounds": setting.rounds,
+                "postgres": SETTINGS,
+            }
+            report["targets_held"] = targets_held(report)
+            arguments.out.write_text(json.dumps(report, indent=2) + "\n")
+    finally:
+        for cluster, _ in setting.recorded.values():
+            cluster.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    print(json.dumps(report["targets_held"], indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

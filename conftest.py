@@ -1,0 +1,3 @@
+"""Fixtures shared by the tests of backend/ and workflows/."""
+
+pytest_plugins = ("weir_testing.fixtures", "weir_testing.fleet")

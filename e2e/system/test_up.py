@@ -1,0 +1,108 @@
+"""`weir up`, `status`, `logs` and `down` from every state an installation can be found in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+
+import pytest
+from stack import Stack, wait_for
+from weirbench.api import Database
+from weirbench.postgres import SqlError, query
+
+
+def _answers(database: Database, sql: str = "SELECT sum(n) FROM kept") -> str | None:
+    try:
+        return query(database.uri, sql, timeout=10)
+    except SqlError:
+        return None
+
+
+@pytest.fixture(scope="module")
+def kept(stack: Stack) -> Database:
+    """A database with rows that must survive all that follows."""
+    database = stack.api().create_database("kept", {})
+    query(database.uri, "CREATE TABLE kept AS SELECT n FROM generate_series(1, 1000) AS n")
+    return database
+
+
+def test_a_second_up_changes_nothing(stack: Stack, kept: Database):
+    before = {p["name"]: p["pid"] for p in stack.status()["processes"]}
+    started = time.monotonic()
+    assert "already up" in stack.up()
+    assert time.monotonic() - started < 10
+    assert {p["name"]: p["pid"] for p in stack.status()["processes"]} == before
+
+
+def test_every_process_has_its_log_and_status_shows_every_port(stack: Stack, kept: Database):
+    text = stack.weir("status").stdout
+    for name in ("postgres", "temporal", "safekeeper-1", "pageserver", "api", "worker", "prometheus"):
+        assert name in text
+    assert str(stack.port_base) in text
+    assert kept.compute_id in text
+    assert "Uvicorn running" in stack.weir("logs", "api", "-n", "200").stdout
+    assert stack.weir("logs", kept.compute_id).returncode == 0
+    unknown = stack.weir("logs", "nobody")
+    assert unknown.returncode == 1
+    assert "There are:" in unknown.stderr
+
+
+def test_doctor_finds_nothing_wrong_with_a_healthy_stack(stack: Stack):
+    result = stack.weir("doctor")
+    assert result.returncode == 0, result.stdout
+
+
+def test_up_takes_over_from_a_dead_supervisor_and_databases_do_not_notice(stack: Stack, kept: Database):
+    started = _answers(kept, "SELECT pg_postmaster_start_time()")
+    supervisor = int((stack.home / "run" / "supervisor.pid").read_text().split()[0])
+    os.kill(supervisor, signal.SIGKILL)
+    wait_for("status to say so", lambda: stack.weir("status").returncode == 3)
+    stack.up()
+    assert stack.status()["up"]
+    wait_for("the database", lambda: _answers(kept) == "500500")
+    assert _answers(kept, "SELECT pg_postmaster_start_time()") == started
+
+
+def test_down_leaves_nothing_and_up_brings_databases_back(stack: Stack, kept: Database):
+    assert "no process and no mount is left" in stack.down()
+    assert stack.remains() == []
+    assert "already down" in stack.down()
+    assert stack.weir("status").returncode == 3
+    stack.up()
+    wait_for("the database to start by itself", lambda: _answers(kept) == "500500")
+
+
+def test_up_after_a_power_cut_works(stack: Stack, kept: Database):
+    query(kept.uri, "INSERT INTO kept VALUES (1)")
+    for _ in range(50):
+        pids = [int(line.split()[1].rstrip(":")) for line in stack.remains() if line.startswith("pid ")]
+        if not pids:
+            break
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.1)
+    assert (stack.home / "postgres" / "postmaster.pid").exists(), "that was no power cut"
+    stack.up()
+    assert stack.status()["up"]
+    wait_for("the database with its last commit", lambda: _answers(kept) == "500501")
+
+
+def test_a_port_in_use_is_named_with_who_has_it(stack: Stack, kept: Database):
+    stack.down()
+    with socket.socket() as squatter:
+        # connections of the API that was just stopped may linger in TIME_WAIT on this port
+        squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        squatter.bind(("127.0.0.1", stack.port_base))
+        squatter.listen()
+        result = stack.weir("up")
+        assert result.returncode == 1
+        assert f"{stack.port_base} (API and console) is held by pid {os.getpid()}" in result.stderr
+        assert "weir.toml" in result.stderr
+        assert stack.remains() == [], "a refused start has left something behind"
+    stack.up()
+    wait_for("the database", lambda: _answers(kept) == "500501")

@@ -1,0 +1,109 @@
+import { expect, type Page, test } from '@playwright/test'
+
+import { configure } from '../lib/api.ts'
+import { baseUrl } from '../lib/env.ts'
+import { expectAccessible, goTo, look, signIn, watchErrors } from '../lib/journey.ts'
+import { control, planRollout, startPlanned } from '../lib/rollouts.ts'
+import { checkTprocC, driveTprocC, loadTprocC } from '../lib/load.ts'
+
+async function connectionString(page: Page): Promise<string> {
+  await page.getByRole('button', { name: 'Show connection string' }).click()
+  const code = page.locator('code', { hasText: 'postgresql://' })
+  await expect(code).toBeVisible()
+  return code.innerText()
+}
+
+test('a wrong API key is refused with a reason and nothing is shown', async ({ page }) => {
+  await page.goto(`${baseUrl()}/projects`)
+  await expect(page).toHaveURL(/\/login/)
+  await page.getByLabel('API key').fill('not-a-key')
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await expect(page.getByRole('alert')).toBeVisible()
+  await expect(page).toHaveURL(/\/login/)
+})
+
+type Database = { name: string; uri: string }
+
+/** A project made in the browser, at the shortest checkpoint distance Postgres allows, so that windows can be short. */
+async function createProject(page: Page, name: string): Promise<Database> {
+  await goTo(page, 'Projects')
+  await page.getByRole('button', { name: 'New project' }).first().click()
+  await page.getByLabel('Name').fill(name)
+  await page.getByRole('button', { name: 'Create project' }).click()
+  await expect(page.getByRole('heading', { name })).toBeVisible()
+  await expect(page.getByRole('list', { name: 'Branches' }).getByText('active', { exact: true })).toBeVisible({ timeout: 60_000 })
+  await configure(new URL(page.url()).pathname.split('/').at(-1) ?? '', { checkpoint_timeout: '30s' })
+  return { name, uri: await connectionString(page) }
+}
+
+test('four projects under load, a branch, a rollout in two waves, evidence, roll back', async ({ page }) => {
+  const errors = watchErrors(page)
+  await signIn(page)
+  const run = `journey-${String(Date.now())}`
+  const databases: Database[] = []
+  for (const number of [1, 2, 3, 4]) databases.push(await createProject(page, `${run}-${String(number)}`))
+  for (const { uri } of databases) await loadTprocC(uri)
+  const loads = databases.map(({ uri }) => driveTprocC(uri, 600))
+  try {
+    await page.getByRole('button', { name: 'Branch', exact: true }).first().click()
+    await page.getByLabel('Name').fill('side')
+    await page.getByLabel('With a read-write compute').uncheck()
+    await page.getByRole('button', { name: 'Create branch' }).click()
+    await expect(page.getByRole('list', { name: 'Branches' }).getByText('side')).toBeVisible()
+    await expect(page.getByRole('list', { name: 'Branches' }).getByText('ready', { exact: true })).toHaveCount(2, { timeout: 30_000 })
+    await expectAccessible(page)
+    await look(page, 'project')
+
+    await page.getByRole('list', { name: 'Branches' }).getByRole('link').first().click()
+    await expect(page.getByRole('img', { name: /^WAL bytes a second/ })).toBeVisible({ timeout: 30_000 })
+    await expectAccessible(page)
+    await look(page, 'compute')
+
+    // Short windows of a light load say too little for statistics; the journeys about verdicts are others.
+    await planRollout(page, { name: `pushdown for ${run}`, projects: databases, baseline: 30, bake: 30, soak: 0, judgeBy: 'bounds' })
+    await look(page, 'demo-rollout-plan')
+    await startPlanned(page, `pushdown for ${run}`)
+    const waves = page.getByRole('list', { name: 'Waves' }).getByRole('listitem')
+    await expect(waves).toHaveCount(2)
+    await expect(waves.first()).toContainText('canary')
+    await expect(page.locator('h1')).toContainText('completed', { timeout: 360_000 })
+    await expect(page.getByText('4 of 4 shown')).toBeVisible()
+    await look(page, 'demo-rollout-done')
+
+    await page.getByRole('button', { name: new RegExp(`^${databases[0]?.name ?? ''}`) }).click()
+    const drawer = page.getByRole('dialog')
+    await expect(drawer.getByRole('row', { name: /page images/ }).last()).toContainText('0 B')
+    await expect(drawer.getByText('XLOG_FPW_CHANGE at')).toBeVisible()
+    await expectAccessible(page)
+    await look(page, 'demo-rollout-compute')
+    await page.keyboard.press('Escape')
+
+    await control(page, 'Roll back')
+    await expect(page.locator('h1')).toContainText('rolled back', { timeout: 60_000 })
+  } finally {
+    const driven = await Promise.all(loads.map((load) => load.stop()))
+    for (const figures of driven) expect(figures).toMatchObject({ failed: 0, aborted_clients: 0 })
+  }
+  for (const { uri } of databases) await checkTprocC(uri)
+
+  await goTo(page, 'Fleet')
+  await expect(page.getByRole('region', { name: 'Storage nodes' }).getByText('healthy')).toHaveCount(4)
+  await expectAccessible(page)
+  await look(page, 'fleet')
+  await goTo(page, 'Computes')
+  await expect(page.getByRole('heading', { name: 'Computes' })).toBeVisible()
+  await look(page, 'computes')
+  expect(errors).toEqual([])
+})
+
+test('everything can be reached by keyboard', async ({ page }) => {
+  await signIn(page)
+  await page.keyboard.press('Tab')
+  await expect(page.getByRole('link', { name: 'Skip to content' })).toBeFocused()
+  await page.getByRole('button', { name: 'New project' }).first().focus()
+  await page.keyboard.press('Enter')
+  await expect(page.getByRole('dialog', { name: 'New project' })).toBeVisible()
+  await expect(page.getByLabel('Name')).toBeFocused()
+  await page.keyboard.press('Escape')
+  await expect(page.getByRole('dialog')).toHaveCount(0)
+})

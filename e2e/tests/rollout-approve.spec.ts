@@ -1,0 +1,60 @@
+import { expect, test } from '@playwright/test'
+
+import { baseUrl } from '../lib/env.ts'
+import { expectAccessible, expectFits, look, signIn, watchErrors } from '../lib/journey.ts'
+import { control, planRollout, type Project, rolloutCompute, runningProject, startPlanned } from '../lib/rollouts.ts'
+
+const STEP = 60_000
+
+/** Windows of no length: every compute is switched and confirmed, nothing is judged; that is for other journeys. */
+test('plan, canary, hold, approve, done; then one compute and then all go back', async ({ page }) => {
+  test.setTimeout(480_000)
+  const errors = watchErrors(page)
+  await signIn(page)
+  const run = `approve-${String(Date.now())}`
+  const projects: Project[] = await Promise.all(['a', 'b'].map((name) => runningProject(`${run}-${name}`)))
+
+  await planRollout(page, { name: run, projects, baseline: 0, bake: 0, soak: 0, approval: true })
+  await expectAccessible(page)
+  await expectFits(page)
+  await look(page, 'rollout-plan')
+  const id = await startPlanned(page, run)
+
+  await expect(page.locator('h1')).toContainText('held', { timeout: STEP })
+  const waves = page.getByRole('list', { name: 'Waves' }).getByRole('listitem')
+  await expect(waves.first()).toContainText('canary')
+  await expect(waves.first()).toContainText('1 of 1 passed')
+  const states = await Promise.all(projects.map(({ computeId }) => rolloutCompute(id, computeId)))
+  expect(states.map((compute) => compute.state).sort()).toEqual(['passed', 'pending'])
+  await expectAccessible(page)
+  await expectFits(page)
+  await look(page, 'rollout-held')
+
+  expect(await control(page, 'Approve')).toMatch(/begins: 1 compute/)
+  await expect(page.locator('h1')).toContainText('completed', { timeout: STEP })
+  await expect(page.getByText('2 of 2 shown')).toBeVisible()
+
+  await page.getByRole('button', { name: 'List', exact: true }).click()
+  await expect(page).toHaveURL(/view=list/)
+  await page.getByRole('button', { name: projects[0]?.computeId ?? '' }).click()
+  const drawer = page.getByRole('dialog')
+  await expect(drawer.getByText('XLOG_FPW_CHANGE at')).toBeVisible()
+  await expectAccessible(page)
+  await look(page, 'rollout-compute')
+  await control(page, `Roll back ${projects[0]?.computeId ?? ''}`, 'Roll back')
+  await expect(drawer.getByText('Went back')).toBeVisible({ timeout: STEP })
+  await page.keyboard.press('Escape')
+  await expect(page.locator('h1')).toContainText('completed')
+
+  await page.goto(`${baseUrl()}/fleet/pushdown?q=${run}`)
+  const coverage = page.getByRole('region', { name: 'Image pushdown by compute' })
+  await expect(coverage.getByText('yes', { exact: true })).toHaveCount(1)
+  await expect(coverage.getByText('no', { exact: true })).toHaveCount(1)
+  await expectAccessible(page)
+  await look(page, 'fleet-pushdown')
+
+  await page.goto(`${baseUrl()}/rollouts/${id}`)
+  expect(await control(page, 'Roll back')).toMatch(/1 compute that this rollout switched/)
+  await expect(page.locator('h1')).toContainText('rolled back', { timeout: STEP })
+  expect(errors).toEqual([])
+})

@@ -1,0 +1,25 @@
+import type { Branch } from '~/api/types'
+
+export type BranchNode = { branch: Branch; depth: number; children: BranchNode[] }
+
+/** Branches as a forest, parents before children, siblings by creation; an unknown parent makes a root. */
+export function branchForest(branches: Branch[]): BranchNode[] {
+  const nodes = new Map(branches.map((branch) => [branch.id, { branch, depth: 0, children: [] as BranchNode[] }]))
+  const roots: BranchNode[] = []
+  for (const node of [...nodes.values()].sort((a, b) => a.branch.created_at.localeCompare(b.branch.created_at))) {
+    const parent = node.branch.parent_id ? nodes.get(node.branch.parent_id) : undefined
+    if (parent) parent.children.push(node)
+    else roots.push(node)
+  }
+  const setDepth = (node: BranchNode, depth: number) => {
+    node.depth = depth
+    for (const child of node.children) setDepth(child, depth + 1)
+  }
+  for (const node of roots) setDepth(node, 0)
+  return roots
+}
+
+/** The forest in reading order. */
+export function flatten(forest: BranchNode[]): BranchNode[] {
+  return forest.flatMap((node) => [node, ...flatten(node.children)])
+}

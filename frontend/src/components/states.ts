@@ -1,0 +1,64 @@
+import type { Tone } from '~/ui/Badge'
+
+/** How each state of a thing reads at a glance; unknown states stay visible, in neutral. */
+const TONES: Record<string, Tone> = {
+  active: 'good',
+  ready: 'good',
+  finished: 'good',
+  passed: 'good',
+  completed: 'good',
+  running: 'accent',
+  starting: 'accent',
+  suspending: 'accent',
+  scheduling: 'accent',
+  preflight: 'accent',
+  baseline: 'accent',
+  arming: 'accent',
+  switching: 'accent',
+  confirming: 'accent',
+  baking: 'accent',
+  soaking: 'accent',
+  rolling_back: 'warn',
+  aborting: 'warn',
+  paused: 'warn',
+  held: 'warn',
+  inconclusive: 'warn',
+  failed: 'bad',
+  error: 'bad',
+  fenced: 'bad',
+  regressed: 'bad',
+}
+
+export function stateTone(state: string): Tone {
+  return TONES[state] ?? 'neutral'
+}
+
+export function stateText(state: string): string {
+  return state.replaceAll('_', ' ')
+}
+
+type MemberLook = { glyph: string; color: string; means: string }
+
+/** Each state of a rollout's compute: a sign that reads without colour, a fill, and what it means. In order of events. */
+const MEMBERS: Record<string, MemberLook> = {
+  pending: { glyph: '·', color: '--line-strong', means: 'waits for its turn' },
+  preflight: { glyph: 'c', color: '--accent', means: 'checked before anything is changed' },
+  baseline: { glyph: 'b', color: '--accent', means: 'measured before the switch' },
+  arming: { glyph: 'a', color: '--accent', means: 'its storage is told to make page images sooner' },
+  switching: { glyph: 's', color: '--accent', means: 'told to stop logging page images' },
+  confirming: { glyph: 'w', color: '--accent', means: 'waits until safekeepers and storage have the record' },
+  baking: { glyph: '…', color: '--accent', means: 'switched, measured before its verdict' },
+  deferred: { glyph: 'z', color: '--muted', means: 'suspended: switches when it starts next' },
+  passed: { glyph: '✓', color: '--good', means: 'switched, with nothing against it' },
+  inconclusive: { glyph: '?', color: '--warn', means: 'the measurement says too little: holds' },
+  regressed: { glyph: '✗', color: '--bad', means: 'judged worse: has been switched back' },
+  rolled_back: { glyph: '↩', color: '--muted', means: 'logs page images again' },
+  skipped: { glyph: '–', color: '--line-strong', means: 'left out' },
+  failed: { glyph: '!', color: '--bad', means: 'a step could not be done' },
+}
+
+export const MEMBER_STATES: readonly string[] = Object.keys(MEMBERS)
+
+export function memberLook(state: string): MemberLook {
+  return MEMBERS[state] ?? { glyph: '…', color: '--muted', means: stateText(state) }
+}

@@ -1,0 +1,27 @@
+import { useMutation, useQueryClient } from '@tanstack/react-query'
+
+import { errorText } from '~/api/errors'
+import { useToast } from '~/ui/Toast'
+
+type Options<Result> = {
+  /** Said when it worked. */
+  done: string
+  /** Query keys that the action makes stale. */
+  invalidate: readonly (readonly unknown[])[]
+  onDone?: (result: Result) => void
+}
+
+/** A mutation that says what it did or why it could not, and refreshes what it changed. */
+export function useAction<Input, Result>(run: (input: Input) => Promise<Result>, { done, invalidate, onDone }: Options<Result>) {
+  const toast = useToast()
+  const queryClient = useQueryClient()
+  return useMutation({
+    mutationFn: run,
+    onSuccess: async (result) => {
+      toast(done)
+      await Promise.all(invalidate.map((queryKey) => queryClient.invalidateQueries({ queryKey })))
+      onDone?.(result)
+    },
+    onError: (error) => { toast(errorText(error), 'bad') },
+  })
+}

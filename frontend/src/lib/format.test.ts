@@ -1,0 +1,39 @@
+import { describe, expect, it } from 'vitest'
+
+import { ago, bytes, bytesPerSecond, change, computes, duration, percent, seconds } from './format'
+
+describe('format', () => {
+  it('chooses a byte unit and keeps three significant figures or fewer', () => {
+    expect(bytes(0)).toBe('0 B')
+    expect(bytes(1536)).toBe('1.5 KiB')
+    expect(bytes(58 * 1024)).toBe('58 KiB')
+    expect(bytesPerSecond(30 * 1024 * 1024)).toBe('30 MiB/s')
+  })
+
+  it('shows missing data as an em dash, never as zero', () => {
+    for (const text of [bytes(null), bytes(NaN), seconds(undefined), percent(null), change(0, 5), change(3, null)]) {
+      expect(text).toBe('—')
+    }
+  })
+
+  it('chooses a time unit', () => {
+    expect(seconds(0.00042)).toBe('420 µs')
+    expect(seconds(0.0123)).toBe('12.3 ms')
+    expect(seconds(4.25)).toBe('4.3 s')
+    expect(seconds(600)).toBe('10 min')
+  })
+
+  it('signs a change', () => {
+    expect(change(100, 6)).toBe('−94 %')
+    expect(change(100, 105)).toBe('+5 %')
+  })
+
+  it('says how long ago', () => {
+    expect(ago('2026-01-01T00:00:00Z', Date.parse('2026-01-01T00:03:00Z'))).toBe('3 min ago')
+  })
+})
+
+it('counts computes, and lengths of time that people chose', () => {
+  expect([computes(1), computes(1250), computes(null)]).toEqual(['1 compute', '1,250 computes', '— computes'])
+  expect([duration(0), duration(60), duration(null)]).toEqual(['0 s', '60 s', '—'])
+})

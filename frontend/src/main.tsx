@@ -1,0 +1,29 @@
+import './index.css'
+
+import { QueryClientProvider } from '@tanstack/react-query'
+import { RouterProvider } from '@tanstack/react-router'
+import { StrictMode } from 'react'
+import { createRoot } from 'react-dom/client'
+
+import { createQueryClient } from './api/query-client'
+import { createAppRouter } from './router'
+import { ToastProvider } from './ui/Toast'
+
+const queryClient = createQueryClient(() => {
+  if (router.state.location.pathname !== '/login') {
+    void router.navigate({ to: '/login', search: { then: router.state.location.href } })
+  }
+})
+const router = createAppRouter(queryClient)
+
+const root = document.getElementById('root')
+if (!root) throw new Error('index.html has no #root')
+createRoot(root).render(
+  <StrictMode>
+    <QueryClientProvider client={queryClient}>
+      <ToastProvider>
+        <RouterProvider router={router} />
+      </ToastProvider>
+    </QueryClientProvider>
+  </StrictMode>,
+)

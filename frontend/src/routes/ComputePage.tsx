@@ -1,0 +1,70 @@
+import { useQuery, useSuspenseQuery } from '@tanstack/react-query'
+import { Link, useParams } from '@tanstack/react-router'
+import { useState } from 'react'
+
+import { errorText } from '~/api/errors'
+import { computeMetricsQuery, computeQuery } from '~/api/queries/computes'
+import { PushdownBadge } from '~/components/ComputeTable'
+import { MetricCharts } from '~/components/MetricCharts'
+import { PageHeader } from '~/components/PageHeader'
+import { StateBadge } from '~/components/StateBadge'
+import { WalCost } from '~/components/WalCost'
+import { useNow } from '~/components/use-now'
+import { ago, bytes, bytesPerSecond, perSecond, seconds } from '~/lib/format'
+import { Card } from '~/ui/Card'
+import { SelectField } from '~/ui/Field'
+import { Loading, Notice } from '~/ui/Notice'
+import { Stat, Stats } from '~/ui/Stat'
+
+const SPANS = [
+  { minutes: 15, label: 'Last 15 minutes' },
+  { minutes: 60, label: 'Last hour' },
+  { minutes: 360, label: 'Last 6 hours' },
+]
+
+export function ComputePage() {
+  const { computeId } = useParams({ from: '/app/computes/$computeId' })
+  const { compute } = useSuspenseQuery(computeQuery(computeId)).data
+  const [minutes, setMinutes] = useState(15)
+  const metrics = useQuery(computeMetricsQuery(computeId, minutes))
+  const now = useNow()
+  const { rates, start } = compute
+  const window = rates ? `over ${String(rates.window_seconds)} s, from Prometheus` : undefined
+  return (
+    <>
+      <PageHeader
+        above={
+          <Link to="/projects/$projectId" params={{ projectId: compute.project_id }} className="underline">
+            {compute.project_name} / {compute.branch_name}
+          </Link>
+        }
+        title={compute.id}
+        badge={<StateBadge state={compute.state} reason={compute.reason} />}
+        note={<>{compute.host}:{compute.port} · started {ago(compute.started_at, now)}</>}
+      />
+      {compute.reason && <div className="mb-4"><Notice tone="warn">{compute.reason}</Notice></div>}
+      <div className="grid gap-4">
+        <Card title="Now">
+          <Stats>
+            <Stat label="Image pushdown" value={<PushdownBadge fpw={compute.full_page_writes} />} note={compute.full_page_writes.lsn ? `last switched at ${compute.full_page_writes.lsn}` : 'never switched'} />
+            <Stat label="WAL, page images" value={bytesPerSecond(rates?.wal_image_bytes_per_second)} note={window} />
+            <Stat label="WAL, rest" value={bytesPerSecond(rates?.wal_rest_bytes_per_second)} note={window} />
+            <Stat label="Transactions" value={perSecond(rates?.transactions_per_second)} note={window} />
+            <Stat label="Commit LSN" value={compute.commit_lsn ?? '—'} note={`term ${String(compute.term ?? '—')}, ingested ${compute.ingested_lsn ?? '—'}`} />
+            <Stat label="Time to first query" value={seconds(start?.total_ms == null ? null : start.total_ms / 1000)} note={start ? `${String(start.pages_fetched)} pages (${bytes(start.bytes_fetched)}) read` : undefined} />
+            <Stat label="Restarts" value={compute.restarts ?? '—'} note="since the compute was started" />
+          </Stats>
+        </Card>
+        <div className="w-56">
+          <SelectField label="Charts show" value={minutes} onChange={(event) => { setMinutes(Number(event.target.value)) }}>
+            {SPANS.map((span) => (
+              <option key={span.minutes} value={span.minutes}>{span.label}</option>
+            ))}
+          </SelectField>
+        </div>
+        {metrics.error ? <Notice tone="bad">{errorText(metrics.error)}</Notice> : metrics.data ? <MetricCharts metrics={metrics.data} /> : <Loading what="metrics" />}
+        <WalCost computeId={computeId} />
+      </div>
+    </>
+  )
+}

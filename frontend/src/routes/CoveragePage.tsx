@@ -1,0 +1,110 @@
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
+import { Link, useNavigate, useSearch } from '@tanstack/react-router'
+import { useDeferredValue, useMemo } from 'react'
+
+import { cellsQuery, type CoverageFilter, coverageQuery } from '~/api/queries/fleet'
+import type { FeatureCompute } from '~/api/types'
+import { RolloutLink, whoColumns } from '~/components/columns'
+import { PagedList } from '~/components/PagedList'
+import { PageHeader } from '~/components/PageHeader'
+import { useNow } from '~/components/use-now'
+import { ago, count, percent, time } from '~/lib/format'
+import { Badge } from '~/ui/Badge'
+import { Card } from '~/ui/Card'
+import { SelectField, TextField } from '~/ui/Field'
+import { Stat, Stats } from '~/ui/Stat'
+import { Table } from '~/ui/Table'
+
+/** The filter that an address says. */
+export function parseCoverage(search: Record<string, unknown>): CoverageFilter {
+  const text = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined)
+  const [region, cell, q] = [text(search.region), text(search.cell), text(search.q)]
+  return {
+    ...(typeof search.has === 'boolean' ? { has: search.has } : {}),
+    ...(region ? { region } : {}),
+    ...(cell ? { cell } : {}),
+    ...(q ? { q } : {}),
+  }
+}
+
+function Filters({ filter, onFilter }: { filter: CoverageFilter; onFilter: (filter: CoverageFilter) => void }) {
+  const { data } = useQuery(cellsQuery)
+  const regions = [...new Set((data?.cells ?? []).map((cell) => cell.region_id))]
+  const set = (change: Record<string, unknown>) => { onFilter(parseCoverage({ ...filter, ...change })) }
+  return (
+    <div className="mb-4 grid gap-x-3 sm:grid-cols-4">
+      <SelectField label="Image pushdown" value={filter.has === undefined ? '' : String(filter.has)} onChange={(event) => { set({ has: event.target.value === '' ? undefined : event.target.value === 'true' }) }}>
+        <option value="">Has it or not</option>
+        <option value="true">Has it</option>
+        <option value="false">Has it not</option>
+      </SelectField>
+      <SelectField label="Region" value={filter.region ?? ''} onChange={(event) => { set({ region: event.target.value, cell: '' }) }}>
+        <option value="">All regions</option>
+        {regions.map((region) => <option key={region} value={region}>{region}</option>)}
+      </SelectField>
+      <SelectField label="Cell" value={filter.cell ?? ''} onChange={(event) => { set({ cell: event.target.value }) }}>
+        <option value="">All cells</option>
+        {data?.cells.filter((cell) => !filter.region || cell.region_id === filter.region).map((cell) => <option key={cell.cell} value={cell.cell}>{cell.cell}</option>)}
+      </SelectField>
+      <TextField label="Project or compute" type="search" value={filter.q ?? ''} onChange={(event) => { set({ q: event.target.value }) }} />
+    </div>
+  )
+}
+
+function CoverageTable({ rows }: { rows: FeatureCompute[] }) {
+  const now = useNow()
+  return (
+    <Table
+      caption="Image pushdown by compute"
+      rows={rows}
+      rowKey={(row) => row.compute_id}
+      empty="No compute matches."
+      cards
+      columns={[
+        ...whoColumns<FeatureCompute>((row) => row.compute_id, (row) => row.project_name, (row) => [row.region_id, row.cell]),
+        { key: 'has', header: 'Has it', cell: (row) => (row.has ? <Badge tone="good">yes</Badge> : <Badge>no</Badge>) },
+        { key: 'since', header: 'Since', cell: (row) => (row.since ? <span title={`${time(row.since)}${row.confirmed_at ? `, confirmed ${time(row.confirmed_at)}` : ''}`}>{ago(row.since, now)}</span> : '—') },
+        { key: 'why', header: 'Why not', cell: (row) => row.why_not ?? '—' },
+        {
+          key: 'rollout',
+          header: 'Rollout',
+          cell: (row) => (row.rollout_id ? <RolloutLink id={row.rollout_id} compute={row.compute_id}>open</RolloutLink> : '—'),
+        },
+      ]}
+    />
+  )
+}
+
+/** Which computes have image pushdown, since when, and why the rest has not. */
+export function CoveragePage() {
+  const filter = useSearch({ from: '/app/fleet/pushdown' })
+  const navigate = useNavigate({ from: '/fleet/pushdown' })
+  const query = useInfiniteQuery(coverageQuery(useDeferredValue(filter)))
+  const { data } = query
+  const rows = useMemo(() => data?.pages.flatMap((page) => page.computes) ?? [], [data])
+  const counts = data?.pages[0]?.counts
+  return (
+    <>
+      <PageHeader
+        above={<Link to="/fleet" className="underline">Fleet</Link>}
+        title="Who has image pushdown"
+        note="Which computes have it, since when, and why the rest has not: what is wanted of each, from the control plane’s own records."
+      />
+      <Card>
+        <Filters filter={filter} onFilter={(next) => void navigate({ search: next, replace: true, resetScroll: false })} />
+        {counts && (
+          <div className="mb-4">
+            <Stats>
+              <Stat label="Computes" value={count(counts.computes)} note="that match, whether they have it or not" />
+              <Stat label="Have it" value={count(counts.has)} note={percent(counts.computes ? counts.has / counts.computes : null)} />
+              <Stat label="Have it not" value={count(counts.has_not)} note="each with its reason below" />
+            </Stats>
+          </div>
+        )}
+        <PagedList query={query} what="computes" shown={rows.length}>
+          <CoverageTable rows={rows} />
+        </PagedList>
+      </Card>
+    </>
+  )
+}

@@ -1,0 +1,106 @@
+import { useQuery, useSuspenseQuery } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
+
+import { errorText } from '~/api/errors'
+import { cellsQuery, fleetMetricsQuery, fleetQuery, storageQuery } from '~/api/queries/fleet'
+import { FleetWal } from '~/components/FleetWal'
+import { MetricCharts } from '~/components/MetricCharts'
+import { PageHeader } from '~/components/PageHeader'
+import { stateText } from '~/components/states'
+import { bytesPerSecond, count, percent } from '~/lib/format'
+import { Badge } from '~/ui/Badge'
+import { Card } from '~/ui/Card'
+import { Loading, Notice } from '~/ui/Notice'
+import { Stat, Stats } from '~/ui/Stat'
+import { Table } from '~/ui/Table'
+
+/** Where image pushdown is, cell by cell. */
+function Cells() {
+  const { data } = useQuery(cellsQuery)
+  if (!data) return <Loading what="cells" />
+  return (
+    <Table
+      caption="Cells"
+      rows={data.cells}
+      rowKey={(row) => `${row.region_id}/${row.cell}`}
+      empty="Nothing runs yet."
+      cards
+      columns={[
+        { key: 'region', header: 'Region', cell: (row) => row.region_id },
+        {
+          key: 'cell',
+          header: 'Cell',
+          cell: (row) => (
+            <Link to="/fleet/pushdown" search={{ region: row.region_id, cell: row.cell }} className="text-accent underline">
+              {row.cell}
+            </Link>
+          ),
+        },
+        { key: 'projects', header: 'Projects', numeric: true, cell: (row) => count(row.projects) },
+        { key: 'computes', header: 'Computes', numeric: true, cell: (row) => count(row.computes) },
+        { key: 'on', header: 'Image pushdown', numeric: true, cell: (row) => `${count(row.pushdown_on)} (${percent(row.computes ? row.pushdown_on / row.computes : null)})` },
+      ]}
+    />
+  )
+}
+
+export function FleetPage() {
+  const { data: fleet } = useSuspenseQuery(fleetQuery)
+  const { data: storage } = useSuspenseQuery(storageQuery)
+  const metrics = useQuery(fleetMetricsQuery(15))
+  const states = Object.entries(fleet.computes.by_state).map(([state, number]) => `${count(number)} ${stateText(state)}`)
+  const window = `over ${String(fleet.window_seconds)} s, from Prometheus`
+  const nodes = [
+    ...storage.safekeepers.map((node) => ({ ...node, kind: 'safekeeper' })),
+    ...storage.pageservers.map((node) => ({ ...node, kind: 'pageserver' })),
+  ]
+  return (
+    <>
+      <PageHeader
+        title="Fleet"
+        note={states.join(', ')}
+        actions={
+          <Link to="/fleet/pushdown" className="inline-flex min-h-8 items-center rounded-md border border-line bg-panel px-3 py-1 text-sm font-medium hover:bg-raised">
+            Who has image pushdown
+          </Link>
+        }
+      />
+      {fleet.compute_runtime === 'simulated' && (
+        <div className="mb-4">
+          <Notice tone="warn">This fleet is simulated: no database runs, and every figure comes from a model.</Notice>
+        </div>
+      )}
+      <div className="grid gap-4">
+        <Card title="Now">
+          <Stats>
+            <Stat label="Computes" value={count(fleet.computes.total)} note={fleet.computes.by_state_source === 'agents' ? 'their states asked of each' : 'their states as last stored'} />
+            <Stat label="Image pushdown on" value={count(fleet.computes.pushdown_on)} note={`wanted; off: ${count(fleet.computes.pushdown_off)}`} />
+            <Stat label="WAL, page images" value={bytesPerSecond(fleet.wal?.image_bytes_per_second)} note={window} />
+            <Stat label="WAL, rest" value={bytesPerSecond(fleet.wal?.rest_bytes_per_second)} note={window} />
+          </Stats>
+        </Card>
+        {metrics.error ? <Notice tone="bad">{errorText(metrics.error)}</Notice> : metrics.data ? <MetricCharts metrics={metrics.data} /> : <Loading what="metrics" />}
+        <FleetWal minutes={15} />
+        <Card title="Regions and cells" note="What is wanted of each compute, from the control plane’s own records.">
+          <Cells />
+        </Card>
+        <Card title="Storage">
+          <Table
+            caption="Storage nodes"
+            cards
+            rows={nodes}
+            rowKey={(row) => `${row.kind}-${String(row.id)}`}
+            empty="No storage nodes are configured."
+            columns={[
+              { key: 'kind', header: 'Kind', cell: (row) => row.kind },
+              { key: 'id', header: 'Id', cell: (row) => row.id },
+              { key: 'address', header: 'Address', cell: (row) => <code className="text-xs">{row.address}</code> },
+              { key: 'health', header: 'Health', cell: (row) => <Badge tone={row.healthy ? 'good' : 'bad'}>{row.healthy ? 'healthy' : 'does not answer'}</Badge> },
+              { key: 'timelines', header: 'Timelines', numeric: true, cell: (row) => count(row.timelines) },
+            ]}
+          />
+        </Card>
+      </div>
+    </>
+  )
+}

@@ -1,0 +1,144 @@
+import { useSuspenseQuery } from '@tanstack/react-query'
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
+import { FileText } from 'lucide-react'
+import { useCallback, useDeferredValue, useMemo } from 'react'
+
+import { rolloutGridQuery, rolloutQuery } from '~/api/queries/rollouts'
+import type { Rollout } from '~/api/types'
+import { PageHeader } from '~/components/PageHeader'
+import { RolloutComputeDrawer } from '~/components/RolloutCompute'
+import { RolloutControls } from '~/components/RolloutControls'
+import { RolloutEvidence } from '~/components/RolloutEvidence'
+import { RolloutFilter } from '~/components/RolloutFilter'
+import { filterMembers, type GridFilter, parseFilter } from '~/components/rollout-grid'
+import { RolloutList, RolloutMap, WhyHeld } from '~/components/RolloutMap'
+import { RolloutAudit, RolloutPlanTab } from '~/components/RolloutPlanTab'
+import { StateBadge } from '~/components/StateBadge'
+import { WaveStrip } from '~/components/WaveStrip'
+import { computes, count, duration, time } from '~/lib/format'
+import { Card } from '~/ui/Card'
+import { Notice } from '~/ui/Notice'
+
+/** What the address of a rollout says: the filter, the view, and the compute that is open. */
+export type RolloutSearch = GridFilter & { view?: 'list'; compute?: string }
+
+export function parseRolloutSearch(search: Record<string, unknown>): RolloutSearch {
+  return {
+    ...parseFilter(search),
+    ...(search.view === 'list' ? { view: 'list' as const } : {}),
+    ...(typeof search.compute === 'string' ? { compute: search.compute } : {}),
+  }
+}
+
+function Alerts({ rollout, onOpen }: { rollout: Rollout; onOpen: (computeId: string) => void }) {
+  if (rollout.alerts.length === 0) return null
+  return (
+    <section aria-label="Alerts" className="mb-4 grid gap-2">
+      {rollout.alerts.map((alert) => (
+        <Notice key={alert.id} tone="warn" role="alert">
+          <strong>{time(alert.raised_at)}</strong> {alert.message}{' '}
+          {alert.compute_id && (
+            <button type="button" className="underline" onClick={() => { if (alert.compute_id) onOpen(alert.compute_id) }}>
+              {alert.compute_id}
+            </button>
+          )}
+        </Notice>
+      ))}
+      {rollout.alerts_total > rollout.alerts.length && <p className="text-sm text-muted">and {count(rollout.alerts_total - rollout.alerts.length)} more alerts</p>}
+    </section>
+  )
+}
+
+function ReportLinks({ rollout }: { rollout: Rollout }) {
+  const report = `/api/v2/rollouts/${encodeURIComponent(rollout.id)}/report`
+  const look = 'inline-flex min-h-8 items-center gap-1.5 rounded-md border border-line bg-panel px-3 py-1 text-sm font-medium hover:bg-raised'
+  return (
+    <>
+      <a href={report} target="_blank" rel="noreferrer" className={look}>
+        <FileText aria-hidden size={14} /> Report
+      </a>
+      <a href={`${report}?format=json`} download={`rollout-${rollout.id}.json`} className={look}>
+        JSON
+      </a>
+    </>
+  )
+}
+
+function Computes({ rollout, search, onSearch }: { rollout: Rollout; search: RolloutSearch; onSearch: (search: RolloutSearch) => void }) {
+  const { data: grid } = useSuspenseQuery(rolloutGridQuery(rollout.id))
+  const { view, compute, ...filter } = search
+  const wanted = useDeferredValue(JSON.stringify(filter))
+  const members = useMemo(() => filterMembers(grid.members, JSON.parse(wanted) as GridFilter), [grid.members, wanted])
+  const select = useCallback((id: string) => { onSearch({ ...search, compute: id }) }, [onSearch, search])
+  const keep = { ...(view ? { view } : {}), ...(compute ? { compute } : {}) }
+  return (
+    <Card title="Computes" note={`${count(members.length)} of ${count(grid.members.length)} shown. Choose one for its verdict and its charts around the switch.`}>
+      <RolloutFilter
+        rollout={rollout}
+        grid={grid}
+        filter={filter}
+        list={view === 'list'}
+        onFilter={(next) => { onSearch({ ...next, ...keep }) }}
+        onList={(list) => { onSearch({ ...filter, ...(list ? { view: 'list' } : {}) }) }}
+      />
+      <WhyHeld
+        members={members}
+        onShow={(held) => { onSearch({ ...filter, states: [held.members[0]?.state ?? ''], q: held.members.length === 1 ? held.reason : (filter.q ?? ''), view: 'list' }) }}
+      />
+      {view === 'list' ? (
+        <RolloutList members={members} waves={rollout.waves} onSelect={select} />
+      ) : (
+        <RolloutMap members={members} selected={compute ?? null} onSelect={select} />
+      )}
+    </Card>
+  )
+}
+
+export function RolloutPage() {
+  const { rolloutId } = useParams({ from: '/app/rollouts/$rolloutId' })
+  const search = useSearch({ from: '/app/rollouts/$rolloutId' })
+  const navigate = useNavigate({ from: '/rollouts/$rolloutId' })
+  const { rollout } = useSuspenseQuery(rolloutQuery(rolloutId)).data
+  const onSearch = useCallback((next: RolloutSearch) => void navigate({ search: next, replace: true, resetScroll: false }), [navigate])
+  const open = (compute: string) => { onSearch({ ...search, compute }) }
+  const { strategy } = rollout
+  return (
+    <>
+      <PageHeader
+        above={<Link to="/rollouts" className="underline">Rollouts</Link>}
+        title={rollout.name}
+        badge={<StateBadge state={rollout.status} reason={rollout.status_reason} />}
+        note={`Image pushdown on ${computes(rollout.computes_total)} · baseline ${duration(strategy.baseline_seconds)}, bake ${duration(strategy.bake_seconds)} · created ${time(rollout.created_at)}${rollout.created_by ? ` by ${rollout.created_by}` : ''}`}
+        actions={<><ReportLinks rollout={rollout} /><RolloutControls rollout={rollout} /></>}
+      />
+      {rollout.status_reason && (
+        <div className="mb-4">
+          <Notice tone={rollout.status === 'failed' ? 'bad' : rollout.status === 'completed' ? 'info' : 'warn'}>{rollout.status_reason}</Notice>
+        </div>
+      )}
+      <Alerts rollout={rollout} onOpen={open} />
+      <div className="grid gap-4">
+        <WaveStrip rollout={rollout} />
+        <Computes rollout={rollout} search={search} onSearch={onSearch} />
+        <RolloutEvidence rollout={rollout} />
+        <Card title="Plan" note="Frozen when the rollout was created.">
+          <RolloutPlanTab rollout={rollout} />
+        </Card>
+        <Card title="Audit" note="Every control anybody used, and every step the rollout took by itself.">
+          <RolloutAudit rolloutId={rollout.id} />
+        </Card>
+      </div>
+      {search.compute && (
+        <RolloutComputeDrawer
+          rollout={rollout}
+          computeId={search.compute}
+          onClose={() => {
+            const rest = { ...search }
+            delete rest.compute
+            onSearch(rest)
+          }}
+        />
+      )}
+    </>
+  )
+}

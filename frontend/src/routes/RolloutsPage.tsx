@@ -1,0 +1,68 @@
+import { useSuspenseInfiniteQuery } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
+
+import { rolloutsQuery } from '~/api/queries/rollouts'
+import { RolloutLink } from '~/components/columns'
+import { PageHeader } from '~/components/PageHeader'
+import { StateBadge } from '~/components/StateBadge'
+import { useNow } from '~/components/use-now'
+import { ago, count } from '~/lib/format'
+import { Badge } from '~/ui/Badge'
+import { Card } from '~/ui/Card'
+import { LoadMore } from '~/ui/LoadMore'
+import { Table } from '~/ui/Table'
+
+export function RolloutsPage() {
+  const { data, hasNextPage, isFetchingNextPage, fetchNextPage } = useSuspenseInfiniteQuery(rolloutsQuery)
+  const rows = data.pages.flatMap((page) => page.rollouts)
+  const now = useNow()
+  return (
+    <>
+      <PageHeader
+        title="Rollouts"
+        note="A rollout switches image pushdown on, wave by wave, on running computes."
+        actions={
+          <Link to="/rollouts/new" className="inline-flex min-h-8 items-center rounded-md bg-accent px-3 py-1 text-sm font-medium text-accent-text">
+            New rollout
+          </Link>
+        }
+      />
+      <Card>
+        <Table
+          caption="Rollouts"
+          rows={rows}
+          rowKey={(row) => row.id}
+          empty="No rollouts yet. New rollout shows what one would do, before anything is changed."
+          cards
+          columns={[
+            {
+              key: 'name',
+              header: 'Name',
+              cell: (row) => (
+                <span className="inline-flex flex-wrap items-center gap-2">
+                  <RolloutLink id={row.id}>{row.name}</RolloutLink>
+                  {row.whole_fleet && <Badge title="Made by an operator, over every account’s computes.">whole fleet</Badge>}
+                </span>
+              ),
+            },
+            { key: 'status', header: 'Status', cell: (row) => <StateBadge state={row.status} reason={row.status_reason} /> },
+            {
+              key: 'alerts',
+              header: 'Alerts',
+              cell: (row) => (row.alerts_total > 0 ? <Badge tone="warn">{row.alerts_total} open</Badge> : '—'),
+            },
+            { key: 'wave', header: 'Wave', cell: (row) => (row.current_wave == null ? '—' : `${String(row.current_wave + 1)} of ${String(row.waves_total)}`) },
+            {
+              key: 'computes',
+              header: 'Computes passed',
+              numeric: true,
+              cell: (row) => `${count(row.computes_passed)} of ${count(row.computes_total)}`,
+            },
+            { key: 'created', header: 'Created', cell: (row) => `${ago(row.created_at, now)}${row.created_by ? ` by ${row.created_by}` : ''}` },
+          ]}
+        />
+        <LoadMore shown={rows.length} {...{ hasNextPage, isFetchingNextPage, fetchNextPage }} />
+      </Card>
+    </>
+  )
+}

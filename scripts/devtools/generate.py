@@ -1,0 +1,67 @@
+"""`scripts/gen`: the OpenAPI document from the API, and the console's client from the document."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import shlex
+import tempfile
+from pathlib import Path
+
+from .paths import FRONTEND, LOGS, REPO, VENV, tool_environment
+from .run import run_logged, say
+
+OPENAPI = REPO / "openapi" / "weir.json"
+CLIENT = FRONTEND / "src" / "api" / "generated" / "schema.d.ts"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/gen", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; fail when something is out of date")
+    check: bool = parser.parse_args().check
+    with tempfile.TemporaryDirectory(prefix="weir-gen-") as folder:
+        document = Path(folder) / "weir.json"
+        client = Path(folder) / "schema.d.ts"
+        if not _run("gen-openapi", [VENV / "bin" / "weir-admin", "openapi"], output=document):
+            return 1
+        if not _run("gen-client", _client_command(document, client), cwd=FRONTEND):
+            return 1
+        outcomes = [_settle(OPENAPI, document, check=check), _settle(CLIENT, client, check=check)]
+    return 0 if all(outcomes) else 1
+
+
+def _client_command(document: Path, client: Path) -> list[str | Path]:
+    """The console's own `npm run gen`, with other files in and out, so that its options are in one place."""
+    words = shlex.split(json.loads((FRONTEND / "package.json").read_text())["scripts"]["gen"])
+    places = {"../openapi/weir.json": str(document), "src/api/generated/schema.d.ts": str(client)}
+    return ["npx", *(places.get(word, word) for word in words)]
+
+
+def _run(name: str, command: list[str | Path], *, cwd: Path = REPO, output: Path | None = None) -> bool:
+    log = output or LOGS / f"{name}.log"
+    result = run_logged(command, log, label=name, cwd=cwd, environment=tool_environment())
+    if result.status != 0:
+        say(result.tail())
+        say(f"{name} failed with status {result.status}")
+    return result.status == 0
+
+
+def _settle(committed: Path, fresh: Path, *, check: bool) -> bool:
+    new = fresh.read_text()
+    old = committed.read_text() if committed.is_file() else ""
+    name = committed.relative_to(REPO)
+    if old == new:
+        say(f"{name} is current")
+        return True
+    if check:
+        say(f"{name} is out of date; `make gen` renews it:")
+        difference = difflib.unified_diff(
+            old.splitlines(), new.splitlines(), "committed", "generated", lineterm="", n=1
+        )
+        say("\n".join(list(difference)[:60]))
+        return False
+    committed.parent.mkdir(parents=True, exist_ok=True)
+    committed.write_text(new)
+    say(f"{name} is renewed")
+    return True

@@ -1,0 +1,136 @@
+"""`scripts/test`: run every check and test, keep all output, show what failed, account for the time."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from . import results, setup
+from .paths import LOGS, REPO, tool_environment
+from .results import Count
+from .run import Finished, duration, run_logged, say
+from .suite import Step, steps
+
+LEDGER = REPO / ".ledger"
+BAR = 24
+
+
+@dataclass(frozen=True)
+class Entry:
+    step: Step
+    seconds: float
+    status: int
+    count: Count
+    failures: tuple[str, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        return self.status == 0 and self.count.failed == 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/test", description=__doc__)
+    parser.add_argument("--fast", action="store_true", help="only the steps of `make check`")
+    parser.add_argument("--only", metavar="STEP", action="append", help="only this step (repeatable)")
+    parser.add_argument("--skip", metavar="STEP", action="append", default=[], help="leave this step out")
+    parser.add_argument("--no-setup", action="store_true", help="trust that everything is installed")
+    parser.add_argument("--list", action="store_true", help="list the steps and stop")
+    options = parser.parse_args()
+    known = {step.name for step in steps()}
+    unknown = sorted(set((options.only or []) + options.skip) - known)
+    if unknown:
+        parser.error(f"no such step: {', '.join(unknown)} (see --list)")
+    if options.list:
+        for step in steps():
+            say(f"{step.name:15} {'fast' if step.fast else '    '}  {step.what}")
+        return 0
+    chosen = [
+        step
+        for step in steps()
+        if (step.fast or not options.fast) and (not options.only or step.name in options.only)
+        if step.name not in options.skip
+    ]
+    started = time.monotonic()
+    if not options.no_setup:
+        # Building the engine and the console is a step of the tests themselves.
+        wanted = [step for step in setup.STEPS if step.name not in {"storage", "console"}]
+        if setup.run_steps(wanted) != 0:
+            return 1
+    set_up = time.monotonic() - started
+    entries = run_all(chosen)
+    return report(entries, set_up)
+
+
+def run_all(chosen: list[Step]) -> list[Entry]:
+    entries: list[Entry] = []
+    for number, step in enumerate(chosen, 1):
+        say(f"[{number}/{len(chosen)}] {step.name}: {step.what}")
+        if not step.exists:
+            say(f"      FAILED: {step.cwd} does not exist")
+            entries.append(Entry(step, 0.0, 1, Count(0, 1)))
+            continue
+        result = run_logged(
+            step.command,
+            LEDGER / "output" / f"{step.name}.log",
+            label=step.name,
+            cwd=step.cwd,
+            environment=tool_environment(),
+            timeout=step.minutes * 60,
+        )
+        text = result.log.read_text(errors="replace")
+        failures = tuple(results.failures(text)) if result.status else ()
+        entry = Entry(step, result.seconds, result.status, step.count(text, result.status), failures)
+        entries.append(entry)
+        say_outcome(entry, result)
+    return entries
+
+
+def say_outcome(entry: Entry, result: Finished) -> None:
+    tests = f", {entry.count.passed} passed" if entry.step.count.__name__ != "single" else ""
+    if entry.good:
+        say(f"      ok{tests} ({duration(entry.seconds)})")
+        return
+    say(f"      FAILED{tests}, {entry.count.failed} failed, status {entry.status} ({duration(entry.seconds)})")
+    say("      ---- the end of its output; all of it: " + str(result.log))
+    for line in result.tail(80).splitlines():
+        say("      | " + line)
+
+
+def report(entries: list[Entry], set_up: float) -> int:
+    """The ledger: where the time went, step by step, and one line that says how it ended."""
+    total = set_up + sum(entry.seconds for entry in entries)
+    say()
+    say("Where the time went")
+    rows = [("set-up", set_up, "ok", "")]
+    for entry in entries:
+        tests = (
+            ""
+            if entry.step.count.__name__ == "single"
+            else f"{entry.count.passed}/{entry.count.passed + entry.count.failed}"
+        )
+        rows.append((entry.step.name, entry.seconds, "ok" if entry.good else "FAILED", tests))
+    for name, seconds, outcome, tests in rows:
+        share = seconds / total if total else 0.0
+        bar = "#" * round(share * BAR)
+        say(f"  {name:15} {duration(seconds):>13}  {share:5.1%}  {bar:{BAR}}  {outcome:6}  {tests}")
+    say(f"  {'total':15} {duration(total):>13}")
+    LEDGER.mkdir(exist_ok=True)
+    document = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(total, 1),
+        "steps": [{"name": n, "seconds": round(s, 1), "outcome": o, "tests": t} for n, s, o, t in rows],
+    }
+    (LEDGER / "ledger.json").write_text(json.dumps(document, indent=2) + "\n")
+    overall = sum((entry.count for entry in entries), Count())
+    failed = [entry.step.name for entry in entries if not entry.good]
+    for entry in entries:
+        # Last, so that whoever sees the end of the output alone still sees what broke.
+        for line in entry.failures:
+            say(f"  {entry.step.name}: {line[:300]}")
+    if failed:
+        say(f"Failed: {', '.join(failed)}. Output of every step: {LEDGER / 'output'}, of set-up: {LOGS}")
+    say(f"{overall.passed} passed, {overall.failed} failed")
+    return 1 if failed else 0

@@ -1,0 +1,38 @@
+"""The house rules must find what they claim to find, or they are decoration."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from devtools import tidy
+
+
+def _long(before: str, after: str, lines: int) -> str:
+    return before + "\n".join("    let _ = 0;" for _ in range(lines)) + "\n" + after
+
+
+def test_long_functions_are_found_in_every_language():
+    rust = _long("impl A {\n    pub async fn long() {\n", "    }\n}\n", 120)
+    typescript = _long("export function long() {\n", "}\n", 120)
+    arrow = _long("export const long = (a: string) => {\n", "}\n", 120)
+    python = "def long():\n" + "    a = 0\n" * 120
+    for name, text in (("a.rs", rust), ("a.ts", typescript), ("a.ts", arrow), ("a.py", python)):
+        assert [finding.key for finding in tidy.lengths(name, text)] == [f"{name}:long"], text[:40]
+
+
+def test_short_functions_and_files_pass():
+    assert not list(tidy.lengths("a.rs", _long("fn short() {\n", "}\n", 10)))
+
+
+def test_long_files_are_found_and_tests_may_be_longer():
+    text = "a = 0\n" * (tidy.FILE_LINES + 1)
+    assert [finding.key for finding in tidy.lengths("a.py", text)] == ["a.py"]
+    assert not list(tidy.lengths("tests/a.py", text))
+
+
+def test_what_must_not_get_in_is_found():
+    word = "TO" + "DO"
+    path = "/wo" + "rk/main"
+    assert len(list(tidy.forbidden("a.py", f"# {word}: later\n# see {path}/x\nfine = 1\n"))) == 2
+    assert not list(tidy.forbidden("a.py", "url = base/work/x  # a path of its own\n"))

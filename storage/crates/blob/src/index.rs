@@ -1,0 +1,193 @@
+//! The index of a timeline: which layers it is made of, and up to where.
+
+use std::fmt;
+
+use layers::{LayerDesc, LayerName};
+use pg_types::{Lsn, TenantId, TimelineId};
+use serde::{Deserialize, Serialize};
+
+use crate::error::BlobError;
+
+/// Version of the index format written; older ones are read, newer ones refused.
+pub const INDEX_FORMAT_VERSION: u32 = 2;
+/// Begins the last line of an index from version 2 on; 8 hex digits of CRC-32C of everything before follow.
+const TRAILER: &[u8] = b"\ncrc32c ";
+
+/// A pageserver's right to write to a timeline. Higher fences lower.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Generation(pub u32);
+
+impl Generation {
+    /// The form used in object names.
+    pub(crate) fn suffix(self) -> String {
+        format!("{:08x}", self.0)
+    }
+
+    pub(crate) fn from_suffix(text: &str) -> Option<Generation> {
+        let valid = text.len() == 8 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        valid
+            .then(|| u32::from_str_radix(text, 16).ok().map(Generation))
+            .flatten()
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// A layer and the generation that wrote it: together its object name.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct RemoteLayer {
+    #[serde(flatten)]
+    pub desc: LayerDesc,
+    pub generation: Generation,
+}
+
+impl RemoteLayer {
+    pub fn object_name(&self) -> String {
+        format!("{}-{}", self.desc.name(), self.generation.suffix())
+    }
+
+    pub(crate) fn parse(object_name: &str, size: u64) -> Option<RemoteLayer> {
+        let (name, generation) = object_name.rsplit_once('-')?;
+        let desc = LayerName(name.to_owned()).parse(size).ok()?;
+        Some(RemoteLayer {
+            desc,
+            generation: Generation::from_suffix(generation)?,
+        })
+    }
+}
+
+/// Where a branch came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Ancestor {
+    pub timeline: TimelineId,
+    pub lsn: Lsn,
+}
+
+/// The content of `index/{generation}.json`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct IndexPart {
+    pub format_version: u32,
+    pub tenant: TenantId,
+    pub timeline: TimelineId,
+    /// Who wrote this index.
+    pub generation: Generation,
+    /// Everything ingested up to and including here is in the layers.
+    pub disk_consistent_lsn: Lsn,
+    pub ancestor: Option<Ancestor>,
+    /// What the pageserver keeps about the timeline; opaque here.
+    pub metadata: serde_json::Value,
+    pub layers: Vec<RemoteLayer>,
+}
+
+impl IndexPart {
+    /// The index of a timeline without layers.
+    pub fn empty(tenant: TenantId, timeline: TimelineId, ancestor: Option<Ancestor>) -> IndexPart {
+        IndexPart {
+            format_version: INDEX_FORMAT_VERSION,
+            tenant,
+            timeline,
+            generation: Generation::default(),
+            disk_consistent_lsn: Lsn::INVALID,
+            ancestor,
+            metadata: serde_json::Value::Null,
+            layers: Vec::new(),
+        }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let written = IndexPart {
+            format_version: INDEX_FORMAT_VERSION,
+            ..self.clone()
+        };
+        let mut out = serde_json::to_vec_pretty(&written).expect("an index has only string keys");
+        let crc = crc32c::crc32c(&out);
+        out.extend_from_slice(TRAILER);
+        out.extend_from_slice(format!("{crc:08x}\n").as_bytes());
+        out
+    }
+
+    /// Reads an index; `path` is for error messages.
+    pub fn decode(path: &str, bytes: &[u8]) -> Result<IndexPart, BlobError> {
+        #[derive(Deserialize)]
+        struct Head {
+            format_version: u32,
+        }
+        let corrupt = |error: serde_json::Error| BlobError::Corrupt {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        };
+        let (json, crc) = split_trailer(bytes);
+        let damaged = |reason: &str| BlobError::Corrupt {
+            path: path.to_owned(),
+            reason: reason.to_owned(),
+        };
+        if crc.is_some_and(|crc| crc32c::crc32c(json) != crc) {
+            return Err(damaged("its checksum does not match"));
+        }
+        let head: Head = serde_json::from_slice(json).map_err(corrupt)?;
+        if head.format_version > INDEX_FORMAT_VERSION {
+            return Err(BlobError::TooNew {
+                path: path.to_owned(),
+                found: head.format_version,
+                known: INDEX_FORMAT_VERSION,
+            });
+        }
+        if head.format_version >= 2 && crc.is_none() {
+            return Err(damaged("its last line, the checksum, is missing"));
+        }
+        serde_json::from_slice(json).map_err(corrupt)
+    }
+}
+
+/// The JSON and the checksum on the line behind it, if there is one.
+fn split_trailer(bytes: &[u8]) -> (&[u8], Option<u32>) {
+    let split = || {
+        let at = bytes.len().checked_sub(TRAILER.len() + 9)?;
+        let (json, line) = bytes.split_at(at);
+        let digits = line.strip_prefix(TRAILER)?.strip_suffix(b"\n")?;
+        let crc = u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        // Only the one spelling a writer uses.
+        (format!("{crc:08x}").as_bytes() == digits).then_some((json, Some(crc)))
+    };
+    split().unwrap_or((bytes, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index() -> IndexPart {
+        IndexPart::empty(TenantId([1; 16]), TimelineId([2; 16]), None)
+    }
+
+    /// Promise: whatever bit of an index flips, and wherever it is cut, it is refused, never read differently.
+    #[test]
+    fn a_damaged_index_is_refused() {
+        let good = index().encode();
+        assert_eq!(IndexPart::decode("it", &good).expect("index"), index());
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << (at % 8);
+            let read = IndexPart::decode("it", &bad);
+            assert!(read.is_err(), "flip at {at} goes unnoticed");
+            assert!(IndexPart::decode("it", &good[..at]).is_err(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn an_index_of_the_first_version_is_read() {
+        let old = serde_json::to_vec_pretty(&IndexPart {
+            format_version: 1,
+            ..index()
+        });
+        let read = IndexPart::decode("it", &old.expect("json")).expect("index");
+        assert_eq!(read.format_version, 1);
+    }
+}

@@ -1,0 +1,48 @@
+//! A timeline's layers and index in object storage, and the queue that brings them there.
+//!
+//! Objects of one timeline, below `{tenant}/{timeline}/`:
+//!
+//! ```text
+//! generation/{generation}       claim of one pageserver to write; the highest one counts
+//! layers/{layer}-{generation}   layer files, never overwritten with other bytes
+//! index/{generation}.json       which layers make up the timeline; the highest generation counts
+//! deleted                       the timeline is being deleted; everything else here is garbage
+//! ```
+//!
+//! Invariants:
+//!
+//! 1. An index names only layers that are durable. A layer is deleted only after an index that does not
+//!    name it counts.
+//! 2. Every name carries the generation of its writer, and generations are claimed by atomic creation: two
+//!    pageservers never write the same name. Who takes over puts the index it loaded under its own generation before
+//!    it removes anything, and from then on what an older one still writes is read by nobody.
+//! 3. An index counts, that is, it is acknowledged and layers it has dropped go, only if its generation was the
+//!    newest claim after it was written: whoever takes over later has loaded it.
+//! 4. Every write is durable when it returns: remote stores promise it, the local directory syncs the file,
+//!    renames it into place and syncs the directory.
+//!
+//! What a crash leaves, by the moment it comes:
+//!
+//! - while a layer is written: a staging file (invisible), or a layer no index names: an orphan, removed by
+//!   [`TimelineStore::remove_orphans`];
+//! - between a layer and the index that names it: the same;
+//! - while the index is written: the old index or the new one, whole;
+//! - between an index and the deletion of layers it dropped: orphans;
+//! - after claiming a generation: a claim without an index; the previous generation's index is read;
+//! - while deleting a timeline: the `deleted` mark, which goes last; deleting again finishes the work.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod file;
+mod index;
+mod queue;
+mod store;
+mod timeline;
+
+pub use error::BlobError;
+pub use file::LocalLayerFile;
+pub use index::{Ancestor, Generation, INDEX_FORMAT_VERSION, IndexPart, RemoteLayer};
+pub use queue::{IndexChange, QueueOptions, UploadQueue, UploadStatus};
+pub use store::Store;
+pub use timeline::{Loaded, TimelineStore};

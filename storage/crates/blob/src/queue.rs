@@ -1,0 +1,438 @@
+//! The upload queue of one timeline.
+//!
+//! Invariants: layers are uploaded side by side from the moment they are queued; all else takes effect in the order
+//! it was queued, and of several index changes only the last is written. An index is
+//! written only when every layer queued before it is durable; a layer that it drops is deleted only after
+//! that. The queue retries for ever: what is not durable is never reported as such.
+//!
+//! A crash loses the queue. What was queued is made again from the WAL, which the safekeepers keep until
+//! the durable index has passed it.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use layers::{LayerDesc, LayerName};
+use pg_types::Lsn;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::error::BlobError;
+use crate::index::{Generation, IndexPart, RemoteLayer};
+use crate::timeline::TimelineStore;
+
+/// How the queue works.
+#[derive(Clone, Debug)]
+pub struct QueueOptions {
+    /// Layers uploaded at the same time.
+    pub parallel: usize,
+    /// Bytes of layers that may wait; a layer beyond that makes its producer wait.
+    pub backlog_bytes: usize,
+    /// Pause after the first failure of an operation; doubled after each further one.
+    pub first_pause: Duration,
+    pub longest_pause: Duration,
+}
+
+impl Default for QueueOptions {
+    fn default() -> QueueOptions {
+        QueueOptions {
+            parallel: 4,
+            backlog_bytes: 512 << 20,
+            first_pause: Duration::from_millis(100),
+            longest_pause: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A change to the index. Layers queued before it are named by the index from then on.
+#[derive(Clone, Debug, Default)]
+pub struct IndexChange {
+    /// Layers to drop from the index, and then from the store; not those queued since the last change.
+    pub remove: Vec<LayerName>,
+    pub disk_consistent_lsn: Option<Lsn>,
+    pub metadata: Option<serde_json::Value>,
+}
+
+/// What the queue has done and has to do.
+#[derive(Clone, Debug, Default)]
+pub struct UploadStatus {
+    /// The last durable index written by this queue, or the one it started from.
+    pub disk_consistent_lsn: Lsn,
+    pub queued_operations: usize,
+    pub queued_bytes: usize,
+    pub uploaded_layers: u64,
+    pub uploaded_bytes: u64,
+    pub index_writes: u64,
+    pub retries: u64,
+    /// Why the last attempt failed; empty again after a success.
+    pub last_error: Option<String>,
+    /// Set once the queue has given up for good: another generation owns the timeline.
+    pub stopped: Option<String>,
+}
+
+enum Operation {
+    Layer {
+        layer: RemoteLayer,
+        uploading: Uploading,
+    },
+    Index(IndexChange),
+    Barrier(oneshot::Sender<Arc<IndexPart>>),
+}
+
+/// An upload under way, given up when dropped.
+struct Uploading(JoinHandle<Result<(), BlobError>>);
+
+impl Uploading {
+    async fn finished(mut self) -> Result<(), BlobError> {
+        match (&mut self.0).await {
+            Ok(result) => result,
+            Err(error) => Err(BlobError::Stopped(format!("an upload ended: {error}"))),
+        }
+    }
+}
+
+impl Drop for Uploading {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// See the module head. Dropping it abandons what is queued, as a crash would.
+pub struct UploadQueue {
+    generation: Generation,
+    operations: mpsc::UnboundedSender<Operation>,
+    /// Bytes that may still be queued.
+    room: Arc<Semaphore>,
+    /// Layers that may still be uploaded at the same time.
+    parallel: Arc<Semaphore>,
+    backlog_bytes: usize,
+    status: watch::Receiver<UploadStatus>,
+    remote: Arc<Remote>,
+    worker: JoinHandle<()>,
+}
+
+impl UploadQueue {
+    /// Starts the queue. `index` is the newest durable index, or an empty one for a new timeline;
+    /// `generation` was claimed by this process. Nothing is written before the first change.
+    pub fn start(
+        timeline: TimelineStore,
+        index: IndexPart,
+        generation: Generation,
+        options: QueueOptions,
+    ) -> UploadQueue {
+        let (operations, queued) = mpsc::unbounded_channel();
+        let backlog_bytes = options
+            .backlog_bytes
+            .clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        let room = Arc::new(Semaphore::new(backlog_bytes));
+        let first = UploadStatus {
+            disk_consistent_lsn: index.disk_consistent_lsn,
+            ..UploadStatus::default()
+        };
+        let (status, watched) = watch::channel(first);
+        let index = Arc::new(IndexPart {
+            generation,
+            ..index
+        });
+        let parallel = Arc::new(Semaphore::new(options.parallel.max(1)));
+        let remote = Arc::new(Remote {
+            timeline,
+            options,
+            status,
+        });
+        let worker = Worker {
+            remote: remote.clone(),
+            index,
+            older_indexes: true,
+        };
+        let worker = tokio::spawn(worker.run(queued));
+        UploadQueue {
+            generation,
+            operations,
+            room,
+            parallel,
+            backlog_bytes,
+            status: watched,
+            remote,
+            worker,
+        }
+    }
+
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// The remote name a layer uploaded through this queue has.
+    pub fn remote(&self, desc: LayerDesc) -> RemoteLayer {
+        RemoteLayer {
+            desc,
+            generation: self.generation,
+        }
+    }
+
+    /// Queues a layer; its upload begins at once, beside what else is queued, so that whoever writes layers can
+    /// write the next one meanwhile. Waits only while too many bytes are queued.
+    pub async fn upload(&self, desc: LayerDesc, content: Bytes) -> Result<RemoteLayer, BlobError> {
+        let layer = self.remote(desc);
+        let wanted = content.len().min(self.backlog_bytes) as u32;
+        let room = self
+            .room
+            .clone()
+            .acquire_many_owned(wanted)
+            .await
+            .map_err(|_| self.stopped())?;
+        let (remote, parallel) = (self.remote.clone(), self.parallel.clone());
+        let uploaded = layer.clone();
+        let upload = async move {
+            let _one_of_few = parallel.acquire_owned().await;
+            remote.upload(&uploaded, content, room).await
+        };
+        let queued = Operation::Layer {
+            layer: layer.clone(),
+            uploading: Uploading(tokio::spawn(upload)),
+        };
+        self.operations.send(queued).map_err(|_| self.stopped())?;
+        Ok(layer)
+    }
+
+    /// Queues a change of the index, which also names the layers queued so far.
+    pub fn commit(&self, change: IndexChange) -> Result<(), BlobError> {
+        self.operations
+            .send(Operation::Index(change))
+            .map_err(|_| self.stopped())
+    }
+
+    /// Waits until everything queued before this call is durable; the index that is then in force.
+    pub fn flush(
+        &self,
+    ) -> impl Future<Output = Result<Arc<IndexPart>, BlobError>> + Send + use<'_> {
+        let (done, reached) = oneshot::channel();
+        let queued = self.operations.send(Operation::Barrier(done));
+        async move {
+            queued.map_err(|_| self.stopped())?;
+            reached.await.map_err(|_| self.stopped())
+        }
+    }
+
+    /// For metrics, and to follow the durable LSN (what safekeepers may trim).
+    pub fn status(&self) -> watch::Receiver<UploadStatus> {
+        self.status.clone()
+    }
+
+    /// Stops at once. What is queued is not uploaded; call [`UploadQueue::flush`] first if it should be.
+    pub async fn stop(mut self) {
+        self.worker.abort();
+        let _ = (&mut self.worker).await;
+    }
+
+    fn stopped(&self) -> BlobError {
+        let reason = self.status.borrow().stopped.clone();
+        BlobError::Stopped(reason.unwrap_or_else(|| "the queue was shut down".to_owned()))
+    }
+}
+
+impl Drop for UploadQueue {
+    fn drop(&mut self) {
+        self.worker.abort();
+    }
+}
+
+/// The store, as the queue uses it.
+struct Remote {
+    timeline: TimelineStore,
+    options: QueueOptions,
+    status: watch::Sender<UploadStatus>,
+}
+
+impl Remote {
+    async fn upload(
+        &self,
+        layer: &RemoteLayer,
+        content: Bytes,
+        room: OwnedSemaphorePermit,
+    ) -> Result<(), BlobError> {
+        let what = format!("layer {}", layer.object_name());
+        let bytes = content.len();
+        crash::point!("upload.before-layer");
+        let put = || async {
+            // Who has lost the timeline leaves nothing more behind, and learns of it with the first layer.
+            self.timeline.check_fence(layer.generation).await?;
+            self.timeline.put_layer(layer, content.clone()).await
+        };
+        self.retry(&what, put).await?;
+        crash::point!("upload.layer-stored");
+        self.status.send_modify(|status| {
+            status.uploaded_layers += 1;
+            status.uploaded_bytes += bytes as u64;
+        });
+        drop(room);
+        Ok(())
+    }
+
+    /// Repeats an operation until it succeeds or can never succeed.
+    async fn retry<F>(&self, what: &str, mut attempt: impl FnMut() -> F) -> Result<(), BlobError>
+    where
+        F: Future<Output = Result<(), BlobError>>,
+    {
+        let mut pause = self.options.first_pause;
+        loop {
+            let Err(error) = attempt().await else {
+                self.status
+                    .send_if_modified(|status| status.last_error.take().is_some());
+                return Ok(());
+            };
+            if !error.is_transient() {
+                return Err(error);
+            }
+            tracing::warn!(timeline = %self.timeline.timeline(), %error, ?pause, "upload of {what} failed, will retry");
+            self.status.send_modify(|status| {
+                status.retries += 1;
+                status.last_error = Some(error.to_string());
+            });
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(self.options.longest_pause);
+        }
+    }
+}
+
+struct Worker {
+    remote: Arc<Remote>,
+    /// The index as of the last operation carried out; durable unless a change to it is under way.
+    index: Arc<IndexPart>,
+    /// Indexes of earlier generations may still be there.
+    older_indexes: bool,
+}
+
+impl Worker {
+    async fn run(mut self, mut queued: mpsc::UnboundedReceiver<Operation>) {
+        let mut pending = VecDeque::new();
+        let mut named = Vec::new();
+        while let Some(operation) = queued.recv().await {
+            pending.push_back(operation);
+            while let Ok(more) = queued.try_recv() {
+                pending.push_back(more);
+            }
+            while !pending.is_empty() {
+                self.remote
+                    .status
+                    .send_modify(|status| status.queued_operations = pending.len());
+                if let Err(error) = self.step(&mut pending, &mut named).await {
+                    tracing::error!(timeline = %self.remote.timeline.timeline(), %error, "uploads stop");
+                    self.remote
+                        .status
+                        .send_modify(|status| status.stopped = Some(error.to_string()));
+                    return;
+                }
+            }
+            self.remote
+                .status
+                .send_modify(|status| status.queued_operations = 0);
+        }
+    }
+
+    /// Sees the layers at the head of the queue uploaded, then carries out everything up to the next layer that is
+    /// still being uploaded.
+    async fn step(
+        &mut self,
+        pending: &mut VecDeque<Operation>,
+        named: &mut Vec<RemoteLayer>,
+    ) -> Result<(), BlobError> {
+        while let Some(Operation::Layer { .. }) = pending.front() {
+            if let Some(Operation::Layer { layer, uploading }) = pending.pop_front() {
+                uploading.finished().await?;
+                named.push(layer);
+            }
+        }
+        let (mut changes, mut barriers) = (Vec::new(), Vec::new());
+        let ready = |operation: &mut Operation| match operation {
+            Operation::Layer { uploading, .. } => uploading.0.is_finished(),
+            Operation::Index(_) | Operation::Barrier(_) => true,
+        };
+        // A layer is named by the change queued behind it, not by an earlier one.
+        let mut changed = 0;
+        while let Some(operation) = pending.pop_front_if(ready) {
+            match operation {
+                Operation::Layer { layer, uploading } => {
+                    uploading.finished().await?;
+                    named.push(layer);
+                }
+                Operation::Index(change) => {
+                    changes.push(change);
+                    changed = named.len();
+                }
+                Operation::Barrier(done) => barriers.push(done),
+            }
+        }
+        if !changes.is_empty() {
+            self.write_index(changes, named.drain(..changed).collect())
+                .await?;
+        }
+        for done in barriers {
+            // Whoever asked may have gone away.
+            let _ = done.send(self.index.clone());
+        }
+        Ok(())
+    }
+
+    async fn write_index(
+        &mut self,
+        changes: Vec<IndexChange>,
+        added: Vec<RemoteLayer>,
+    ) -> Result<(), BlobError> {
+        let mut index = IndexPart::clone(&self.index);
+        let mut removed = HashSet::new();
+        for change in changes {
+            removed.extend(change.remove);
+            if let Some(lsn) = change.disk_consistent_lsn {
+                index.disk_consistent_lsn = index.disk_consistent_lsn.max(lsn);
+            }
+            if let Some(metadata) = change.metadata {
+                index.metadata = metadata;
+            }
+        }
+        // What is put in again, as a merge that changes nothing does, is not what is to go.
+        for layer in &added {
+            removed.remove(&layer.desc.name());
+        }
+        let known: HashSet<LayerName> =
+            index.layers.iter().map(|layer| layer.desc.name()).collect();
+        index.layers.extend(
+            added
+                .into_iter()
+                .filter(|layer| !known.contains(&layer.desc.name())),
+        );
+        let dropped: Vec<RemoteLayer> = index
+            .layers
+            .extract_if(.., |layer| removed.contains(&layer.desc.name()))
+            .collect();
+
+        let remote = self.remote.clone();
+        let timeline = &remote.timeline;
+        crash::point!("index.before-put");
+        remote.retry("index", || timeline.put_index(&index)).await?;
+        crash::point!("index.put");
+        remote.status.send_modify(|status| {
+            status.index_writes += 1;
+            status.disk_consistent_lsn = index.disk_consistent_lsn;
+        });
+        crash::point!("index.reported");
+        let generation = index.generation;
+        self.index = Arc::new(index);
+        if !dropped.is_empty() {
+            // The generation was still the newest after the index was written: whoever claims later loads that one.
+            let what = format!("deletion of {} layers", dropped.len());
+            remote
+                .retry(&what, || timeline.delete_layers(&dropped))
+                .await?;
+            crash::point!("drop.done");
+        }
+        if std::mem::take(&mut self.older_indexes)
+            && let Err(error) = timeline.remove_older_indexes(generation).await
+        {
+            tracing::debug!(%error, "indexes of earlier generations stay behind");
+        }
+        crash::point!("older-indexes.removed");
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+//! The object store as a whole: opening it, documents beside the timelines, what is in it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as ObjectPath;
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use pg_types::{TenantId, TimelineId};
+
+use crate::error::BlobError;
+use crate::timeline::TimelineStore;
+
+/// A handle; cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    /// The same store when it is a local directory: layers are then read in place.
+    local: Option<LocalFileSystem>,
+}
+
+impl Store {
+    /// A local directory, created if missing. Every write is synced to disk before it returns.
+    pub fn local(directory: &Path) -> Result<Store, BlobError> {
+        std::fs::create_dir_all(directory).map_err(|source| BlobError::File {
+            path: directory.to_owned(),
+            source,
+        })?;
+        let local = LocalFileSystem::new_with_prefix(directory)?
+            .with_fsync(true)
+            .with_automatic_cleanup(true);
+        Ok(Store {
+            objects: Arc::new(local.clone()),
+            local: Some(local),
+        })
+    }
+
+    /// From an address: `file:///absolute/directory`, or `mount:///absolute/directory` for a directory that is a
+    /// network file system, of which layers are copied to local disk like from any remote store.
+    pub fn from_address(address: &str) -> Result<Store, BlobError> {
+        let unsupported = |reason: &str| BlobError::Address {
+            address: address.to_owned(),
+            reason: reason.to_owned(),
+        };
+        match address.split_once("://") {
+            Some(("file", path)) if path.starts_with('/') => Store::local(Path::new(path)),
+            Some(("mount", path)) if path.starts_with('/') => {
+                let store = Store::local(Path::new(path))?;
+                Ok(Store::new(store.objects))
+            }
+            Some(("file" | "mount", _)) => Err(unsupported(
+                "give an absolute directory, such as file:///var/lib/weir/objects",
+            )),
+            _ => Err(unsupported("only file:// and mount:// are built in so far")),
+        }
+    }
+
+    /// Any other store; it must make writes durable and create-only puts atomic.
+    pub fn new(objects: Arc<dyn ObjectStore>) -> Store {
+        Store {
+            objects,
+            local: None,
+        }
+    }
+
+    pub fn timeline(&self, tenant: TenantId, timeline: TimelineId) -> TimelineStore {
+        TimelineStore::new(self.clone(), tenant, timeline)
+    }
+
+    /// Tenants that have at least one object.
+    pub async fn tenants(&self) -> Result<Vec<TenantId>, BlobError> {
+        Ok(self
+            .children(None)
+            .await?
+            .iter()
+            .filter_map(|name| name.parse().ok())
+            .collect())
+    }
+
+    /// Timelines of a tenant that have at least one object, those being deleted included.
+    pub async fn timelines(&self, tenant: TenantId) -> Result<Vec<TimelineId>, BlobError> {
+        let prefix = ObjectPath::from(tenant.to_string());
+        Ok(self
+            .children(Some(&prefix))
+            .await?
+            .iter()
+            .filter_map(|name| name.parse().ok())
+            .collect())
+    }
+
+    async fn children(&self, prefix: Option<&ObjectPath>) -> Result<Vec<String>, BlobError> {
+        match self.objects.list_with_delimiter(prefix).await {
+            Ok(listed) => {
+                let last = |path: &ObjectPath| path.filename().map(str::to_owned);
+                Ok(listed.common_prefixes.iter().filter_map(last).collect())
+            }
+            Err(object_store::Error::NotFound { .. }) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Replaces a small document of a tenant (its configuration, say), atomically and durably.
+    pub async fn put_document(
+        &self,
+        tenant: TenantId,
+        name: &str,
+        content: Bytes,
+    ) -> Result<(), BlobError> {
+        self.put(&document_path(tenant, name), content, PutMode::Overwrite)
+            .await
+    }
+
+    pub async fn get_document(
+        &self,
+        tenant: TenantId,
+        name: &str,
+    ) -> Result<Option<Bytes>, BlobError> {
+        self.get(&document_path(tenant, name)).await
+    }
+
+    /// Removes a document; fine if there is none.
+    pub async fn delete_document(&self, tenant: TenantId, name: &str) -> Result<(), BlobError> {
+        self.delete(&document_path(tenant, name)).await
+    }
+
+    pub(crate) async fn put(
+        &self,
+        path: &ObjectPath,
+        content: Bytes,
+        mode: PutMode,
+    ) -> Result<(), BlobError> {
+        let options = PutOptions {
+            mode,
+            ..PutOptions::default()
+        };
+        self.objects
+            .put_opts(path, PutPayload::from(content), options)
+            .await?;
+        Ok(())
+    }
+
+    /// The object's bytes, `None` if there is no such object.
+    pub(crate) async fn get(&self, path: &ObjectPath) -> Result<Option<Bytes>, BlobError> {
+        match self.objects.get(path).await {
+            Ok(found) => Ok(Some(found.bytes().await?)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) async fn delete(&self, path: &ObjectPath) -> Result<(), BlobError> {
+        match self.objects.delete(path).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) fn local_path(&self, path: &ObjectPath) -> Option<PathBuf> {
+        self.local
+            .as_ref()
+            .and_then(|local| local.path_to_filesystem(path).ok())
+    }
+}
+
+fn document_path(tenant: TenantId, name: &str) -> ObjectPath {
+    ObjectPath::from(format!("{tenant}/{name}"))
+}

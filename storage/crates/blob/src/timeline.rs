@@ -1,0 +1,434 @@
+//! One timeline's objects.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use object_store::path::Path as ObjectPath;
+use object_store::{ObjectMeta, ObjectStoreExt, PutMode};
+use pg_types::{TenantId, TimelineId};
+use tokio::io::AsyncWriteExt;
+
+use crate::error::BlobError;
+use crate::index::{Generation, IndexPart, RemoteLayer};
+use crate::store::Store;
+
+/// Deletions in flight at once.
+const PARALLEL_DELETES: usize = 8;
+
+/// What object storage holds of a timeline.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Loaded {
+    Absent,
+    Index(Box<IndexPart>),
+    /// A deletion was begun: call [`TimelineStore::delete_all`] to finish it.
+    Deleting,
+}
+
+/// A handle; cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct TimelineStore {
+    store: Store,
+    tenant: TenantId,
+    timeline: TimelineId,
+}
+
+impl TimelineStore {
+    pub(crate) fn new(store: Store, tenant: TenantId, timeline: TimelineId) -> TimelineStore {
+        TimelineStore {
+            store,
+            tenant,
+            timeline,
+        }
+    }
+
+    pub fn tenant(&self) -> TenantId {
+        self.tenant
+    }
+
+    pub fn timeline(&self) -> TimelineId {
+        self.timeline
+    }
+
+    fn path(&self, rest: &str) -> ObjectPath {
+        ObjectPath::from(format!("{}/{}/{rest}", self.tenant, self.timeline))
+    }
+
+    fn layer_path(&self, layer: &RemoteLayer) -> ObjectPath {
+        self.path(&format!("layers/{}", layer.object_name()))
+    }
+
+    async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, BlobError> {
+        let prefix = self.path(folder);
+        match self.store.objects.list(Some(&prefix)).try_collect().await {
+            Ok(found) => Ok(found),
+            Err(object_store::Error::NotFound { .. }) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    // ---- generations
+
+    /// The highest generation anyone has claimed or written an index under.
+    pub async fn newest_generation(&self) -> Result<Option<Generation>, BlobError> {
+        let (claims, indexes) = futures::try_join!(self.list("generation"), self.indexes())?;
+        let claimed = claims
+            .iter()
+            .filter_map(|meta| Generation::from_suffix(meta.location.filename()?));
+        Ok(claimed.chain(indexes).max())
+    }
+
+    /// Claims the right to write, above every earlier claim. Who claimed before is fenced from here on.
+    pub async fn claim_generation(&self) -> Result<Generation, BlobError> {
+        loop {
+            let newest = self.newest_generation().await?.unwrap_or_default();
+            let next = Generation(newest.0 + 1);
+            let path = self.path(&format!("generation/{}", next.suffix()));
+            match self.store.put(&path, Bytes::new(), PutMode::Create).await {
+                Ok(()) => {
+                    // A number can be free again because a later claim has tidied up: then ours is void.
+                    if self.newest_generation().await? == Some(next) {
+                        crash::point!("attach.generation-claimed");
+                        self.forget_claims_below(next).await;
+                        crash::point!("attach.claims-forgotten");
+                        return Ok(next);
+                    }
+                }
+                Err(BlobError::Store(object_store::Error::AlreadyExists { .. })) => continue,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Old claims say nothing any more; leaving some behind is harmless.
+    async fn forget_claims_below(&self, generation: Generation) {
+        for meta in self.list("generation").await.unwrap_or_default() {
+            let claim = meta.location.filename().and_then(Generation::from_suffix);
+            if claim.is_some_and(|claim| claim < generation)
+                && let Err(error) = self.store.delete(&meta.location).await
+            {
+                tracing::debug!(object = %meta.location, %error, "an old generation claim stays behind");
+            }
+        }
+    }
+
+    /// Takes the timeline over: claims a generation, loads the index, and puts it under the new generation, in this
+    /// order. What the previous owner has acknowledged was checked to be under the newest claim, so it is in what is
+    /// loaded; what it still writes is read by nobody, so layers it names in vain can be removed as orphans. A
+    /// timeline that is being deleted is not claimed.
+    pub async fn attach(&self) -> Result<(Generation, Loaded), BlobError> {
+        if self.store.get(&self.path("deleted")).await?.is_some() {
+            return Ok((Generation::default(), Loaded::Deleting));
+        }
+        let generation = self.claim_generation().await?;
+        let loaded = self.load().await?;
+        let Loaded::Index(index) = loaded else {
+            return Ok((generation, loaded));
+        };
+        crash::point!("attach.index-loaded");
+        let index = IndexPart {
+            generation,
+            ..*index
+        };
+        self.put_index(&index).await?;
+        Ok((generation, Loaded::Index(Box::new(index))))
+    }
+
+    /// Whether `ours`, once claimed, may still write: fails with [`BlobError::Fenced`] when a higher
+    /// generation is claimed, with [`BlobError::Deleted`] when the timeline is going or gone.
+    pub async fn check_fence(&self, ours: Generation) -> Result<(), BlobError> {
+        let mark = self.path("deleted");
+        let (mark, newest) = futures::try_join!(self.store.get(&mark), self.newest_generation())?;
+        match newest {
+            Some(newest) if newest > ours => Err(BlobError::Fenced { ours, newest }),
+            Some(newest) if newest == ours && mark.is_none() => Ok(()),
+            _ => Err(BlobError::Deleted(self.timeline)),
+        }
+    }
+
+    // ---- index
+
+    async fn indexes(&self) -> Result<Vec<Generation>, BlobError> {
+        let generation = |meta: &ObjectMeta| {
+            Generation::from_suffix(meta.location.filename()?.strip_suffix(".json")?)
+        };
+        Ok(self
+            .list("index")
+            .await?
+            .iter()
+            .filter_map(generation)
+            .collect())
+    }
+
+    fn index_path(&self, generation: Generation) -> ObjectPath {
+        self.path(&format!("index/{}.json", generation.suffix()))
+    }
+
+    /// The newest index.
+    pub async fn load(&self) -> Result<Loaded, BlobError> {
+        if self.store.get(&self.path("deleted")).await?.is_some() {
+            return Ok(Loaded::Deleting);
+        }
+        // A newer generation may replace the index between listing and reading it: look again.
+        while let Some(newest) = self.indexes().await?.into_iter().max() {
+            let path = self.index_path(newest);
+            if let Some(bytes) = self.store.get(&path).await? {
+                let index = IndexPart::decode(path.as_ref(), &bytes)?;
+                if (index.tenant, index.timeline) != (self.tenant, self.timeline) {
+                    let reason = format!(
+                        "it belongs to tenant {} timeline {}",
+                        index.tenant, index.timeline
+                    );
+                    return Err(BlobError::Corrupt {
+                        path: path.to_string(),
+                        reason,
+                    });
+                }
+                return Ok(Loaded::Index(Box::new(index)));
+            }
+        }
+        Ok(Loaded::Absent)
+    }
+
+    /// Makes this the timeline's index. Refused unless its generation is the newest claim, before the index is
+    /// written and after: only then will whoever takes over load this one, so that it may be acknowledged and the
+    /// layers it has dropped deleted. The layers it names must be durable: [`crate::UploadQueue`] sees to that.
+    pub async fn put_index(&self, index: &IndexPart) -> Result<(), BlobError> {
+        self.check_fence(index.generation).await?;
+        let path = self.index_path(index.generation);
+        self.store
+            .put(&path, Bytes::from(index.encode()), PutMode::Overwrite)
+            .await?;
+        let owned = self.check_fence(index.generation).await;
+        if let Err(BlobError::Deleted(_)) = owned {
+            // Deleted meanwhile: it must not come back as a timeline without layers.
+            self.store.delete(&path).await?;
+        }
+        owned
+    }
+
+    /// Removes the indexes of earlier generations, which nobody reads any more.
+    pub async fn remove_older_indexes(&self, generation: Generation) -> Result<(), BlobError> {
+        for older in self
+            .indexes()
+            .await?
+            .into_iter()
+            .filter(|other| *other < generation)
+        {
+            self.store.delete(&self.index_path(older)).await?;
+        }
+        Ok(())
+    }
+
+    // ---- layers
+
+    /// Writes a layer; durable on return. Writing the same layer again is fine: equal names mean equal bytes.
+    pub async fn put_layer(&self, layer: &RemoteLayer, content: Bytes) -> Result<(), BlobError> {
+        self.store
+            .put(&self.layer_path(layer), content, PutMode::Overwrite)
+            .await
+    }
+
+    /// The whole layer, not verified.
+    pub async fn get_layer(&self, layer: &RemoteLayer) -> Result<Bytes, BlobError> {
+        Ok(self
+            .store
+            .objects
+            .get(&self.layer_path(layer))
+            .await?
+            .bytes()
+            .await?)
+    }
+
+    /// Some ranges of a layer.
+    pub async fn get_layer_ranges(
+        &self,
+        layer: &RemoteLayer,
+        ranges: &[std::ops::Range<u64>],
+    ) -> Result<Vec<Bytes>, BlobError> {
+        Ok(self
+            .store
+            .objects
+            .get_ranges(&self.layer_path(layer), ranges)
+            .await?)
+    }
+
+    /// Where the layer lies on local disk when the store is a local directory.
+    pub fn local_layer_path(&self, layer: &RemoteLayer) -> Option<PathBuf> {
+        self.store.local_path(&self.layer_path(layer))
+    }
+
+    /// A local file with the layer's bytes: the object itself when the store is a local directory, else a
+    /// copy in `cache`, fetched now if it is not there, and checked against the layer's checksum.
+    pub async fn make_resident(
+        &self,
+        layer: &RemoteLayer,
+        cache: &Path,
+    ) -> Result<PathBuf, BlobError> {
+        if let Some(path) = self.local_layer_path(layer) {
+            return Ok(path);
+        }
+        let target = cache.join(layer.object_name());
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| BlobError::File { path, source }
+        };
+        if tokio::fs::try_exists(&target)
+            .await
+            .map_err(failed(&target))?
+        {
+            return Ok(target);
+        }
+        tokio::fs::create_dir_all(cache)
+            .await
+            .map_err(failed(cache))?;
+        let staging = cache.join(format!("{}.part", layer.object_name()));
+        let mut file = tokio::fs::File::create(&staging)
+            .await
+            .map_err(failed(&staging))?;
+        let mut body = self
+            .store
+            .objects
+            .get(&self.layer_path(layer))
+            .await?
+            .into_stream();
+        let mut check = Checksum::new(layer.desc.size);
+        crash::point!("download.begun");
+        while let Some(chunk) = body.next().await {
+            let chunk = chunk?;
+            check.add(&chunk);
+            file.write_all(&chunk).await.map_err(failed(&staging))?;
+            crash::point!("download.first-chunk");
+        }
+        if !check.matches(layer.desc.checksum) {
+            let path = self.layer_path(layer).to_string();
+            return Err(BlobError::Corrupt {
+                path,
+                reason: "size or checksum does not match its name".to_owned(),
+            });
+        }
+        file.sync_all().await.map_err(failed(&staging))?;
+        crash::point!("download.before-rename");
+        tokio::fs::rename(&staging, &target)
+            .await
+            .map_err(failed(&target))?;
+        crash::point!("download.renamed");
+        Ok(target)
+    }
+
+    /// Deletes layers that no durable index names, side by side; fine if some are gone already. Only after
+    /// [`TimelineStore::put_index`] has written the index without them, or their owner has been fenced.
+    pub async fn delete_layers(&self, layers: &[RemoteLayer]) -> Result<(), BlobError> {
+        let delete = |layer: RemoteLayer| async move {
+            crash::point!("drop.before-first");
+            self.delete_layer(&layer).await?;
+            crash::point!("drop.after-first");
+            Ok::<(), BlobError>(())
+        };
+        futures::stream::iter(layers.to_vec())
+            .map(delete)
+            .buffer_unordered(PARALLEL_DELETES)
+            .try_collect::<Vec<()>>()
+            .await?;
+        Ok(())
+    }
+
+    /// Deletes a layer no durable index names; fine if it is gone already.
+    pub async fn delete_layer(&self, layer: &RemoteLayer) -> Result<(), BlobError> {
+        self.store.delete(&self.layer_path(layer)).await
+    }
+
+    /// Layers in the store, whether an index names them or not.
+    pub async fn list_layers(&self) -> Result<Vec<RemoteLayer>, BlobError> {
+        let parse = |meta: &ObjectMeta| RemoteLayer::parse(meta.location.filename()?, meta.size);
+        Ok(self
+            .list("layers")
+            .await?
+            .iter()
+            .filter_map(parse)
+            .collect())
+    }
+
+    /// Deletes what crashes left behind: layers of this or earlier generations that `index`, the newest
+    /// durable one, does not name. Only while no upload is under way. Returns how many there were.
+    pub async fn remove_orphans(
+        &self,
+        index: &IndexPart,
+        ours: Generation,
+    ) -> Result<usize, BlobError> {
+        self.check_fence(ours).await?;
+        let named: std::collections::HashSet<String> =
+            index.layers.iter().map(RemoteLayer::object_name).collect();
+        let orphan =
+            |layer: &RemoteLayer| layer.generation <= ours && !named.contains(&layer.object_name());
+        let orphans: Vec<RemoteLayer> = self
+            .list_layers()
+            .await?
+            .into_iter()
+            .filter(orphan)
+            .collect();
+        for layer in &orphans {
+            tracing::info!(layer = %layer.object_name(), "deleting a layer that no index names");
+            crash::point!("attach.before-orphans");
+            self.delete_layer(layer).await?;
+            crash::point!("attach.orphans-removed");
+        }
+        Ok(orphans.len())
+    }
+
+    // ---- deletion
+
+    /// Deletes the timeline; stop its [`crate::UploadQueue`] first. Once this has begun,
+    /// [`TimelineStore::load`] says `Deleting` until it is done, and indexes are refused from then on.
+    pub async fn delete_all(&self) -> Result<(), BlobError> {
+        let mark = self.path("deleted");
+        self.store
+            .put(&mark, Bytes::new(), PutMode::Overwrite)
+            .await?;
+        crash::point!("delete.marked");
+        for folder in ["index", "layers", "generation"] {
+            let objects = self.list(folder).await?;
+            let delete = |meta: ObjectMeta| async move { self.store.delete(&meta.location).await };
+            futures::stream::iter(objects)
+                .map(delete)
+                .buffer_unordered(PARALLEL_DELETES)
+                .try_collect::<Vec<()>>()
+                .await?;
+            crash::point!("delete.index-gone");
+        }
+        crash::point!("delete.before-unmark");
+        self.store.delete(&mark).await
+    }
+}
+
+/// The checksum of a layer file, taken while it streams by: all bytes but the last 12.
+struct Checksum {
+    covered: u64,
+    size: u64,
+    seen: u64,
+    crc: u32,
+}
+
+impl Checksum {
+    fn new(size: u64) -> Checksum {
+        Checksum {
+            covered: size.saturating_sub(12),
+            size,
+            seen: 0,
+            crc: 0,
+        }
+    }
+
+    fn add(&mut self, chunk: &[u8]) {
+        let covered = self
+            .covered
+            .saturating_sub(self.seen)
+            .min(chunk.len() as u64) as usize;
+        self.crc = crc32c::crc32c_append(self.crc, &chunk[..covered]);
+        self.seen += chunk.len() as u64;
+    }
+
+    fn matches(&self, checksum: u32) -> bool {
+        self.seen == self.size && self.crc == checksum
+    }
+}

@@ -1,0 +1,441 @@
+//! Promises of the upload queue: order, coalescing, retries, backpressure, fencing.
+
+mod common;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use blob::{
+    BlobError, Generation, INDEX_FORMAT_VERSION, IndexChange, IndexPart, Loaded, QueueOptions,
+    Store, TimelineStore, UploadQueue,
+};
+use bytes::Bytes;
+use common::{Faulty, TENANT, TIMELINE, layer, lsns_of};
+use futures::poll;
+use object_store::memory::InMemory;
+use object_store::path::Path as ObjectPath;
+use object_store::{ObjectStore, ObjectStoreExt};
+use pg_types::Lsn;
+
+fn quick() -> QueueOptions {
+    let pause = Duration::from_millis(1);
+    QueueOptions {
+        first_pause: pause,
+        longest_pause: pause,
+        ..QueueOptions::default()
+    }
+}
+
+fn at(lsn: u64) -> IndexChange {
+    IndexChange {
+        disk_consistent_lsn: Some(Lsn(lsn)),
+        ..IndexChange::default()
+    }
+}
+
+fn empty() -> IndexPart {
+    IndexPart::empty(TENANT, TIMELINE, None)
+}
+
+/// The first claim of a timeline, made past whatever stands in front of the objects.
+async fn claimed(objects: &Arc<dyn ObjectStore>) -> Generation {
+    let store = Store::new(objects.clone()).timeline(TENANT, TIMELINE);
+    store.claim_generation().await.unwrap()
+}
+
+async fn loaded(store: &TimelineStore) -> IndexPart {
+    match store.load().await.unwrap() {
+        Loaded::Index(index) => *index,
+        other => panic!("expected an index, found {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn queued_index_changes_become_one_write_that_holds_them_all() {
+    let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let gated = Faulty::gated(memory.clone());
+    let store = Store::new(gated.clone()).timeline(TENANT, TIMELINE);
+    let queue = UploadQueue::start(store.clone(), empty(), claimed(&memory).await, quick());
+    let (desc, bytes) = layer(&[10]);
+    queue.upload(desc.clone(), bytes).await.unwrap();
+    for lsn in 1..=50 {
+        queue.commit(at(lsn)).unwrap();
+    }
+    gated.gate.add_permits(2);
+    let index = queue.flush().await.unwrap();
+    assert_eq!(index.disk_consistent_lsn, Lsn(50));
+    assert_eq!(loaded(&store).await, *index);
+    assert_eq!(index.layers, [queue.remote(desc)]);
+    let status = queue.status().borrow().clone();
+    assert_eq!(
+        (
+            status.index_writes,
+            status.uploaded_layers,
+            status.disk_consistent_lsn
+        ),
+        (1, 1, Lsn(50))
+    );
+}
+
+#[tokio::test]
+async fn failures_are_retried_until_all_is_durable() {
+    let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let store = Store::new(Faulty::failing_every(memory.clone(), 2)).timeline(TENANT, TIMELINE);
+    let queue = UploadQueue::start(store, empty(), claimed(&memory).await, quick());
+    for lsn in 1..=10 {
+        let (desc, bytes) = layer(&[lsn]);
+        queue.upload(desc, bytes).await.unwrap();
+        queue.commit(at(lsn)).unwrap();
+    }
+    queue.flush().await.unwrap();
+    let status = queue.status().borrow().clone();
+    assert!(status.retries > 5, "{status:?}");
+    assert_eq!(status.last_error, None);
+    let store = Store::new(memory).timeline(TENANT, TIMELINE);
+    let index = loaded(&store).await;
+    assert_eq!(
+        (index.layers.len(), index.disk_consistent_lsn),
+        (10, Lsn(10))
+    );
+    for remote in &index.layers {
+        assert_eq!(lsns_of(store.get_layer(remote).await.unwrap()).len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_producer_waits_while_too_many_bytes_are_queued() {
+    let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let gated = Faulty::gated(memory.clone());
+    let store = Store::new(gated.clone()).timeline(TENANT, TIMELINE);
+    let (first, bytes) = layer(&[10]);
+    let options = QueueOptions {
+        backlog_bytes: bytes.len(),
+        ..quick()
+    };
+    let queue = UploadQueue::start(store, empty(), claimed(&memory).await, options);
+    queue.upload(first, bytes).await.unwrap();
+    let (second, bytes) = layer(&[20]);
+    let mut waiting = pin!(queue.upload(second, bytes));
+    assert!(poll!(&mut waiting).is_pending(), "the backlog is full");
+    gated.gate.add_permits(10);
+    waiting.await.unwrap();
+    queue.commit(at(20)).unwrap();
+    assert_eq!(queue.flush().await.unwrap().layers.len(), 2);
+}
+
+#[tokio::test]
+async fn a_superseded_pageserver_changes_nothing_and_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::local(directory.path())
+        .unwrap()
+        .timeline(TENANT, TIMELINE);
+    let (first, _) = store.attach().await.unwrap();
+    let old = UploadQueue::start(store.clone(), empty(), first, quick());
+    let (desc, bytes) = layer(&[10]);
+    old.upload(desc, bytes.clone()).await.unwrap();
+    old.commit(at(10)).unwrap();
+    old.flush().await.unwrap();
+
+    let (second, index) = store.attach().await.unwrap();
+    let Loaded::Index(index) = index else {
+        panic!("the first index is there")
+    };
+    assert!(second > first);
+    let new = UploadQueue::start(store.clone(), *index, second, quick());
+
+    let (more, more_bytes) = layer(&[20]);
+    old.upload(more, more_bytes).await.unwrap();
+    old.commit(at(20)).unwrap();
+    let error = old.flush().await.unwrap_err();
+    assert!(
+        matches!(&error, BlobError::Stopped(reason) if reason.contains("superseded")),
+        "{error}"
+    );
+    assert!(matches!(old.commit(at(30)), Err(BlobError::Stopped(_))));
+
+    new.commit(at(11)).unwrap();
+    new.flush().await.unwrap();
+    let index = loaded(&store).await;
+    assert_eq!(
+        (index.generation, index.disk_consistent_lsn),
+        (second, Lsn(11))
+    );
+    assert_eq!(store.get_layer(&index.layers[0]).await.unwrap(), bytes);
+    assert_eq!(
+        store.remove_orphans(&index, second).await.unwrap(),
+        0,
+        "the old one leaves nothing behind"
+    );
+}
+
+/// The narrowest race: the old owner has checked that it still owns the timeline, then stalls; the new one
+/// takes over and loads the index; the old one goes on.
+#[tokio::test]
+async fn an_owner_superseded_while_it_writes_an_index_deletes_nothing() {
+    let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let gated = Faulty::gated(memory.clone());
+    gated.gate.add_permits(3);
+    let store = Store::new(gated.clone()).timeline(TENANT, TIMELINE);
+    let (generation, _) = store.attach().await.unwrap();
+    let old = UploadQueue::start(store, empty(), generation, quick());
+    let (desc, bytes) = layer(&[10]);
+    let remote = old.upload(desc.clone(), bytes.clone()).await.unwrap();
+    old.commit(at(10)).unwrap();
+    old.flush().await.unwrap();
+    for _ in 0..2 {
+        // Whatever is left of earlier notifications.
+        let _ = poll!(pin!(gated.arrived.notified()));
+    }
+    old.commit(IndexChange {
+        remove: vec![desc.name()],
+        ..at(20)
+    })
+    .unwrap();
+    gated.arrived.notified().await;
+
+    let direct = Store::new(memory).timeline(TENANT, TIMELINE);
+    let (_, index) = direct.attach().await.unwrap();
+    let Loaded::Index(index) = index else {
+        panic!("the first index is there")
+    };
+    assert_eq!(index.layers, std::slice::from_ref(&remote));
+    gated.gate.add_permits(100);
+    assert!(matches!(old.flush().await, Err(BlobError::Stopped(_))));
+    assert_eq!(
+        direct.get_layer(&remote).await.unwrap(),
+        bytes,
+        "the new owner relies on it"
+    );
+}
+
+/// Equal names mean equal bytes: a merge may have an output that is one of its inputs.
+#[tokio::test]
+async fn a_layer_that_comes_out_of_a_merge_as_it_went_in_stays() {
+    let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let store = Store::new(memory.clone()).timeline(TENANT, TIMELINE);
+    let queue = UploadQueue::start(store.clone(), empty(), claimed(&memory).await, quick());
+    let (same, same_bytes) = layer(&[10]);
+    let (other, other_bytes) = layer(&[20]);
+    queue
+        .upload(same.clone(), same_bytes.clone())
+        .await
+        .unwrap();
+    queue.upload(other.clone(), other_bytes).await.unwrap();
+    queue.commit(at(20)).unwrap();
+    queue.flush().await.unwrap();
+    let remote = queue
+        .upload(same.clone(), same_bytes.clone())
+        .await
+        .unwrap();
+    queue.flush().await.unwrap();
+    let remove = vec![same.name(), other.name()];
+    queue
+        .commit(IndexChange {
+            remove,
+            ..IndexChange::default()
+        })
+        .unwrap();
+    let index = queue.flush().await.unwrap();
+    assert_eq!(index.layers, std::slice::from_ref(&remote));
+    assert_eq!(loaded(&store).await, *index);
+    assert_eq!(store.get_layer(&remote).await.unwrap(), same_bytes);
+}
+
+#[tokio::test]
+async fn a_deleted_timeline_takes_no_index() {
+    let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let store = Store::new(memory.clone()).timeline(TENANT, TIMELINE);
+    let queue = UploadQueue::start(store.clone(), empty(), claimed(&memory).await, quick());
+    queue.commit(at(10)).unwrap();
+    queue.flush().await.unwrap();
+    store.delete_all().await.unwrap();
+    queue.commit(at(20)).unwrap();
+    let error = queue.flush().await.unwrap_err();
+    assert!(error.to_string().contains("deleted"), "{error}");
+    assert_eq!(store.load().await.unwrap(), Loaded::Absent);
+}
+
+#[tokio::test]
+async fn claims_at_the_same_time_get_different_generations() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::local(directory.path())
+        .unwrap()
+        .timeline(TENANT, TIMELINE);
+    let claims = (0..8).map(|_| {
+        let store = store.clone();
+        tokio::spawn(async move { store.claim_generation().await.unwrap() })
+    });
+    let mut claimed: Vec<Generation> = futures::future::try_join_all(claims).await.unwrap();
+    claimed.sort_unstable();
+    claimed.dedup();
+    assert_eq!(claimed.len(), 8);
+    assert_eq!(
+        store.newest_generation().await.unwrap(),
+        claimed.last().copied()
+    );
+}
+
+#[tokio::test]
+async fn a_layer_is_made_resident_once_and_only_if_it_is_whole() {
+    let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let store = Store::new(memory.clone()).timeline(TENANT, TIMELINE);
+    let queue = UploadQueue::start(store.clone(), empty(), claimed(&memory).await, quick());
+    let (desc, bytes) = layer(&[10]);
+    let remote = queue.upload(desc, bytes.clone()).await.unwrap();
+    queue.flush().await.unwrap();
+    let cache = tempfile::tempdir().unwrap();
+    let object = ObjectPath::from(format!(
+        "{TENANT}/{TIMELINE}/layers/{}",
+        remote.object_name()
+    ));
+    let mut damaged = bytes.to_vec();
+    damaged[40] ^= 1;
+
+    memory
+        .put(&object, Bytes::from(damaged).into())
+        .await
+        .unwrap();
+    let error = store
+        .make_resident(&remote, cache.path())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, BlobError::Corrupt { .. }), "{error}");
+
+    memory.put(&object, bytes.clone().into()).await.unwrap();
+    let path = store.make_resident(&remote, cache.path()).await.unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    memory.delete(&object).await.unwrap();
+    assert_eq!(
+        store.make_resident(&remote, cache.path()).await.unwrap(),
+        path,
+        "no second fetch"
+    );
+    assert_eq!(
+        std::fs::read_dir(cache.path()).unwrap().count(),
+        1,
+        "no staging file is left"
+    );
+}
+
+#[tokio::test]
+async fn a_local_directory_serves_layers_in_place_and_hides_what_a_crash_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::local(directory.path()).unwrap();
+    let timeline = store.timeline(TENANT, TIMELINE);
+    let generation = timeline.claim_generation().await.unwrap();
+    let queue = UploadQueue::start(timeline.clone(), empty(), generation, quick());
+    let (desc, bytes) = layer(&[10, 20]);
+    let remote = queue.upload(desc, bytes.clone()).await.unwrap();
+    queue.commit(at(20)).unwrap();
+    queue.flush().await.unwrap();
+    let path = timeline
+        .make_resident(&remote, directory.path())
+        .await
+        .unwrap();
+    assert_eq!(Some(&path), timeline.local_layer_path(&remote).as_ref());
+    let file = blob::LocalLayerFile::open(&path).unwrap();
+    let reader = layers::LayerReader::open(remote.object_name(), file).unwrap();
+    reader.verify().unwrap();
+    assert_eq!(reader.iter().count(), 6);
+
+    std::fs::write(format!("{}#1", path.display()), b"torn").unwrap();
+    assert_eq!(timeline.list_layers().await.unwrap(), [remote]);
+    assert_eq!(
+        (
+            store.tenants().await.unwrap(),
+            store.timelines(TENANT).await.unwrap()
+        ),
+        (vec![TENANT], vec![TIMELINE])
+    );
+}
+
+#[tokio::test]
+async fn documents_are_replaced_whole_and_may_be_absent() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::local(directory.path()).unwrap();
+    assert_eq!(
+        store.get_document(TENANT, "config.json").await.unwrap(),
+        None
+    );
+    for text in ["{}", "{\"image_threshold\": 8}"] {
+        store
+            .put_document(TENANT, "config.json", Bytes::from(text))
+            .await
+            .unwrap();
+        assert_eq!(
+            store
+                .get_document(TENANT, "config.json")
+                .await
+                .unwrap()
+                .unwrap(),
+            text
+        );
+    }
+    store.delete_document(TENANT, "config.json").await.unwrap();
+    store.delete_document(TENANT, "config.json").await.unwrap();
+    assert_eq!(
+        store.get_document(TENANT, "config.json").await.unwrap(),
+        None
+    );
+}
+
+#[test]
+fn an_address_that_cannot_be_served_is_refused_with_the_reason() {
+    for (address, reason) in [
+        ("s3://bucket", "file://"),
+        ("file://relative/path", "absolute"),
+        ("/tmp", "file://"),
+    ] {
+        let error = Store::from_address(address).unwrap_err().to_string();
+        assert!(error.contains(address) && error.contains(reason), "{error}");
+    }
+}
+
+/// The index as format version 1 wrote it must stay readable.
+#[test]
+fn an_index_of_version_1_is_read_and_a_newer_one_refused() {
+    let text = r#"{
+        "format_version": 1,
+        "tenant": "01010101010101010101010101010101", "timeline": "02020202020202020202020202020202",
+        "generation": 3, "disk_consistent_lsn": "0/16B3748",
+        "ancestor": {"timeline": "09090909090909090909090909090909", "lsn": "0/1500000"},
+        "metadata": {"pg_version": 15},
+        "layers": [{
+            "name": "200000000000000000000000000000000000-220000000000000000000000000000000007__00000000016b3748-0000000100000000__d1-deadbeef",
+            "size": 12345, "generation": 2
+        }],
+        "added_by_a_later_minor_version": true
+    }"#;
+    let index = IndexPart::decode("index", text.as_bytes()).unwrap();
+    assert_eq!(
+        (index.generation, index.disk_consistent_lsn),
+        (Generation(3), Lsn(0x16B_3748))
+    );
+    assert_eq!(index.ancestor.unwrap().lsn, Lsn(0x150_0000));
+    assert_eq!(
+        (index.layers[0].generation, index.layers[0].desc.size),
+        (Generation(2), 12345)
+    );
+    let written = IndexPart::decode("index", &index.encode()).unwrap();
+    assert_eq!(written.format_version, INDEX_FORMAT_VERSION);
+    assert_eq!(
+        (&written.layers, &written.metadata),
+        (&index.layers, &index.metadata)
+    );
+
+    let newer = text.replace("\"format_version\": 1", "\"format_version\": 3");
+    assert!(matches!(
+        IndexPart::decode("index", newer.as_bytes()),
+        Err(BlobError::TooNew { found: 3, .. })
+    ));
+    for bad in [
+        "",
+        "{}",
+        &text[..100],
+        &text.replace("d1-deadbeef", "d1-xyz"),
+    ] {
+        let error = IndexPart::decode("the-index", bad.as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("the-index"), "{error}");
+    }
+}

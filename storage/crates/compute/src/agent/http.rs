@@ -1,0 +1,180 @@
+//! The agent's HTTP interface, as docs/interfaces.md describes it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::State as Shared;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::spec::Spec;
+use super::{Agent, ConfigureError, State, SwitchError, Terminate, WalByRelationError};
+
+const DEFAULT_SWITCH_TIMEOUT_MS: u64 = 30_000;
+const MAX_SWITCH_TIMEOUT_MS: u64 = 600_000;
+
+/// An answer that is not the one hoped for.
+struct ApiError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = json!({"code": self.code, "message": self.message});
+        (self.status, Json(body)).into_response()
+    }
+}
+
+fn error(status: StatusCode, code: &'static str, message: impl ToString) -> ApiError {
+    ApiError {
+        status,
+        code,
+        message: message.to_string(),
+    }
+}
+
+impl From<SwitchError> for ApiError {
+    fn from(problem: SwitchError) -> ApiError {
+        match &problem {
+            SwitchError::NotRunning(_) | SwitchError::Stopped => {
+                error(StatusCode::CONFLICT, "not_running", problem)
+            }
+            SwitchError::Late(_) => error(StatusCode::GATEWAY_TIMEOUT, "timeout", problem),
+            SwitchError::Postgres(_) => {
+                error(StatusCode::INTERNAL_SERVER_ERROR, "postgres", problem)
+            }
+        }
+    }
+}
+
+impl From<ConfigureError> for ApiError {
+    fn from(problem: ConfigureError) -> ApiError {
+        match problem {
+            ConfigureError::Spec(problem) => error(StatusCode::BAD_REQUEST, "bad_spec", problem),
+            ConfigureError::NotRunning(_) => error(StatusCode::CONFLICT, "not_running", problem),
+            ConfigureError::Postgres(_) => {
+                error(StatusCode::UNPROCESSABLE_ENTITY, "refused", problem)
+            }
+            ConfigureError::Switch(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<WalByRelationError> for ApiError {
+    fn from(problem: WalByRelationError) -> ApiError {
+        match problem {
+            WalByRelationError::NotRunning(_) => {
+                error(StatusCode::CONFLICT, "not_running", problem)
+            }
+            WalByRelationError::Postgres(_) => {
+                error(StatusCode::INTERNAL_SERVER_ERROR, "postgres", problem)
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SwitchRequest {
+    enabled: bool,
+    #[serde(default)]
+    timeout_ms: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TerminateRequest {
+    mode: Terminate,
+}
+
+/// The agent's routes, `/metrics` included.
+pub fn router(agent: Arc<Agent>) -> Router {
+    let router = Router::new()
+        .route("/status", get(status))
+        .route("/healthz", get(healthz))
+        .route("/wal_by_relation", get(wal_by_relation))
+        .route("/configure", post(configure))
+        .route("/full_page_writes", post(full_page_writes))
+        .route("/terminate", post(terminate))
+        .fallback(async || {
+            error(
+                StatusCode::NOT_FOUND,
+                "not_found",
+                "the agent has no such path",
+            )
+        })
+        .with_state(agent);
+    telemetry::http(router)
+}
+
+fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, ApiError> {
+    serde_json::from_slice(bytes).map_err(|problem| {
+        error(
+            StatusCode::BAD_REQUEST,
+            "bad_request",
+            format!("the body can't be used: {problem}"),
+        )
+    })
+}
+
+async fn status(Shared(agent): Shared<Arc<Agent>>) -> Response {
+    Json(agent.status()).into_response()
+}
+
+async fn healthz(Shared(agent): Shared<Arc<Agent>>) -> Response {
+    let status = agent.status();
+    let code = match status.state {
+        State::Running => StatusCode::OK,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (
+        code,
+        Json(json!({"state": status.state, "reason": status.reason})),
+    )
+        .into_response()
+}
+
+async fn wal_by_relation(Shared(agent): Shared<Arc<Agent>>) -> Result<Response, ApiError> {
+    Ok(Json(agent.wal_by_relation().await?).into_response())
+}
+
+#[derive(Serialize)]
+struct Configured {
+    /// Settings that take effect at the next start.
+    pending_restart: Vec<String>,
+}
+
+async fn configure(Shared(agent): Shared<Arc<Agent>>, bytes: Bytes) -> Result<Response, ApiError> {
+    let spec: Spec = body(&bytes)?;
+    let pending_restart = agent.configure(spec).await?;
+    Ok(Json(Configured { pending_restart }).into_response())
+}
+
+async fn full_page_writes(
+    Shared(agent): Shared<Arc<Agent>>,
+    bytes: Bytes,
+) -> Result<Response, ApiError> {
+    let request: SwitchRequest = body(&bytes)?;
+    let timeout = request
+        .timeout_ms
+        .unwrap_or(DEFAULT_SWITCH_TIMEOUT_MS)
+        .min(MAX_SWITCH_TIMEOUT_MS);
+    let switched = agent
+        .switch_full_page_writes(request.enabled, Duration::from_millis(timeout))
+        .await?;
+    Ok(Json(switched).into_response())
+}
+
+async fn terminate(Shared(agent): Shared<Arc<Agent>>, bytes: Bytes) -> Result<Response, ApiError> {
+    let request: TerminateRequest = body(&bytes)?;
+    agent.terminate(request.mode);
+    Ok((StatusCode::ACCEPTED, Json(json!({"mode": request.mode}))).into_response())
+}

@@ -1,0 +1,105 @@
+//! The local side of a start: empty directories, the volume with its small files, the mount, Postgres's data
+//! directory. What a crash leaves of it, the next start replaces.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use nix::mount::{MntFlags, umount2};
+
+use super::Paths;
+use super::spec::Spec;
+use crate::bundle::Bundle;
+use crate::pages::StorageSource;
+use crate::postgres::{self, DataDirectory, Files, OsUser, SERVED};
+use crate::start::{self, StartPoint};
+use crate::volume::Volume;
+use crate::volume::mount::Mounted;
+
+/// Everything the local side of a start needs; applied on a thread that may block.
+pub(super) struct Layout {
+    pub paths: Paths,
+    pub user: OsUser,
+    pub spec: Spec,
+    pub point: StartPoint,
+    pub bundle: Bundle,
+    pub source: StorageSource,
+}
+
+impl Layout {
+    pub fn apply(self) -> anyhow::Result<(Arc<Volume>, Mounted, DataDirectory)> {
+        self.clear().context("clear what an earlier start left")?;
+        let files = start::lay_out(&self.point, &self.bundle.pg_control)?;
+        let volume = Volume::new(
+            Arc::new(self.source),
+            self.paths.cache.clone(),
+            max_open_files(),
+        )?;
+        volume.quota().set(self.spec.storage_quota_bytes);
+        let data = DataDirectory::create(&self.paths.data, &self.paths.volume, &self.user)
+            .with_context(|| format!("create {}", self.paths.data.display()))?;
+        volume.put_file("global/pg_control", &files.pg_control)?;
+        for (path, content) in self.bundle.files.iter().chain(&self.bundle.auxiliary) {
+            let (top, _) = path.split_once('/').unwrap_or((path, ""));
+            anyhow::ensure!(
+                top != "pg_tblspc",
+                "the timeline has a tablespace besides pg_default and pg_global ({path}), which is not supported"
+            );
+            if SERVED.contains(&top) {
+                volume
+                    .put_file(path, content)
+                    .with_context(|| format!("put {path}"))?;
+            } else if ["pg_twophase", "pg_stat"].contains(&top) {
+                data.put(path, content)
+                    .with_context(|| format!("put {path}"))?;
+            }
+        }
+        data.put_wal(&files.wal).context("write the first WAL")?;
+        let mut os_users = vec![OsUser::current()?.name];
+        if !os_users.contains(&"root".to_owned()) && self.user.name != os_users[0] {
+            os_users.push(self.user.name.clone());
+        }
+        let conf = Files::new(
+            &self.spec,
+            &self.paths.socket,
+            self.point.state.full_page_writes,
+            &os_users,
+        );
+        for (name, content) in conf.0 {
+            data.put(name, content.as_bytes())
+                .with_context(|| format!("write {name}"))?;
+        }
+        let volume = Arc::new(volume);
+        let mounted = Mounted::new(
+            volume.clone(),
+            &self.paths.volume,
+            self.user.uid,
+            self.user.gid,
+        )?;
+        Ok((volume, mounted, data))
+    }
+
+    /// An empty mount point, cache and socket directory.
+    fn clear(&self) -> std::io::Result<()> {
+        // Only a process without a mount namespace of its own can have left one.
+        umount2(&self.paths.volume, MntFlags::MNT_DETACH).ok();
+        for path in [&self.paths.cache, &self.paths.socket] {
+            match std::fs::remove_dir_all(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        postgres::make_directory(&self.paths.volume, &self.user)?;
+        postgres::make_directory(&self.paths.cache, &self.user)?;
+        postgres::make_directory(&self.paths.socket, &self.user)
+    }
+}
+
+/// Cache files that may be open: what the process may have, less what the rest of it needs.
+fn max_open_files() -> usize {
+    use nix::sys::resource::{Resource, getrlimit};
+    let soft = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
+    usize::try_from(soft)
+        .unwrap_or(1 << 20)
+        .saturating_sub(256)
+        .clamp(64, 1 << 19)
+}

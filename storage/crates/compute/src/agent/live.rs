@@ -1,0 +1,70 @@
+//! A Postgres that runs, as the HTTP interface and the watchers see it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pg_types::{Lsn, Term};
+use proposer::ProposerHandle;
+
+use crate::pages::PageClient;
+use crate::postgres::{Admin, AdminError, DataDirectory, Postmaster};
+use crate::volume::Volume;
+use crate::volume::mount::Mounted;
+
+/// Handles to the parts of a run. Holding one keeps no part alive that its run has ended.
+pub struct Live {
+    pub term: Term,
+    pub start_lsn: Lsn,
+    pub proposer: ProposerHandle,
+    pub client: PageClient,
+    pub volume: Arc<Volume>,
+    pub data: DataDirectory,
+    pub socket: PathBuf,
+    pub port: u16,
+    /// What the pageserver last said it has.
+    pub ingested: AtomicU64,
+}
+
+impl Live {
+    pub async fn admin(&self) -> Result<Admin, AdminError> {
+        Admin::connect(&self.socket, self.port, "postgres").await
+    }
+
+    pub fn ingested(&self) -> Lsn {
+        Lsn(self.ingested.load(Ordering::Relaxed))
+    }
+
+    pub fn commit_lsn(&self) -> Lsn {
+        self.proposer
+            .positions()
+            .borrow()
+            .commit
+            .max(self.start_lsn)
+    }
+}
+
+/// The processes and the mount of a run. Dropping it ends them, in the one order that can't hang: whatever
+/// waits for a page is let go before anyone waits for Postgres.
+#[derive(Default)]
+pub struct Stack {
+    pub postmaster: Option<Postmaster>,
+    pub client: Option<PageClient>,
+    pub mounted: Option<Mounted>,
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        if let Some(postmaster) = &self.postmaster {
+            postmaster.quit();
+        }
+        if let Some(mounted) = &self.mounted {
+            mounted.volume().close();
+        }
+        if let Some(client) = &self.client {
+            client.close();
+        }
+        drop(self.postmaster.take());
+        drop(self.mounted.take());
+    }
+}

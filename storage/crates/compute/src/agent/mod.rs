@@ -1,0 +1,272 @@
+//! The agent: takes a compute from election to suspend, again and again while it should run.
+//!
+//! A run is: elect a term, fetch the bundle at its LSN, lay out and mount, start Postgres, carry its WAL, apply
+//! the spec; then watch until something ends it. A crash of Postgres, a lost quorum or a storage that is away
+//! lead to a new run with a new term and a new volume; being fenced or terminated ends the process.
+//!
+//! Nothing local survives a run. A crash of the agent takes Postgres and the mount with it.
+
+mod audit;
+mod configure;
+mod fpw;
+pub mod http;
+mod layout;
+mod live;
+mod run;
+pub mod spec;
+mod status;
+mod storage;
+mod suspend;
+mod wal_by_relation;
+mod watch;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+use pg_types::Term;
+use proposer::RelationLedger;
+use serde::{Deserialize, Serialize};
+
+pub use configure::ConfigureError;
+pub use fpw::{SwitchError, Switched};
+pub use live::Live;
+pub use status::{FullPageWrites, StartTiming, State, Status};
+pub use wal_by_relation::{WalByRelation, WalByRelationError};
+
+use crate::metrics::Metrics;
+use crate::postgres::OsUser;
+use spec::Spec;
+
+/// First pause before a new run after one that did not last.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// A run this long was a success; the next one starts at once.
+const LASTING: Duration = Duration::from_secs(10);
+/// So many runs in a row that Postgres did not survive its start make the compute `failed`; it goes on trying.
+const FAILED_AFTER: u32 = 5;
+
+/// How to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Terminate {
+    /// Stop cleanly, keep statistics and free space maps.
+    Suspend,
+    /// Stop at once; nothing acknowledged is lost.
+    Immediate,
+}
+
+/// Why a run is over.
+#[derive(Debug)]
+pub(crate) enum End {
+    Terminated,
+    Fenced(String),
+    /// Storage can't be reached or does not answer; it may come back.
+    Storage(String),
+    /// Postgres did not start, or something local is in the way.
+    Start(anyhow::Error),
+    /// Postgres or the proposer ended while the compute was running.
+    Lost(String),
+}
+
+/// How the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Terminated,
+    Fenced,
+}
+
+/// Paths below the compute's directory.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    pub data: PathBuf,
+    pub volume: PathBuf,
+    pub cache: PathBuf,
+    pub socket: PathBuf,
+    pub log: PathBuf,
+}
+
+impl Paths {
+    fn below(directory: &Path) -> Paths {
+        Paths {
+            data: directory.join("pgdata"),
+            volume: directory.join("volume"),
+            cache: directory.join("cache"),
+            socket: directory.join("sock"),
+            log: directory.join("postgres.log"),
+        }
+    }
+}
+
+/// What outlives a run.
+pub struct Agent {
+    paths: Paths,
+    pg_user: OsUser,
+    spec: Mutex<Spec>,
+    status: Mutex<Status>,
+    pub metrics: Metrics,
+    /// WAL of the last minutes by relation.
+    relations: Arc<RelationLedger>,
+    terminate: tokio::sync::watch::Sender<Option<Terminate>>,
+    live: Mutex<Option<Arc<Live>>>,
+    /// One change to the running Postgres at a time.
+    changing: tokio::sync::Mutex<()>,
+}
+
+impl Agent {
+    /// `directory` is the compute's own; what an earlier process left there is replaced.
+    pub fn new(spec: Spec, directory: &Path) -> anyhow::Result<Agent> {
+        spec.check()?;
+        let pg_user = OsUser::for_postgres(&spec.pg_user)?;
+        let directory = std::path::absolute(directory)?;
+        let metrics = Metrics::new(&spec);
+        let status = Status::new(spec.compute_id.clone(), spec.port);
+        let (terminate, _) = tokio::sync::watch::channel(None);
+        Ok(Agent {
+            paths: Paths::below(&directory),
+            pg_user,
+            spec: Mutex::new(spec),
+            status: Mutex::new(status),
+            metrics,
+            relations: Arc::default(),
+            terminate,
+            live: Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
+        })
+    }
+
+    pub fn spec(&self) -> Spec {
+        self.spec.lock().clone()
+    }
+
+    /// The status with what is known right now.
+    pub fn status(&self) -> Status {
+        let mut status = self.status.lock().clone();
+        if let Some(live) = self.live() {
+            let positions = *live.proposer.positions().borrow();
+            status.commit_lsn = Some(positions.commit.max(live.start_lsn));
+            status.ingested_lsn = Some(live.ingested().max(positions.applied));
+        }
+        status
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Status)) {
+        change(&mut self.status.lock());
+    }
+
+    fn live(&self) -> Option<Arc<Live>> {
+        self.live.lock().clone()
+    }
+
+    /// The running Postgres, if there is one to talk to.
+    fn running(&self) -> Option<Arc<Live>> {
+        let state = self.status.lock().state;
+        self.live().filter(|_| state == State::Running)
+    }
+
+    /// Asks the compute to end; `Immediate` overrules a suspend under way.
+    pub fn terminate(&self, mode: Terminate) {
+        self.terminate.send_if_modified(|asked| {
+            let change = asked.is_none_or(|asked| asked < mode);
+            if change {
+                *asked = Some(mode);
+            }
+            change
+        });
+    }
+
+    async fn terminated(&self) -> Terminate {
+        let mut asked = self.terminate.subscribe();
+        match asked.wait_for(Option::is_some).await {
+            Ok(mode) => mode.unwrap_or(Terminate::Immediate),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Runs the compute until it is terminated or fenced.
+    pub async fn run(self: Arc<Agent>) -> Verdict {
+        let (mut pause, mut failures) = (FIRST_PAUSE, 0);
+        let mut last_term = None;
+        loop {
+            let began = Instant::now();
+            let end = self.one_run(&mut last_term).await;
+            self.metrics.up.set(0);
+            let was_running = self.live.lock().take().is_some();
+            match end {
+                End::Terminated => {
+                    self.set(|status| (status.state, status.reason) = (State::Stopped, None));
+                    return Verdict::Terminated;
+                }
+                End::Fenced(reason) => {
+                    tracing::error!("stopping: {reason}");
+                    self.set(|status| {
+                        (status.state, status.reason) = (State::Fenced, Some(reason))
+                    });
+                    return Verdict::Fenced;
+                }
+                End::Storage(reason) => {
+                    tracing::warn!("cannot start: {reason}");
+                    self.waiting(reason);
+                }
+                End::Start(error) => {
+                    failures += 1;
+                    tracing::error!(failures, "cannot start: {error:#}");
+                    self.waiting(format!("{error:#}"));
+                    if failures >= FAILED_AFTER {
+                        self.set(|status| status.state = State::Failed);
+                    }
+                }
+                End::Lost(reason) => {
+                    tracing::error!("starting anew: {reason}");
+                    self.waiting(reason);
+                }
+            }
+            if was_running {
+                failures = 0;
+                self.metrics.restarts.inc();
+                self.set(|status| status.restarts += 1);
+            }
+            if began.elapsed() >= LASTING {
+                pause = FIRST_PAUSE;
+            } else {
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    _ = self.terminated() => {}
+                }
+                pause = (pause * 2).min(MAX_PAUSE);
+            }
+        }
+    }
+
+    /// Between runs. A compute that has failed stays so until it runs.
+    fn waiting(&self, reason: String) {
+        self.set(|status| {
+            if status.state != State::Failed {
+                status.state = State::Starting;
+            }
+            status.reason = Some(reason);
+            status.active_connections = None;
+            status.base_backups = None;
+        });
+    }
+
+    fn now_running(&self, term: Term, timing: StartTiming) {
+        self.metrics.up.set(1);
+        for (part, ms) in [
+            ("total", timing.total_ms),
+            ("elect", timing.elect_ms),
+            ("bundle", timing.bundle_ms),
+            ("postgres", timing.postgres_ms),
+        ] {
+            self.metrics.start_seconds(part, ms as f64 / 1000.0);
+        }
+        self.set(|status| {
+            status.state = State::Running;
+            status.reason = None;
+            status.term = Some(term.0);
+            status.started_at = Some(status::rfc3339(SystemTime::now()));
+            status.start = Some(timing);
+        });
+    }
+}

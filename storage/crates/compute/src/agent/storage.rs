@@ -1,0 +1,154 @@
+//! The pageserver's management API as the agent uses it.
+
+use std::time::Duration;
+
+use pg_types::{Lsn, TenantId, Term, TimelineId};
+use serde::Deserialize;
+
+use crate::bundle::{Bundle, BundleError};
+
+/// The bundle waits until the pageserver has ingested the start LSN.
+const BUNDLE_TIMEOUT: Duration = Duration::from_secs(30);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(20);
+
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    #[error("a newer compute owns the timeline: {0}")]
+    Fenced(String),
+    #[error("the pageserver answered {status} to {what}: {message}")]
+    Refused {
+        what: &'static str,
+        status: u16,
+        message: String,
+    },
+    #[error("the pageserver did not answer {what}: {source}")]
+    Http {
+        what: &'static str,
+        source: reqwest::Error,
+    },
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+}
+
+/// What the watch over a timeline looks at.
+#[derive(Clone, Debug, Deserialize)]
+pub struct TimelineStatus {
+    /// `active`, `stopped` or `broken`.
+    pub state: String,
+    #[serde(default)]
+    pub reason: Option<String>,
+    pub last_record_lsn: Lsn,
+    /// Bytes of all main forks at `last_record_lsn`.
+    #[serde(default)]
+    pub current_logical_size: Option<u64>,
+    #[serde(default)]
+    pub max_term: u64,
+}
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    message: String,
+}
+
+/// One timeline of the pageserver.
+#[derive(Clone)]
+pub struct Timeline {
+    client: reqwest::Client,
+    base: String,
+}
+
+impl Timeline {
+    pub fn new(http: &str, tenant: TenantId, timeline: TimelineId) -> reqwest::Result<Timeline> {
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .connect_timeout(STATUS_TIMEOUT)
+            .build()?;
+        let base = format!(
+            "{}/v1/tenant/{tenant}/timeline/{timeline}",
+            http.trim_end_matches('/')
+        );
+        Ok(Timeline { client, base })
+    }
+
+    fn request(
+        &self,
+        method: reqwest::Method,
+        path: &str,
+        timeout: Duration,
+    ) -> reqwest::RequestBuilder {
+        let mut headers = reqwest::header::HeaderMap::new();
+        telemetry::inject(&mut headers);
+        self.client
+            .request(method, format!("{}{path}", self.base))
+            .headers(headers)
+            .timeout(timeout)
+    }
+
+    async fn answer(
+        &self,
+        what: &'static str,
+        request: reqwest::RequestBuilder,
+    ) -> Result<Vec<u8>, StorageError> {
+        let http = |source| StorageError::Http { what, source };
+        let response = request.send().await.map_err(http)?;
+        let status = response.status();
+        let body = response.bytes().await.map_err(http)?;
+        if status.is_success() {
+            return Ok(body.into());
+        }
+        let error = serde_json::from_slice(&body).unwrap_or(ErrorBody {
+            code: String::new(),
+            message: String::from_utf8_lossy(&body).into_owned(),
+        });
+        if status == reqwest::StatusCode::CONFLICT && error.code == "fenced" {
+            return Err(StorageError::Fenced(error.message));
+        }
+        Err(StorageError::Refused {
+            what,
+            status: status.as_u16(),
+            message: error.message,
+        })
+    }
+
+    /// The small files at `lsn`, once it is ingested; raises the term on the pageserver.
+    pub async fn bundle(&self, lsn: Lsn, term: Term) -> Result<Bundle, StorageError> {
+        let path = format!("/bundle?lsn={lsn}&term={term}");
+        let tar = self
+            .answer(
+                "the bundle",
+                self.request(reqwest::Method::GET, &path, BUNDLE_TIMEOUT),
+            )
+            .await?;
+        Ok(Bundle::parse(&tar)?)
+    }
+
+    pub async fn status(&self) -> Result<TimelineStatus, StorageError> {
+        let what = "the timeline's status";
+        let body = self
+            .answer(what, self.request(reqwest::Method::GET, "", STATUS_TIMEOUT))
+            .await?;
+        serde_json::from_slice(&body).map_err(|error| StorageError::Refused {
+            what,
+            status: 200,
+            message: format!("its answer can't be read: {error}"),
+        })
+    }
+
+    /// Keeps auxiliary files for a start at exactly `lsn`; durable on return.
+    pub async fn put_auxiliary(
+        &self,
+        lsn: Lsn,
+        term: Term,
+        tar: Vec<u8>,
+    ) -> Result<(), StorageError> {
+        let path = format!("/aux?lsn={lsn}&term={term}");
+        let request = self
+            .request(reqwest::Method::PUT, &path, UPLOAD_TIMEOUT)
+            .body(tar);
+        self.answer("the auxiliary files", request).await.map(drop)
+    }
+}

@@ -1,0 +1,263 @@
+//! What is watched while Postgres runs: its WAL's way to the safekeepers and into storage, and the timeline.
+//!
+//! WAL that runs away from the safekeepers is slowed down by holding writes to the volume back, for a bounded
+//! time each. Where that does not help (a long transaction within `shared_buffers`), and where storage has
+//! stopped at a record it can't redo, writes are refused: sessions default to read-only and those that hold a
+//! transaction id are ended, over and over until the reason is gone.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use pg_types::Lsn;
+
+use super::live::Live;
+use super::status::FullPageWrites;
+use super::storage::Timeline;
+use super::{Agent, End};
+use crate::postgres::{Admin, AdminError};
+use crate::volume::Stats;
+
+const VITALS_EVERY: Duration = Duration::from_millis(250);
+const TIMELINE_EVERY: Duration = Duration::from_millis(300);
+const REFUSE_EVERY: Duration = Duration::from_millis(200);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// From here on writes are held back, up to [`MAX_DELAY`] each at the upper end.
+const QUORUM_LAG: (u64, u64) = (64 << 20, 1 << 30);
+const INGEST_LAG: (u64, u64) = (256 << 20, 2 << 30);
+const MAX_DELAY: Duration = Duration::from_millis(50);
+/// WAL that the safekeepers lack beyond this is too much for the local disk: writes are refused until half of it.
+const MAX_QUORUM_LAG: u64 = 4 << 30;
+
+/// Keeps status and metric at what the WAL says.
+pub async fn full_page_writes(agent: &Agent, live: &Live) {
+    let mut changes = live.proposer.last_fpw_change();
+    loop {
+        let change = *changes.borrow_and_update();
+        if let Some(change) = change.filter(|change| change.committed) {
+            agent.observe_full_page_writes(FullPageWrites {
+                enabled: change.enabled,
+                lsn: Some(change.end_lsn),
+                record_lsn: Some(change.record_lsn),
+            });
+        }
+        if changes.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// Looks at Postgres, sets the throttle, refuses writes when WAL runs away. Never ends.
+pub async fn vitals(agent: &Agent, live: &Live) {
+    let mut admin: Option<Admin> = None;
+    let mut refusal = Refusal::default();
+    let mut counted = Counted::default();
+    loop {
+        tokio::time::sleep(VITALS_EVERY).await;
+        counted.take(agent, live.volume.stats());
+        if admin.as_ref().is_none_or(Admin::is_closed) {
+            admin = match tokio::time::timeout(PROBE_TIMEOUT, live.admin()).await {
+                Ok(Ok(connected)) => Some(connected),
+                _ => None,
+            };
+        }
+        let Some(session) = &admin else { continue };
+        let vitals = match tokio::time::timeout(PROBE_TIMEOUT, session.vitals()).await {
+            Ok(Ok(vitals)) => vitals,
+            _ => {
+                admin = None;
+                continue;
+            }
+        };
+        agent.metrics.connections.set(vitals.client_connections);
+        agent.set(|status| {
+            status.active_connections = Some(vitals.client_connections);
+            status.base_backups = Some(vitals.base_backups);
+        });
+        let positions = *live.proposer.positions().borrow();
+        let commit = positions.commit.max(live.start_lsn);
+        let quorum_lag = behind(vitals.insert_lsn, commit);
+        let ingest_lag = behind(commit, positions.applied.max(live.ingested()));
+        let delay = delay(quorum_lag, QUORUM_LAG).max(delay(ingest_lag, INGEST_LAG));
+        live.volume.throttle().set(delay);
+        agent.metrics.throttle_seconds.set(delay.as_secs_f64());
+        let limit = if refusal.active {
+            MAX_QUORUM_LAG / 2
+        } else {
+            MAX_QUORUM_LAG
+        };
+        let why = (quorum_lag > limit)
+            .then(|| format!("{} MB of WAL wait for the safekeepers", quorum_lag >> 20));
+        refusal.follow(agent, live, why).await;
+    }
+}
+
+fn behind(ahead: Lsn, at: Lsn) -> u64 {
+    ahead.checked_sub(at).unwrap_or(0)
+}
+
+fn delay(lag: u64, (soft, hard): (u64, u64)) -> Duration {
+    let share = lag.saturating_sub(soft) as f64 / (hard - soft) as f64;
+    MAX_DELAY.mul_f64(share.min(1.0))
+}
+
+/// Follows the pageserver's view of the timeline. Ends only when a newer compute has come.
+pub async fn timeline(agent: &Agent, live: &Live) -> End {
+    let spec = agent.spec();
+    let timeline = match Timeline::new(&spec.pageserver.http, spec.tenant_id, spec.timeline_id) {
+        Ok(timeline) => timeline,
+        Err(error) => {
+            return End::Lost(format!(
+                "cannot set up the client of the pageserver: {error}"
+            ));
+        }
+    };
+    let mut refusal = Refusal::default();
+    loop {
+        let pause = if refusal.active {
+            REFUSE_EVERY
+        } else {
+            TIMELINE_EVERY
+        };
+        tokio::time::sleep(pause).await;
+        // A pageserver that is away stops nothing: what is asked of it waits.
+        let Ok(status) = timeline.status().await else {
+            if let Some(why) = refusal.why.clone() {
+                refusal.follow(agent, live, Some(why)).await;
+            }
+            continue;
+        };
+        if status.max_term > live.term.0 {
+            return End::Fenced(format!(
+                "a newer compute has taken over this timeline with term {}; this one has {}",
+                status.max_term, live.term
+            ));
+        }
+        live.ingested
+            .fetch_max(status.last_record_lsn.0, Ordering::Relaxed);
+        if let Some(size) = status.current_logical_size
+            && status.last_record_lsn >= live.commit_lsn()
+        {
+            live.volume.quota().heard(size);
+        }
+        let why = (status.state != "active").then(|| {
+            let reason = status.reason.as_deref().unwrap_or("no reason is given");
+            format!(
+                "storage is {} at {}: {reason}",
+                status.state, status.last_record_lsn
+            )
+        });
+        refusal.follow(agent, live, why).await;
+    }
+}
+
+/// Whether this watcher refuses writes, and why.
+#[derive(Default)]
+struct Refusal {
+    active: bool,
+    why: Option<String>,
+}
+
+impl Refusal {
+    /// Takes up, keeps up or lifts the refusal.
+    async fn follow(&mut self, agent: &Agent, live: &Live, why: Option<String>) {
+        let done = match &why {
+            Some(reason) => self.refuse(agent, live, reason).await,
+            None if self.active => self.lift(agent, live).await,
+            None => Ok(()),
+        };
+        self.why = why;
+        if let Err(error) = done {
+            tracing::error!("cannot change whether writes are refused: {error}");
+        }
+    }
+
+    async fn refuse(&mut self, agent: &Agent, live: &Live, reason: &str) -> Result<(), AdminError> {
+        let text = format!("writes refused: {reason}");
+        agent.set(|status| status.reason = Some(text.clone()));
+        agent.metrics.writes_refused.set(1);
+        let admin = live.admin().await?;
+        if !self.active {
+            tracing::error!("{text}");
+            admin
+                .alter_system("default_transaction_read_only", Some("on"))
+                .await?;
+            self.active = true;
+        }
+        // A session may have been in a transaction, or say READ WRITE: it must not pile up commits either.
+        admin
+            .run(
+                "end sessions that write",
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                 WHERE backend_xid IS NOT NULL AND backend_type = 'client backend' AND pid <> pg_backend_pid()",
+            )
+            .await
+    }
+
+    async fn lift(&mut self, agent: &Agent, live: &Live) -> Result<(), AdminError> {
+        let admin = live.admin().await?;
+        admin
+            .alter_system("default_transaction_read_only", None)
+            .await?;
+        self.active = false;
+        tracing::info!("writes are accepted again");
+        agent.metrics.writes_refused.set(0);
+        agent.set(|status| status.reason = None);
+        Ok(())
+    }
+}
+
+/// How much of a volume's counters is in the metrics, which outlive the volume.
+#[derive(Default)]
+struct Counted {
+    pages: u64,
+    bytes: u64,
+    writes: u64,
+    bytes_written: u64,
+    failed: u64,
+}
+
+impl Counted {
+    fn take(&mut self, agent: &Agent, stats: &Stats) {
+        let metrics = &agent.metrics;
+        for (counted, now, metric) in [
+            (
+                &mut self.pages,
+                &stats.pages_fetched,
+                &metrics.pages_fetched,
+            ),
+            (
+                &mut self.bytes,
+                &stats.bytes_fetched,
+                &metrics.bytes_fetched,
+            ),
+            (&mut self.writes, &stats.writes, &metrics.writes),
+            (
+                &mut self.bytes_written,
+                &stats.bytes_written,
+                &metrics.bytes_written,
+            ),
+            (
+                &mut self.failed,
+                &stats.failed_operations,
+                &metrics.failed_operations,
+            ),
+        ] {
+            let now = now.load(Ordering::Relaxed);
+            metric.inc_by(now - *counted);
+            *counted = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_grow_with_the_lag_and_are_bounded() {
+        assert_eq!(delay(1 << 20, QUORUM_LAG), Duration::ZERO);
+        assert!(delay(200 << 20, QUORUM_LAG) < delay(400 << 20, QUORUM_LAG));
+        assert_eq!(delay(u64::MAX, QUORUM_LAG), MAX_DELAY);
+    }
+}

@@ -1,0 +1,139 @@
+//! `weir-compute`: one compute of one branch. See the library for what it does and docs/interfaces.md for how it
+//! is talked to.
+//!
+//! Exit codes: 0 terminated on request, 1 could not even begin, 3 fenced by a newer compute.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Parser;
+use compute::agent::spec::Spec;
+use compute::agent::{Agent, Terminate, Verdict, http};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::Instrument as _;
+
+const EXIT_FENCED: u8 = 3;
+
+#[derive(Parser)]
+#[command(
+    version,
+    about = "Runs one Weir compute: stock Postgres on remote storage"
+)]
+struct Arguments {
+    /// What to be; docs/interfaces.md describes the file.
+    #[arg(long)]
+    spec: PathBuf,
+    /// Directory of this compute alone; everything in it is disposable.
+    #[arg(long)]
+    dir: PathBuf,
+    /// Where to serve status, configuration and metrics.
+    #[arg(long)]
+    listen_http: SocketAddr,
+    /// W3C trace context of the operation that starts the compute.
+    #[arg(long, env = "TRACEPARENT", default_value = "")]
+    traceparent: String,
+}
+
+fn main() -> ExitCode {
+    match begin() {
+        Ok(Verdict::Terminated) => ExitCode::SUCCESS,
+        Ok(Verdict::Fenced) => ExitCode::from(EXIT_FENCED),
+        Err(error) => {
+            eprintln!("weir-compute: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn begin() -> anyhow::Result<Verdict> {
+    let arguments = Arguments::parse();
+    let spec = read_spec(&arguments.spec)?;
+    // Before there are threads: a namespace is entered by one thread and inherited by those it starts.
+    own_mounts().context("enter a mount namespace")?;
+    compute::postgres::adopt_orphans().context("become the parent of orphans")?;
+    raise_open_files();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
+    let verdict = runtime.block_on(serve(arguments, spec));
+    // Threads that still wait for something must not keep the process.
+    runtime.shutdown_background();
+    verdict
+}
+
+fn read_spec(path: &Path) -> anyhow::Result<Spec> {
+    let text = std::fs::read(path).with_context(|| format!("read the spec {}", path.display()))?;
+    serde_json::from_slice(&text)
+        .with_context(|| format!("the spec {} can't be used", path.display()))
+}
+
+/// The volume is mounted where only this process and Postgres see it, and the kernel takes it away with them,
+/// however they end. Without root there is no such namespace, and the mount is taken away by the helper that
+/// made it.
+fn own_mounts() -> nix::Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    mount(
+        None::<&str>,
+        "/",
+        None::<&str>,
+        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+        None::<&str>,
+    )
+}
+
+/// A cache file may be open for each relation; the limit a shell gives is too low for a big schema.
+fn raise_open_files() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        eprintln!("weir-compute: cannot raise the limit of open files: {error}");
+    }
+}
+
+async fn serve(arguments: Arguments, spec: Spec) -> anyhow::Result<Verdict> {
+    let telemetry = telemetry::init("weir-compute")?;
+    let agent = Arc::new(Agent::new(spec, &arguments.dir).context("the spec can't be followed")?);
+    let listener = tokio::net::TcpListener::bind(arguments.listen_http)
+        .await
+        .with_context(|| format!("listen on {}", arguments.listen_http))?;
+    let router = http::router(agent.clone());
+    let server = tokio::spawn(async move { axum::serve(listener, router).await });
+    suspend_on_signal(agent.clone())?;
+    let span = tracing::info_span!("compute", compute_id = agent.spec().compute_id);
+    telemetry::continue_trace(&span, &arguments.traceparent);
+    let verdict = agent.run().instrument(span).await;
+    server.abort();
+    tokio::task::spawn_blocking(move || telemetry.shutdown())
+        .await
+        .ok();
+    Ok(verdict)
+}
+
+fn suspend_on_signal(agent: Arc<Agent>) -> anyhow::Result<()> {
+    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+        let mut signals = signal(kind).context("handle signals")?;
+        let agent = agent.clone();
+        tokio::spawn(async move {
+            let mut mode = Terminate::Suspend;
+            while signals.recv().await.is_some() {
+                tracing::info!(?mode, "asked to end by a signal");
+                agent.terminate(mode);
+                // Whoever asks twice is in a hurry.
+                mode = Terminate::Immediate;
+            }
+        });
+    }
+    Ok(())
+}

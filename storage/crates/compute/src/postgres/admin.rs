@@ -1,0 +1,191 @@
+//! The agent's superuser session, over the private socket.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pg_types::Lsn;
+use tokio_postgres::{Client, Config, NoTls};
+
+use crate::agent::spec::SUPERUSER;
+
+/// A statement of the agent never runs longer.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    #[error("cannot connect to Postgres at {socket}: {source}")]
+    Connect {
+        socket: PathBuf,
+        source: tokio_postgres::Error,
+    },
+    #[error("{doing}: {}", describe(source))]
+    Statement {
+        doing: String,
+        source: tokio_postgres::Error,
+    },
+    #[error("{doing} took longer than {} s", STATEMENT_TIMEOUT.as_secs())]
+    Late { doing: String },
+    #[error("{0}")]
+    Other(String),
+}
+
+/// What Postgres said, with its hint.
+fn describe(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(db) => match db.hint() {
+            Some(hint) => format!("{} ({hint})", db.message()),
+            None => db.message().to_owned(),
+        },
+        None => error.to_string(),
+    }
+}
+
+/// A connection as superuser. Closes when dropped.
+pub struct Admin {
+    client: Client,
+}
+
+/// What the agent watches while Postgres runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Vitals {
+    pub insert_lsn: Lsn,
+    pub client_connections: i64,
+    /// Base backups under way: Postgres writes page images while one is, whatever full_page_writes says.
+    pub base_backups: i64,
+}
+
+impl Admin {
+    pub async fn connect(socket: &Path, port: u16, database: &str) -> Result<Admin, AdminError> {
+        let mut config = Config::new();
+        config
+            .host_path(socket)
+            .port(port)
+            .user(SUPERUSER)
+            .dbname(database)
+            .application_name("weir-compute")
+            // The agent's own few writes must not wait for a role's settings.
+            .options("-c statement_timeout=0 -c idle_session_timeout=0 -c default_transaction_read_only=off")
+            .connect_timeout(Duration::from_secs(5));
+        let (client, connection) =
+            config
+                .connect(NoTls)
+                .await
+                .map_err(|source| AdminError::Connect {
+                    socket: socket.to_owned(),
+                    source,
+                })?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "superuser session ended");
+            }
+        });
+        Ok(Admin { client })
+    }
+
+    /// Whether the session has ended.
+    pub fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Runs statements that return nothing; `doing` says what for.
+    pub async fn run(&self, doing: &str, sql: &str) -> Result<(), AdminError> {
+        self.bounded(doing, self.client.batch_execute(sql)).await
+    }
+
+    /// The first column of the rows, as text.
+    pub async fn texts(&self, doing: &str, sql: &str) -> Result<Vec<String>, AdminError> {
+        let messages = self.bounded(doing, self.client.simple_query(sql)).await?;
+        Ok(messages
+            .iter()
+            .filter_map(|message| match message {
+                tokio_postgres::SimpleQueryMessage::Row(row) => {
+                    // A name that is not UTF-8 is somebody else's, in an encoding of their own.
+                    Some(row.try_get(0).ok().flatten().unwrap_or_default().to_owned())
+                }
+                _ => None,
+            })
+            .collect())
+    }
+
+    /// All columns of the rows as text; null, and what is not UTF-8, as `None`.
+    pub async fn rows(
+        &self,
+        doing: &str,
+        sql: &str,
+    ) -> Result<Vec<Vec<Option<String>>>, AdminError> {
+        let messages = self.bounded(doing, self.client.simple_query(sql)).await?;
+        Ok(messages
+            .iter()
+            .filter_map(|message| match message {
+                tokio_postgres::SimpleQueryMessage::Row(row) => Some(
+                    (0..row.len())
+                        .map(|i| row.try_get(i).ok().flatten().map(str::to_owned))
+                        .collect(),
+                ),
+                _ => None,
+            })
+            .collect())
+    }
+
+    async fn bounded<T>(
+        &self,
+        doing: &str,
+        work: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, AdminError> {
+        match tokio::time::timeout(STATEMENT_TIMEOUT, work).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(source)) => Err(AdminError::Statement {
+                doing: doing.to_owned(),
+                source,
+            }),
+            Err(_) => Err(AdminError::Late {
+                doing: doing.to_owned(),
+            }),
+        }
+    }
+
+    pub async fn vitals(&self) -> Result<Vitals, AdminError> {
+        let rows = self
+            .rows(
+                "look at Postgres",
+                &format!(
+                    "SELECT pg_current_wal_insert_lsn(), count(*),
+                            (SELECT count(*) FROM pg_stat_progress_basebackup)
+                     FROM pg_stat_activity
+                     WHERE backend_type = 'client backend' AND usename <> '{SUPERUSER}'"
+                ),
+            )
+            .await?;
+        let parse = || {
+            let row = rows.first()?;
+            Some(Vitals {
+                insert_lsn: row.first()?.as_ref()?.parse().ok()?,
+                client_connections: row.get(1)?.as_ref()?.parse().ok()?,
+                base_backups: row.get(2)?.as_ref()?.parse().ok()?,
+            })
+        };
+        parse()
+            .ok_or_else(|| AdminError::Other("Postgres describes itself in an unknown way".into()))
+    }
+
+    /// Changes one setting for good and makes Postgres take it.
+    pub async fn alter_system(&self, name: &str, value: Option<&str>) -> Result<(), AdminError> {
+        let statement = match value {
+            Some(value) => format!("ALTER SYSTEM SET {name} = {value}"),
+            None => format!("ALTER SYSTEM RESET {name}"),
+        };
+        self.run(&format!("set {name}"), &statement).await?;
+        self.run("reload the configuration", "SELECT pg_reload_conf()")
+            .await
+    }
+}
+
+/// An identifier as SQL.
+pub fn identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A string as SQL; settings of the session don't change its meaning.
+pub fn literal(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}

@@ -1,0 +1,13 @@
+//! Stock Postgres below the agent: its data directory, its process, its superuser.
+
+mod admin;
+mod apply;
+mod config;
+mod data;
+mod process;
+
+pub use admin::{Admin, AdminError};
+pub use apply::{apply, apply_settings};
+pub use config::{Files, SLOT};
+pub use data::{DataDirectory, OsUser, SERVED, make_directory};
+pub use process::{Exit, Postmaster, adopt_orphans, check_configuration};

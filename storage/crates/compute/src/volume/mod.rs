@@ -1,0 +1,426 @@
+//! The file system below Postgres: `base/`, `global/` and the SLRUs, filled from storage as they are read.
+//!
+//! The core here knows files, blocks and names and has no FUSE in it; [`mount`] puts it in front of a kernel.
+//! Storage is asked for the state the compute started from; everything that happened since (writes, new and
+//! removed names, truncation) is local and is the truth. See [`file`] and [`tree`] for the invariants.
+//!
+//! A crash leaves cache files that the next start deletes; nothing here is ever read again.
+
+pub mod backing;
+mod bitmap;
+mod error;
+pub mod file;
+mod filesystem;
+mod front;
+mod listing;
+mod local;
+pub mod mount;
+pub mod names;
+mod pool;
+mod quota;
+mod throttle;
+pub mod tree;
+mod written;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use pg_types::RelTag;
+use pg_types::rel::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
+
+pub use error::VolumeError;
+pub use quota::{Full, Quota};
+pub use throttle::Throttle;
+pub use written::WrittenPages;
+
+use crate::source::PageSource;
+use backing::{Backing, OpenFiles};
+use file::{CachedFile, Fetched};
+use listing::{DirKind, Listing};
+use tree::{Content, Node, ROOT, Resolved, Tree};
+
+/// Counters of a volume since it was made.
+#[derive(Debug, Default)]
+pub struct Stats {
+    pub pages_fetched: AtomicU64,
+    pub bytes_fetched: AtomicU64,
+    pub writes: AtomicU64,
+    pub bytes_written: AtomicU64,
+    pub failed_operations: AtomicU64,
+}
+
+/// What is known of a file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    pub ino: u64,
+    pub directory: bool,
+    pub size: u64,
+    pub mode: u16,
+    pub created: std::time::SystemTime,
+}
+
+/// See the module.
+pub struct Volume {
+    source: Arc<dyn PageSource>,
+    cache: PathBuf,
+    tree: Tree,
+    open_files: Arc<OpenFiles>,
+    max_open_files: usize,
+    /// One listing is asked for at a time; a directory is listed once.
+    listing: Mutex<()>,
+    stats: Stats,
+    throttle: Throttle,
+    quota: Quota,
+    written: WrittenPages,
+    closed: AtomicBool,
+}
+
+impl Volume {
+    /// A volume over `source` that keeps its files in `cache`, an empty directory of its own. At most about
+    /// `max_open_files` of them are open at a time.
+    pub fn new(
+        source: Arc<dyn PageSource>,
+        cache: PathBuf,
+        max_open_files: usize,
+    ) -> Result<Volume, VolumeError> {
+        let volume = Volume {
+            source,
+            cache,
+            tree: Tree::new(DirKind::Plain),
+            open_files: Arc::default(),
+            max_open_files: max_open_files.max(16),
+            listing: Mutex::default(),
+            stats: Stats::default(),
+            throttle: Throttle::default(),
+            quota: Quota::default(),
+            written: WrittenPages::default(),
+            closed: AtomicBool::new(false),
+        };
+        volume.lay_out()?;
+        Ok(volume)
+    }
+
+    fn lay_out(&self) -> Result<(), VolumeError> {
+        for name in ["base", "global", "pg_multixact"] {
+            self.make_root(ROOT, name)?;
+        }
+        for kind in pg_types::SlruKind::ALL {
+            let (parent, name) = match kind.directory().split_once('/') {
+                Some((parent, name)) => (self.find(parent)?.ino, name),
+                None => (ROOT, kind.directory()),
+            };
+            self.make_root(parent, name)?;
+        }
+        Ok(())
+    }
+
+    fn make_root(&self, parent: u64, name: &str) -> Result<(), VolumeError> {
+        let path = match parent {
+            ROOT => name.to_owned(),
+            _ => format!("pg_multixact/{name}"),
+        };
+        let kind = match names::slru_of_path(&path) {
+            Some(kind) => DirKind::Slru(kind),
+            None if path == "base" => DirKind::Databases,
+            None if path == "global" => DirKind::Relations {
+                spc: GLOBAL_TABLESPACE,
+                db: 0,
+            },
+            None => DirKind::Plain,
+        };
+        self.tree.create_directory(parent, name, kind)
+    }
+
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    pub fn throttle(&self) -> &Throttle {
+        &self.throttle
+    }
+
+    pub fn quota(&self) -> &Quota {
+        &self.quota
+    }
+
+    pub fn written(&self) -> &WrittenPages {
+        &self.written
+    }
+
+    /// From here on nothing is read or written: what a dead Postgres still has in its hands must not meet
+    /// the files of a new start.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn check_open(&self) -> Result<(), VolumeError> {
+        if self.is_closed() {
+            return Err(VolumeError::Closed);
+        }
+        Ok(())
+    }
+
+    // --- names
+
+    /// Whether a lookup in this directory must wait for storage.
+    pub fn must_list(&self, ino: u64) -> bool {
+        self.tree.listing_needed(ino)
+    }
+
+    fn ensure_listed(&self, ino: u64) -> Result<(), VolumeError> {
+        if !self.tree.listing_needed(ino) {
+            return Ok(());
+        }
+        let _one = self.listing.lock();
+        if !self.tree.listing_needed(ino) {
+            return Ok(());
+        }
+        let listing = match self.tree.node(ino)?.directory()? {
+            DirKind::Plain => Listing::Nothing,
+            DirKind::Databases => Listing::Databases(
+                self.source
+                    .databases()?
+                    .into_iter()
+                    .filter(|(spc, _)| *spc == DEFAULT_TABLESPACE)
+                    .map(|(_, db)| db)
+                    .collect(),
+            ),
+            DirKind::Relations { spc, db } => Listing::relations(self.source.relations(spc, db)?),
+            DirKind::Slru(kind) => {
+                Listing::Slru(self.source.slru_segments(kind)?.into_iter().collect())
+            }
+        };
+        self.tree.set_listing(ino, listing);
+        Ok(())
+    }
+
+    pub fn lookup(&self, parent: u64, name: &str) -> Result<Arc<Node>, VolumeError> {
+        self.check_open()?;
+        if let Ok(Resolved::Node(node)) = self.tree.resolve(parent, name) {
+            return Ok(node);
+        }
+        self.ensure_listed(parent)?;
+        self.tree.adopt(parent, name, |ino, origin, blocks| {
+            CachedFile::stored(self.backing(ino), origin, blocks)
+        })
+    }
+
+    fn backing(&self, ino: u64) -> Backing {
+        Backing::new(self.cache.join(ino.to_string()), self.open_files.clone())
+    }
+
+    pub fn node(&self, ino: u64) -> Result<Arc<Node>, VolumeError> {
+        self.check_open()?;
+        self.tree.node(ino)
+    }
+
+    /// A path below the root, components separated by `/`.
+    pub fn find(&self, path: &str) -> Result<Arc<Node>, VolumeError> {
+        let mut node = self.tree.node(ROOT)?;
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            node = self.lookup(node.ino, name)?;
+        }
+        Ok(node)
+    }
+
+    pub fn create(&self, parent: u64, name: &str, mode: u16) -> Result<Arc<Node>, VolumeError> {
+        self.check_open()?;
+        self.ensure_listed(parent)?;
+        let make = |ino| CachedFile::local(self.backing(ino));
+        self.tree.create(parent, name, mode, Some(make))
+    }
+
+    pub fn mkdir(&self, parent: u64, name: &str, mode: u16) -> Result<Arc<Node>, VolumeError> {
+        self.check_open()?;
+        self.ensure_listed(parent)?;
+        self.tree
+            .create(parent, name, mode, None::<fn(u64) -> CachedFile>)
+    }
+
+    pub fn unlink(&self, parent: u64, name: &str) -> Result<(), VolumeError> {
+        self.check_open()?;
+        self.ensure_listed(parent)?;
+        let held = self
+            .lookup(parent, name)
+            .ok()
+            .and_then(|node| counted(&node));
+        self.tree.remove(parent, name, false)?;
+        self.quota.shrink(held.map_or(0, |fork| fork.size));
+        Ok(())
+    }
+
+    pub fn rmdir(&self, parent: u64, name: &str) -> Result<(), VolumeError> {
+        let node = self.lookup(parent, name)?;
+        node.directory()?;
+        self.ensure_listed(node.ino)?;
+        self.tree.remove(parent, name, true)
+    }
+
+    pub fn rename(
+        &self,
+        parent: u64,
+        name: &str,
+        new_parent: u64,
+        new_name: &str,
+    ) -> Result<(), VolumeError> {
+        self.lookup(parent, name)?;
+        self.ensure_listed(new_parent)?;
+        if let Ok(Resolved::Node(target)) = self.tree.resolve(new_parent, new_name)
+            && target.directory().is_ok()
+        {
+            self.ensure_listed(target.ino)?;
+        }
+        self.tree.rename(parent, name, new_parent, new_name)
+    }
+
+    /// Inode (0 if it has none yet), name, whether it is a directory.
+    pub fn entries(&self, ino: u64) -> Result<Vec<(u64, String, bool)>, VolumeError> {
+        self.check_open()?;
+        self.ensure_listed(ino)?;
+        self.tree.entries(ino)
+    }
+
+    pub fn looked_up(&self, ino: u64) {
+        self.tree.looked_up(ino);
+    }
+
+    pub fn forget(&self, ino: u64, count: u64) {
+        self.tree.forget(ino, count);
+    }
+
+    pub fn attributes(node: &Node) -> Attributes {
+        let (directory, size) = match &node.content {
+            Content::Directory(_) => (true, 0),
+            Content::File { file, .. } => (false, file.size()),
+        };
+        Attributes {
+            ino: node.ino,
+            directory,
+            size,
+            mode: node.mode,
+            created: node.created,
+        }
+    }
+
+    // --- content
+
+    fn count(&self, fetched: Fetched) {
+        if self.open_files.count() > self.max_open_files {
+            // Not selective, but rare; whatever is in use is opened again.
+            for node in self.tree.nodes() {
+                if let Ok(file) = node.file() {
+                    file.close_idle();
+                }
+            }
+        }
+        self.stats
+            .pages_fetched
+            .fetch_add(fetched.pages, Ordering::Relaxed);
+        self.stats
+            .bytes_fetched
+            .fetch_add(fetched.bytes, Ordering::Relaxed);
+    }
+
+    pub fn read(&self, node: &Node, offset: u64, length: u64) -> Result<Vec<u8>, VolumeError> {
+        self.check_open()?;
+        let (data, fetched) = node.file()?.read(&*self.source, offset, length)?;
+        self.count(fetched);
+        Ok(data)
+    }
+
+    pub fn write(&self, node: &Node, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
+        self.check_open()?;
+        let end = offset.saturating_add(data.len() as u64);
+        let mut growth = 0;
+        if let Some(fork) = counted(node) {
+            growth = end.saturating_sub(fork.size);
+            if growth > 0 {
+                self.quota.grow(fork.rel, fork.first + end, growth)?;
+            }
+        }
+        let fetched = (node.file()?.write(&*self.source, offset, data))
+            .inspect_err(|_| self.quota.shrink(growth))?;
+        self.count(fetched);
+        self.stats.writes.fetch_add(1, Ordering::Relaxed);
+        self.stats
+            .bytes_written
+            .fetch_add(data.len() as u64, Ordering::Relaxed);
+        if let Content::File {
+            relation: Some((rel, first_block)),
+            ..
+        } = &node.content
+        {
+            self.written.note(*rel, *first_block, offset, data.len());
+        }
+        Ok(())
+    }
+
+    pub fn truncate(&self, node: &Node, size: u64) -> Result<(), VolumeError> {
+        self.check_open()?;
+        let before = counted(node).map_or(0, |fork| fork.size);
+        let fetched = node.file()?.truncate(&*self.source, size)?;
+        self.quota.shrink(before.saturating_sub(size));
+        self.count(fetched);
+        Ok(())
+    }
+
+    // --- for the agent
+
+    /// Puts a small local file in place, in directories made as needed. For the time before the mount.
+    pub fn put_file(&self, path: &str, content: &[u8]) -> Result<(), VolumeError> {
+        let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let mut parent = ROOT;
+        for part in directory.split('/').filter(|part| !part.is_empty()) {
+            parent = match self.lookup(parent, part) {
+                Ok(node) => node.ino,
+                Err(VolumeError::NotFound) => self.mkdir(parent, part, 0o700)?.ino,
+                Err(error) => return Err(error),
+            };
+        }
+        match self.unlink(parent, name) {
+            Ok(()) | Err(VolumeError::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+        let node = self.create(parent, name, 0o600)?;
+        self.write(&node, 0, content)
+    }
+
+    /// A whole file.
+    pub fn get_file(&self, path: &str) -> Result<Vec<u8>, VolumeError> {
+        let node = self.find(path)?;
+        let size = node.file()?.size();
+        self.read(&node, 0, size)
+    }
+
+    pub fn cache_directory(&self) -> &Path {
+        &self.cache
+    }
+}
+
+/// A file of a fork that counts for the quota.
+struct Counted {
+    rel: RelTag,
+    /// Where in the fork the file begins, and what it holds, bytes.
+    first: u64,
+    size: u64,
+}
+
+fn counted(node: &Node) -> Option<Counted> {
+    match &node.content {
+        Content::File {
+            file,
+            relation: Some((rel, first_block)),
+        } if quota::counts(*rel) => Some(Counted {
+            rel: *rel,
+            first: u64::from(*first_block) * pg_types::BLCKSZ as u64,
+            size: file.size(),
+        }),
+        _ => None,
+    }
+}

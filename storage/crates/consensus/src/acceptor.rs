@@ -1,0 +1,334 @@
+//! The acceptor: one safekeeper's promise and log of one timeline.
+//!
+//! Methods that need something durable return it; the caller makes it so, in the stated order, calls the
+//! matching `install`, and only then replies. Until `install` the acceptor behaves as before, which is what
+//! a crash in between leaves.
+
+use pg_types::{Lsn, Term};
+use serde::{Deserialize, Serialize};
+
+use crate::history::TermHistory;
+use crate::message::{
+    AppendHeader, AppendReply, CandidateId, ElectedReply, ElectedRequest, LogPosition, Refusal,
+    ResetRequest, VoteReply, VoteRequest,
+};
+
+/// What survives a crash beside the log itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Durable {
+    pub term: Term,
+    /// Who got the vote for `term`; `None` when the term was learned from its winner.
+    pub voted_for: Option<CandidateId>,
+    pub history: TermHistory,
+    /// A committed record boundary that is in the log; may lag the one in memory.
+    pub commit_lsn: Lsn,
+    /// Record boundary below which WAL may be gone.
+    pub horizon_lsn: Lsn,
+}
+
+impl Durable {
+    /// A timeline whose WAL begins at `start_lsn` and that no compute has written yet.
+    pub fn new(start_lsn: Lsn) -> Durable {
+        Durable {
+            term: Term(0),
+            voted_for: None,
+            history: TermHistory::default(),
+            commit_lsn: start_lsn,
+            horizon_lsn: start_lsn,
+        }
+    }
+}
+
+/// Steps that adopt a new history: first cut the log durably to `truncate_to` (unless it is shorter), then
+/// store `state`. The other way round, a crash between them would pass off old WAL as the new term's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Adoption {
+    pub truncate_to: Lsn,
+    pub state: Durable,
+}
+
+/// The part of an append that is new to the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AppendPlan {
+    /// Bytes to leave out at the beginning because the log holds them already.
+    pub skip: u64,
+    pub write_at: Lsn,
+}
+
+/// What an fsync that begins now will have made durable when it succeeds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlushTicket {
+    cuts: u64,
+    lsn: Lsn,
+}
+
+#[derive(Clone, Debug)]
+pub struct Acceptor {
+    durable: Durable,
+    /// How often the log was cut: an fsync that began before a cut says nothing about what came after.
+    cuts: u64,
+    /// End of the bytes in memory; can lie within a record.
+    end_lsn: Lsn,
+    write_lsn: Lsn,
+    flush_lsn: Lsn,
+    /// Highest commit LSN heard of under the current history; can lie beyond the log.
+    announced_commit: Lsn,
+}
+
+impl Acceptor {
+    /// After a start: `flush_lsn` is the end of the last valid record found in the log.
+    pub fn new(durable: Durable, flush_lsn: Lsn) -> Acceptor {
+        assert!(
+            durable.commit_lsn <= flush_lsn,
+            "committed WAL is missing: commit {} flush {flush_lsn}",
+            durable.commit_lsn
+        );
+        let announced_commit = durable.commit_lsn;
+        Acceptor {
+            durable,
+            cuts: 0,
+            end_lsn: flush_lsn,
+            write_lsn: flush_lsn,
+            flush_lsn,
+            announced_commit,
+        }
+    }
+
+    pub fn durable(&self) -> &Durable {
+        &self.durable
+    }
+
+    pub fn term(&self) -> Term {
+        self.durable.term
+    }
+
+    pub fn end_lsn(&self) -> Lsn {
+        self.end_lsn
+    }
+
+    pub fn write_lsn(&self) -> Lsn {
+        self.write_lsn
+    }
+
+    pub fn flush_lsn(&self) -> Lsn {
+        self.flush_lsn
+    }
+
+    pub fn commit_lsn(&self) -> Lsn {
+        self.announced_commit.min(self.flush_lsn)
+    }
+
+    /// Whether `term` is current and its history is the log's.
+    pub fn follows(&self, term: Term) -> bool {
+        self.durable.term == term
+            && self
+                .durable
+                .history
+                .last()
+                .is_some_and(|last| last.term == term)
+    }
+
+    pub fn position(&self) -> LogPosition {
+        LogPosition {
+            term: self.durable.term,
+            history: self.durable.history.clone(),
+            flush_lsn: self.flush_lsn,
+            commit_lsn: self.commit_lsn(),
+            horizon_lsn: self.durable.horizon_lsn,
+        }
+    }
+
+    /// The state to store as of now, with the commit LSN as far as it is known.
+    pub fn snapshot(&self) -> Durable {
+        Durable {
+            commit_lsn: self.commit_lsn(),
+            ..self.durable.clone()
+        }
+    }
+
+    /// The promise to store before [`Acceptor::vote_reply`] may say yes; `None` when there is none to make.
+    pub fn vote(&self, request: &VoteRequest) -> Option<Durable> {
+        (request.term > self.durable.term).then(|| Durable {
+            term: request.term,
+            voted_for: Some(request.candidate),
+            ..self.snapshot()
+        })
+    }
+
+    pub fn vote_reply(&self, request: &VoteRequest) -> VoteReply {
+        let granted =
+            self.durable.term == request.term && self.durable.voted_for == Some(request.candidate);
+        VoteReply {
+            granted,
+            position: self.position(),
+        }
+    }
+
+    /// What adopting the winner's history takes.
+    pub fn elected(&self, request: &ElectedRequest) -> Result<Adoption, Refusal> {
+        let announced = request.history.last().ok_or(Refusal::Malformed)?;
+        if !request.history.is_ordered() {
+            return Err(Refusal::Malformed);
+        }
+        if announced.term < self.durable.term {
+            return Err(Refusal::HigherTerm(self.durable.term));
+        }
+        let commit = self.commit_lsn();
+        let truncate_to = self
+            .durable
+            .history
+            .common_point(self.end_lsn, &request.history)
+            .unwrap_or(commit);
+        if truncate_to < commit {
+            return Err(Refusal::Diverged {
+                to: truncate_to,
+                commit,
+            });
+        }
+        let voted_for = self
+            .durable
+            .voted_for
+            .filter(|_| announced.term == self.durable.term);
+        let state = Durable {
+            term: announced.term,
+            voted_for,
+            history: request.history.clone(),
+            ..self.snapshot()
+        };
+        Ok(Adoption { truncate_to, state })
+    }
+
+    pub fn elected_reply(&self, prev_record_lsn: Option<Lsn>) -> ElectedReply {
+        ElectedReply {
+            term: self.durable.term,
+            flush_lsn: self.flush_lsn,
+            prev_record_lsn,
+        }
+    }
+
+    /// The log now ends at `to` (no-op when it is shorter).
+    pub fn truncated(&mut self, to: Lsn) {
+        assert!(
+            to >= self.commit_lsn(),
+            "log cut to {to}, below the committed {}",
+            self.commit_lsn()
+        );
+        if to >= self.end_lsn {
+            return;
+        }
+        self.cuts += 1;
+        self.end_lsn = to;
+        self.write_lsn = self.write_lsn.min(to);
+        self.flush_lsn = self.flush_lsn.min(to);
+    }
+
+    /// `state` is durable.
+    pub fn install(&mut self, state: Durable) {
+        assert!(
+            state.term >= self.durable.term,
+            "term went back to {}",
+            state.term
+        );
+        self.durable = state;
+    }
+
+    /// Whether the WAL of an append may go into the log, and which part of it.
+    pub fn append(&self, header: &AppendHeader, wal_bytes: u64) -> Result<AppendPlan, Refusal> {
+        self.check_term(header.term)?;
+        if header.end_lsn.checked_sub(header.begin_lsn) != Some(wal_bytes) {
+            return Err(Refusal::Malformed);
+        }
+        let held = self
+            .end_lsn
+            .checked_sub(header.begin_lsn)
+            .ok_or(Refusal::Gap {
+                begin: header.begin_lsn,
+                end: self.end_lsn,
+            })?;
+        let skip = held.min(wal_bytes);
+        Ok(AppendPlan {
+            skip,
+            write_at: header.begin_lsn + skip,
+        })
+    }
+
+    fn check_term(&self, term: Term) -> Result<(), Refusal> {
+        if term < self.durable.term {
+            return Err(Refusal::HigherTerm(self.durable.term));
+        }
+        if !self.follows(term) {
+            return Err(Refusal::NotAnnounced(term));
+        }
+        Ok(())
+    }
+
+    /// Bytes up to `end` are in memory, the last complete record of them ending at `boundary`.
+    pub fn written(&mut self, end: Lsn, boundary: Lsn) {
+        assert!(
+            boundary <= end && end >= self.end_lsn,
+            "log end moved from {} to {end}",
+            self.end_lsn
+        );
+        self.end_lsn = end;
+        self.write_lsn = self.write_lsn.max(boundary);
+    }
+
+    /// Taken before an fsync of the log begins; `None` when everything is fsynced.
+    pub fn begin_flush(&self) -> Option<FlushTicket> {
+        (self.flush_lsn < self.write_lsn).then_some(FlushTicket {
+            cuts: self.cuts,
+            lsn: self.write_lsn,
+        })
+    }
+
+    /// The fsync that `ticket` was taken for succeeded.
+    pub fn flushed(&mut self, ticket: FlushTicket) {
+        if ticket.cuts == self.cuts {
+            self.flush_lsn = self.flush_lsn.max(ticket.lsn);
+        }
+    }
+
+    /// The proposer of the current term knows `commit_lsn` to be committed.
+    pub fn announce_commit(&mut self, term: Term, commit_lsn: Lsn) {
+        if self.follows(term) {
+            self.announced_commit = self.announced_commit.max(commit_lsn);
+        }
+    }
+
+    pub fn append_reply(&self) -> AppendReply {
+        AppendReply {
+            term: self.durable.term,
+            write_lsn: self.write_lsn,
+            flush_lsn: self.flush_lsn,
+            commit_lsn: self.commit_lsn(),
+        }
+    }
+
+    /// The state to store before the log is emptied to start again at `request.to`.
+    pub fn reset(&self, request: &ResetRequest) -> Result<Durable, Refusal> {
+        self.check_term(request.term)?;
+        if request.to < self.end_lsn || request.to > request.commit_lsn {
+            let (to, end, commit) = (request.to, self.end_lsn, request.commit_lsn);
+            return Err(Refusal::BadReset { to, end, commit });
+        }
+        Ok(Durable {
+            commit_lsn: request.to,
+            horizon_lsn: request.to,
+            ..self.durable.clone()
+        })
+    }
+
+    /// The log is empty and begins at the stored horizon.
+    pub fn install_reset(&mut self, state: Durable) {
+        let (lsn, cuts) = (state.commit_lsn, self.cuts + 1);
+        *self = Acceptor {
+            cuts,
+            ..Acceptor::new(state, lsn)
+        };
+    }
+
+    /// Raises the horizon; the caller stores [`Acceptor::snapshot`] before it deletes anything below.
+    pub fn raise_horizon(&mut self, horizon: Lsn) {
+        self.durable.horizon_lsn = self.durable.horizon_lsn.max(horizon.min(self.commit_lsn()));
+    }
+}

@@ -1,0 +1,39 @@
+//! Who may write a timeline's WAL, and which of it can never be lost: proposer and acceptor state machines.
+//!
+//! A compute's *proposer* asks the safekeepers (*acceptors*) for a vote on a new term. A majority of votes
+//! names the *donor*, the voter with the most advanced log, and L, the donor's last fsynced record boundary.
+//! The proposer then announces `(term, L)`: each acceptor truncates what it holds beyond the point where its
+//! log and the proposer's agree, keeps the announced history, is brought up to L, and receives what the
+//! compute writes from L on. The commit LSN is the position a majority has fsynced *under the current term*;
+//! acknowledgements gathered under an older term never count.
+//!
+//! Pure: no clock, no network, no disk. Acceptor methods return what has to be made durable, and in which
+//! order, before a reply may leave. Positions are record boundaries unless a name says otherwise.
+//!
+//! Invariants (checked over random schedules by the `sim` crate):
+//! - a committed position is part of every later elected proposer's log;
+//! - two acceptors whose histories share a term hold equal bytes up to the smaller end of that term;
+//! - an acceptor never truncates below its commit LSN.
+//!
+//! What a crash leaves: [`acceptor::Durable`] as last stored, and the longest valid run of records in the
+//! log, which is at least everything acknowledged as flushed.
+
+#![forbid(unsafe_code)]
+
+pub mod acceptor;
+pub mod history;
+pub mod message;
+pub mod proposer;
+
+pub use acceptor::{Acceptor, Durable, FlushTicket};
+pub use history::{TermHistory, TermStart};
+pub use message::{
+    AppendHeader, AppendReply, CandidateId, ElectedReply, ElectedRequest, LogPosition, Refusal,
+    ResetRequest, VoteReply, VoteRequest,
+};
+pub use proposer::{Election, Fenced, Proposer, VoteOutcome};
+
+/// Members that form a majority of `members`.
+pub fn majority(members: usize) -> usize {
+    members / 2 + 1
+}

@@ -1,0 +1,145 @@
+//! Decompressed blocks kept for the next read, shared by all readers of a process.
+//!
+//! Bounded by bytes. What has been asked for more than once is kept before what was asked for once: a scan over more
+//! than fits passes through without pushing out the blocks that are read all the time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+/// Reader id and block number.
+type Slot = (u64, u32);
+
+/// What an entry costs beside the block's bytes.
+const ENTRY_OVERHEAD: u64 = 64;
+/// For the first size of the cache's tables.
+const TYPICAL_BLOCK_BYTES: usize = 16 << 10;
+
+#[derive(Clone)]
+struct BlockBytes;
+
+impl Weighter<Slot, Bytes> for BlockBytes {
+    fn weight(&self, _: &Slot, block: &Bytes) -> u64 {
+        block.len() as u64 + ENTRY_OVERHEAD
+    }
+}
+
+/// See the module head. Shared as `Arc<BlockCache>`.
+pub struct BlockCache {
+    blocks: Cache<Slot, Bytes, BlockBytes>,
+    next_reader: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl BlockCache {
+    /// A cache of at most about `bytes` bytes of blocks; of 0 bytes, it keeps nothing.
+    pub fn new(bytes: usize) -> BlockCache {
+        let items = (bytes / TYPICAL_BLOCK_BYTES).max(16);
+        BlockCache {
+            blocks: Cache::with_weighter(items, bytes as u64, BlockBytes),
+            next_reader: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    /// Hits and misses since the start.
+    pub fn counters(&self) -> (u64, u64) {
+        (
+            self.hits.load(Ordering::Relaxed),
+            self.misses.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Bytes it holds.
+    pub fn bytes(&self) -> u64 {
+        self.blocks.weight()
+    }
+
+    pub(crate) fn register(&self) -> u64 {
+        self.next_reader.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn get(&self, slot: Slot) -> Option<Bytes> {
+        let found = self.blocks.get(&slot);
+        let counter = if found.is_some() {
+            &self.hits
+        } else {
+            &self.misses
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    /// A block that is too large to be worth keeping is not kept.
+    pub(crate) fn insert(&self, slot: Slot, block: Bytes) {
+        self.blocks.insert(slot, block);
+    }
+
+    /// Drops every block of a reader that goes away.
+    pub(crate) fn forget(&self, reader: u64) {
+        self.blocks.retain(|slot, _| slot.0 != reader);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: usize = 16 << 10;
+    const FITS: u32 = 512;
+
+    fn cache() -> BlockCache {
+        BlockCache::new(FITS as usize * (BLOCK + ENTRY_OVERHEAD as usize))
+    }
+
+    fn read(cache: &BlockCache, slot: Slot) -> bool {
+        let found = cache.get(slot).is_some();
+        if !found {
+            cache.insert(slot, Bytes::from(vec![0; BLOCK]));
+        }
+        found
+    }
+
+    #[test]
+    fn it_stays_within_its_bytes_and_forgets_a_reader() {
+        let cache = cache();
+        for number in 0..4 * FITS {
+            read(&cache, (1, number));
+            read(&cache, (2, number % 8));
+        }
+        assert!(cache.bytes() <= u64::from(FITS) * (BLOCK as u64 + ENTRY_OVERHEAD));
+        cache.forget(1);
+        assert!((0..4 * FITS).all(|number| cache.get((1, number)).is_none()));
+        assert!((0..8).any(|number| cache.get((2, number)).is_some()));
+    }
+
+    /// Promise: a scan over many times what fits leaves the blocks that are read all the time where they are.
+    #[test]
+    fn a_scan_does_not_push_out_what_is_read_all_the_time() {
+        let cache = cache();
+        let hot = FITS / 2;
+        for _ in 0..4 {
+            (0..hot).for_each(|number| {
+                read(&cache, (1, number));
+            });
+        }
+        for number in 0..20 * FITS {
+            read(&cache, (2, number));
+        }
+        let kept = (0..hot).filter(|number| read(&cache, (1, *number))).count();
+        assert!(
+            kept >= hot as usize * 9 / 10,
+            "{kept} of {hot} blocks are left"
+        );
+    }
+
+    #[test]
+    fn a_cache_without_memory_keeps_nothing() {
+        let cache = BlockCache::new(0);
+        assert!(!read(&cache, (1, 1)) && !read(&cache, (1, 1)));
+    }
+}

@@ -1,0 +1,426 @@
+//! The layer file format, version 1: the bytes of every part. `docs/formats.md` describes it for other
+//! programs; a change here needs a new [`FORMAT_VERSION`] and an entry there.
+//!
+//! Numbers are little-endian, keys are in their order-preserving 18-byte form.
+//!
+//! ```text
+//! header | data blocks | block index | key table | bloom filter | footer
+//! ```
+
+use bytes::Bytes;
+use pg_types::key::KEY_BYTES;
+use pg_types::{Key, KeyRange, Lsn};
+
+use crate::desc::LayerKind;
+use crate::value::{LsnRange, Value, Version};
+
+/// Version of the format written; readers refuse others.
+pub const FORMAT_VERSION: u16 = 1;
+
+pub(crate) const MAGIC: [u8; 8] = *b"WEIRLAYR";
+pub(crate) const END_MAGIC: [u8; 8] = *b"RYALRIEW";
+pub(crate) const HEADER_BYTES: usize = 16;
+/// One block index entry: first key, first LSN, offset, stored length, raw length, CRC.
+pub(crate) const INDEX_ENTRY_BYTES: usize = KEY_BYTES + 8 + 8 + 4 + 4 + 4;
+/// One key table entry: key, start LSN, last LSN, deltas since start, deltas.
+pub(crate) const KEY_STAT_BYTES: usize = KEY_BYTES + 8 + 8 + 4 + 4;
+/// Largest value a layer takes.
+pub(crate) const MAX_VALUE_BYTES: usize = 16 << 20;
+/// Largest block before compression: a value and what is beside it.
+pub(crate) const MAX_RAW_BLOCK_BYTES: usize = MAX_VALUE_BYTES + (1 << 20);
+/// Largest metadata section (index, key table, bloom filter), before compression.
+pub(crate) const MAX_SECTION_BYTES: usize = 256 << 20;
+
+const TAG_IMAGE: u8 = 1;
+const TAG_ZERO: u8 = 2;
+const TAG_DELTA: u8 = 3;
+const TAG_META: u8 = 4;
+const TAG_TOMBSTONE: u8 = 5;
+const TAG_STARTS_CHAIN: u8 = 0x10;
+const TAG_SAME_KEY: u8 = 0x80;
+
+/// What a delta layer knows about one key, so that chain lengths are known without reading values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyStat {
+    pub key: Key,
+    /// LSN of the newest version in the layer that starts a chain; [`Lsn::INVALID`] if none does.
+    pub start_lsn: Lsn,
+    /// LSN of the newest version in the layer.
+    pub last_lsn: Lsn,
+    /// Deltas above the newest start, all deltas if there is none. A start that is itself a delta counts.
+    pub deltas: u32,
+    /// All deltas of the key in the layer.
+    pub total_deltas: u32,
+}
+
+impl KeyStat {
+    pub(crate) fn new(key: Key) -> KeyStat {
+        KeyStat {
+            key,
+            start_lsn: Lsn::INVALID,
+            last_lsn: Lsn::INVALID,
+            deltas: 0,
+            total_deltas: 0,
+        }
+    }
+
+    pub(crate) fn add(&mut self, version: &Version) {
+        self.last_lsn = version.lsn;
+        if version.value.starts_chain() {
+            self.start_lsn = version.lsn;
+            self.deltas = 0;
+        }
+        if version.value.is_delta() {
+            self.deltas += 1;
+            self.total_deltas += 1;
+        }
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.key.to_bytes());
+        out.extend_from_slice(&self.start_lsn.0.to_le_bytes());
+        out.extend_from_slice(&self.last_lsn.0.to_le_bytes());
+        out.extend_from_slice(&self.deltas.to_le_bytes());
+        out.extend_from_slice(&self.total_deltas.to_le_bytes());
+    }
+
+    pub(crate) fn decode(input: &mut Input<'_>) -> Option<KeyStat> {
+        Some(KeyStat {
+            key: input.key()?,
+            start_lsn: Lsn(input.u64()?),
+            last_lsn: Lsn(input.u64()?),
+            deltas: input.u32()?,
+            total_deltas: input.u32()?,
+        })
+    }
+}
+
+/// Where a section lies and how to check it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Section {
+    pub offset: u64,
+    pub stored: u32,
+    /// Length after decompression; equal to `stored` for the bloom filter, which is not compressed.
+    pub raw: u32,
+    /// CRC32C of the stored bytes.
+    pub crc: u32,
+}
+
+impl Section {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.offset.to_le_bytes());
+        out.extend_from_slice(&self.stored.to_le_bytes());
+        out.extend_from_slice(&self.raw.to_le_bytes());
+        out.extend_from_slice(&self.crc.to_le_bytes());
+    }
+
+    fn decode(input: &mut Input<'_>) -> Option<Section> {
+        Some(Section {
+            offset: input.u64()?,
+            stored: input.u32()?,
+            raw: input.u32()?,
+            crc: input.u32()?,
+        })
+    }
+}
+
+pub(crate) fn header(kind: LayerKind, level: u8) -> [u8; HEADER_BYTES] {
+    let mut out = [0; HEADER_BYTES];
+    out[..8].copy_from_slice(&MAGIC);
+    out[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    out[10] = kind_code(kind);
+    out[11] = level;
+    out
+}
+
+fn kind_code(kind: LayerKind) -> u8 {
+    match kind {
+        LayerKind::Delta => 1,
+        LayerKind::Image => 2,
+    }
+}
+
+/// Fixed-size end of the file: found from the end, so that a writer can stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Footer {
+    pub kind: LayerKind,
+    pub level: u8,
+    pub keys: KeyRange,
+    pub lsns: LsnRange,
+    pub versions: u64,
+    pub key_count: u64,
+    pub index: Section,
+    pub key_table: Section,
+    pub bloom: Section,
+}
+
+/// Fields, CRC of the fields, CRC of the file, end magic.
+pub(crate) const FOOTER_BYTES: usize = FOOTER_FIELD_BYTES + 4 + 4 + 8;
+const FOOTER_FIELD_BYTES: usize = 4 + 2 * KEY_BYTES + 2 * 8 + 2 * 8 + 3 * 20;
+/// Bytes at the end that the file's checksum does not cover: itself and the end magic.
+pub(crate) const UNCOVERED_BYTES: u64 = 12;
+
+impl Footer {
+    /// The fields and their CRC; the file's checksum and the end magic follow.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(FOOTER_BYTES);
+        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        out.push(kind_code(self.kind));
+        out.push(self.level);
+        out.extend_from_slice(&self.keys.first.to_bytes());
+        out.extend_from_slice(&self.keys.last.to_bytes());
+        for number in [
+            self.lsns.first.0,
+            self.lsns.last.0,
+            self.versions,
+            self.key_count,
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        for section in [self.index, self.key_table, self.bloom] {
+            section.encode(&mut out);
+        }
+        let crc = crc32c::crc32c(&out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// The footer and the file's checksum, or what is wrong with them.
+    pub fn decode(bytes: &[u8]) -> Result<(Footer, u32), String> {
+        if bytes.len() != FOOTER_BYTES {
+            return Err(format!(
+                "footer has {} bytes, expected {FOOTER_BYTES}",
+                bytes.len()
+            ));
+        }
+        if bytes[FOOTER_BYTES - 8..] != END_MAGIC {
+            return Err("end magic is missing: the file is torn or not a layer".to_owned());
+        }
+        let (fields, tail) = bytes.split_at(FOOTER_FIELD_BYTES);
+        let mut tail = Input(tail);
+        let (crc, checksum) = tail.u32().zip(tail.u32()).ok_or("footer is too short")?;
+        if crc32c::crc32c(fields) != crc {
+            return Err("footer checksum does not match".to_owned());
+        }
+        let mut input = Input(fields);
+        let version = input.u16().ok_or("footer is too short")?;
+        if version != FORMAT_VERSION {
+            return Err(format!(
+                "format version is {version}, this program reads {FORMAT_VERSION}"
+            ));
+        }
+        let footer =
+            Footer::decode_fields(&mut input).ok_or("footer holds an unknown kind or key")?;
+        if footer.keys.first > footer.keys.last || footer.lsns.first > footer.lsns.last {
+            return Err("footer holds an inverted range".to_owned());
+        }
+        Ok((footer, checksum))
+    }
+
+    fn decode_fields(input: &mut Input<'_>) -> Option<Footer> {
+        Some(Footer {
+            kind: match input.u8()? {
+                1 => LayerKind::Delta,
+                2 => LayerKind::Image,
+                _ => return None,
+            },
+            level: input.u8()?,
+            keys: KeyRange {
+                first: input.key()?,
+                last: input.key()?,
+            },
+            lsns: LsnRange {
+                first: Lsn(input.u64()?),
+                last: Lsn(input.u64()?),
+            },
+            versions: input.u64()?,
+            key_count: input.u64()?,
+            index: Section::decode(input)?,
+            key_table: Section::decode(input)?,
+            bloom: Section::decode(input)?,
+        })
+    }
+}
+
+/// Appends one version to a block; the key is left out when it is the previous entry's.
+pub(crate) fn encode_entry(out: &mut Vec<u8>, key: &Key, same_key: bool, version: &Version) {
+    let tag = match &version.value {
+        Value::Image(_) => TAG_IMAGE,
+        Value::Zero => TAG_ZERO,
+        Value::Delta {
+            starts_chain: false,
+            ..
+        } => TAG_DELTA,
+        Value::Delta {
+            starts_chain: true, ..
+        } => TAG_DELTA | TAG_STARTS_CHAIN,
+        Value::Meta(_) => TAG_META,
+        Value::Tombstone => TAG_TOMBSTONE,
+    };
+    out.push(tag | if same_key { TAG_SAME_KEY } else { 0 });
+    if !same_key {
+        out.extend_from_slice(&key.to_bytes());
+    }
+    out.extend_from_slice(&version.lsn.0.to_le_bytes());
+    out.extend_from_slice(&version.seq.to_le_bytes());
+    if !matches!(version.value, Value::Zero | Value::Tombstone) {
+        let payload = version.value.payload();
+        out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        out.extend_from_slice(payload);
+    }
+}
+
+/// Walks the entries of a decompressed block.
+pub(crate) struct BlockEntries<'a> {
+    block: &'a Bytes,
+    at: usize,
+    key: Option<Key>,
+    order: (Lsn, u16),
+}
+
+/// An entry whose value has not been copied out yet.
+pub(crate) struct RawEntry {
+    pub key: Key,
+    pub lsn: Lsn,
+    pub seq: u16,
+    tag: u8,
+    payload: std::ops::Range<usize>,
+}
+
+impl RawEntry {
+    /// The value shares the block's memory.
+    pub fn value(&self, block: &Bytes) -> Option<Value> {
+        let bytes = || block.slice(self.payload.clone());
+        Some(match self.tag & !TAG_SAME_KEY {
+            TAG_IMAGE => Value::Image(bytes()),
+            TAG_ZERO => Value::Zero,
+            TAG_DELTA => Value::Delta {
+                bytes: bytes(),
+                starts_chain: false,
+            },
+            tag if tag == TAG_DELTA | TAG_STARTS_CHAIN => Value::Delta {
+                bytes: bytes(),
+                starts_chain: true,
+            },
+            TAG_META => Value::Meta(bytes()),
+            TAG_TOMBSTONE => Value::Tombstone,
+            _ => return None,
+        })
+    }
+}
+
+impl<'a> BlockEntries<'a> {
+    pub fn new(block: &'a Bytes) -> BlockEntries<'a> {
+        BlockEntries {
+            block,
+            at: 0,
+            key: None,
+            order: (Lsn::INVALID, 0),
+        }
+    }
+
+    /// `Ok(None)` at the end of the block, `Err` when the bytes make no sense.
+    pub fn next_entry(&mut self) -> Result<Option<RawEntry>, &'static str> {
+        let mut input = Input(&self.block[self.at..]);
+        if input.0.is_empty() {
+            return Ok(None);
+        }
+        let tag = input.u8().ok_or("entry is cut off")?;
+        let key = if tag & TAG_SAME_KEY != 0 {
+            self.key.ok_or("first entry of a block has no key")?
+        } else {
+            input.key().ok_or("entry has an unknown key")?
+        };
+        let lsn = Lsn(input.u64().ok_or("entry is cut off")?);
+        let seq = input.u16().ok_or("entry is cut off")?;
+        let length = match tag & !(TAG_SAME_KEY | TAG_STARTS_CHAIN) {
+            TAG_ZERO | TAG_TOMBSTONE => 0,
+            _ => input.u32().ok_or("entry is cut off")? as usize,
+        };
+        let start = self.block.len() - input.0.len();
+        if length > input.0.len() {
+            return Err("value is cut off");
+        }
+        let ordered = match self.key {
+            None => true,
+            Some(previous) => (previous, self.order) < (key, (lsn, seq)),
+        };
+        if !ordered {
+            return Err("entries are out of order");
+        }
+        self.at = start + length;
+        self.key = Some(key);
+        self.order = (lsn, seq);
+        Ok(Some(RawEntry {
+            key,
+            lsn,
+            seq,
+            tag,
+            payload: start..start + length,
+        }))
+    }
+}
+
+/// One entry of the block index, decoded from its fixed-size slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexEntry {
+    pub key: Key,
+    pub lsn: Lsn,
+    pub offset: u64,
+    pub stored: u32,
+    pub raw: u32,
+    pub crc: u32,
+}
+
+impl IndexEntry {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.key.to_bytes());
+        out.extend_from_slice(&self.lsn.0.to_le_bytes());
+        out.extend_from_slice(&self.offset.to_le_bytes());
+        out.extend_from_slice(&self.stored.to_le_bytes());
+        out.extend_from_slice(&self.raw.to_le_bytes());
+        out.extend_from_slice(&self.crc.to_le_bytes());
+    }
+
+    pub fn decode(input: &mut Input<'_>) -> Option<IndexEntry> {
+        Some(IndexEntry {
+            key: input.key()?,
+            lsn: Lsn(input.u64()?),
+            offset: input.u64()?,
+            stored: input.u32()?,
+            raw: input.u32()?,
+            crc: input.u32()?,
+        })
+    }
+}
+
+/// Takes numbers from the front of a slice; `None` once it is too short.
+pub(crate) struct Input<'a>(pub &'a [u8]);
+
+impl Input<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    pub fn u8(&mut self) -> Option<u8> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+
+    pub fn u16(&mut self) -> Option<u16> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    pub fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    pub fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    pub fn key(&mut self) -> Option<Key> {
+        Key::from_bytes(&self.take::<KEY_BYTES>()?)
+    }
+}

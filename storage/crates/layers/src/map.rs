@@ -1,0 +1,248 @@
+//! The set of a timeline's layer files, searchable by key.
+//!
+//! Invariant: the answer to "which layers can hold a version of this key in this window" is complete, for
+//! any overlap of layers. The structure is an implicit interval tree: layers sorted by first key, each
+//! subtree knowing its largest last key. A change builds it anew (thousands of layers: well under a
+//! millisecond); a reader holds an `Arc` of the map it started with.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use pg_types::{Key, KeyRange};
+
+use crate::desc::{LayerDesc, LayerName};
+use crate::read::PersistentLayer;
+use crate::value::Window;
+
+/// See the module head. `L` is the caller's handle of a layer file.
+pub struct LayerMap<L> {
+    /// By first key.
+    layers: Vec<Arc<L>>,
+    /// For the subtree rooted at each index: the largest last key in it.
+    max_last: Vec<Key>,
+}
+
+impl<L> Clone for LayerMap<L> {
+    fn clone(&self) -> LayerMap<L> {
+        LayerMap {
+            layers: self.layers.clone(),
+            max_last: self.max_last.clone(),
+        }
+    }
+}
+
+impl<L> Default for LayerMap<L> {
+    fn default() -> LayerMap<L> {
+        LayerMap {
+            layers: Vec::new(),
+            max_last: Vec::new(),
+        }
+    }
+}
+
+impl<L: PersistentLayer> LayerMap<L> {
+    pub fn new(mut layers: Vec<Arc<L>>) -> LayerMap<L> {
+        layers.sort_by_key(|layer| (layer.desc().keys.first, layer.desc().lsns.first));
+        let mut map = LayerMap {
+            max_last: layers.iter().map(|layer| layer.desc().keys.last).collect(),
+            layers,
+        };
+        map.index(0, map.layers.len());
+        map
+    }
+
+    fn index(&mut self, low: usize, high: usize) -> Option<Key> {
+        if low >= high {
+            return None;
+        }
+        let middle = low + (high - low) / 2;
+        let below = self.index(low, middle).max(self.index(middle + 1, high));
+        let max = below.map_or(self.max_last[middle], |key| key.max(self.max_last[middle]));
+        self.max_last[middle] = max;
+        Some(max)
+    }
+
+    /// The map after adding `add` and removing the layers named `remove`, in one step.
+    pub fn with(&self, add: Vec<Arc<L>>, remove: &[LayerName]) -> LayerMap<L> {
+        let remove: HashSet<&LayerName> = remove.iter().collect();
+        let keep = |layer: &&Arc<L>| remove.is_empty() || !remove.contains(&layer.desc().name());
+        let mut layers: Vec<Arc<L>> = self.layers.iter().filter(keep).cloned().collect();
+        layers.extend(add);
+        LayerMap::new(layers)
+    }
+
+    /// Layers that can hold a version of `key` in the window, those with the newest versions first.
+    pub fn candidates(&self, key: &Key, window: Window) -> Vec<&Arc<L>> {
+        self.overlapping(
+            &KeyRange {
+                first: *key,
+                last: *key,
+            },
+            window,
+        )
+    }
+
+    /// The same for any key of a range.
+    pub fn overlapping(&self, keys: &KeyRange, window: Window) -> Vec<&Arc<L>> {
+        let mut found = Vec::new();
+        if !window.is_empty() {
+            self.search(0, self.layers.len(), keys, window, &mut found);
+        }
+        found.sort_by_key(|layer| std::cmp::Reverse(layer.desc().lsns.last));
+        found
+    }
+
+    fn search<'a>(
+        &'a self,
+        low: usize,
+        high: usize,
+        keys: &KeyRange,
+        window: Window,
+        found: &mut Vec<&'a Arc<L>>,
+    ) {
+        if low >= high {
+            return;
+        }
+        let middle = low + (high - low) / 2;
+        if self.max_last[middle] < keys.first {
+            return;
+        }
+        self.search(low, middle, keys, window, found);
+        let layer = &self.layers[middle];
+        let desc = layer.desc();
+        if desc.keys.first > keys.last {
+            return;
+        }
+        if desc.keys.last >= keys.first && window.overlaps(&desc.lsns) {
+            found.push(layer);
+        }
+        self.search(middle + 1, high, keys, window, found);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<L>> {
+        self.layers.iter()
+    }
+
+    pub fn get(&self, name: &LayerName) -> Option<&Arc<L>> {
+        let wanted = name.parse(0).ok()?;
+        // The checksum tells nearly all others apart without making their names.
+        let same = |layer: &&Arc<L>| {
+            layer.desc().checksum == wanted.checksum && layer.desc().name() == *name
+        };
+        self.layers.iter().find(same)
+    }
+
+    /// Delta layers not yet compacted, oldest first.
+    pub fn l0(&self) -> Vec<&Arc<L>> {
+        let mut layers: Vec<_> = self
+            .layers
+            .iter()
+            .filter(|layer| layer.desc().is_l0())
+            .collect();
+        layers.sort_by_key(|layer| layer.desc().lsns.first);
+        layers
+    }
+
+    pub fn len(&self) -> usize {
+        self.layers.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.layers.is_empty()
+    }
+
+    pub fn total_bytes(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.desc().size).sum()
+    }
+
+    pub fn descs(&self) -> Vec<LayerDesc> {
+        self.layers
+            .iter()
+            .map(|layer| layer.desc().clone())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desc::LayerKind;
+    use crate::error::LayerError;
+    use crate::read::VersionSource;
+    use crate::value::LsnRange;
+    use pg_types::Lsn;
+    use proptest::prelude::*;
+
+    struct Named(LayerDesc);
+
+    impl PersistentLayer for Named {
+        fn desc(&self) -> &LayerDesc {
+            &self.0
+        }
+        fn open(&self) -> Result<Arc<dyn VersionSource + Send + Sync>, LayerError> {
+            Err(LayerError::NotResident(self.0.name()))
+        }
+    }
+
+    fn layer((keys, lsns): ((u32, u32), (u64, u64))) -> Arc<Named> {
+        Arc::new(Named(LayerDesc {
+            kind: LayerKind::Delta,
+            level: 0,
+            keys: KeyRange {
+                first: Key::aux(keys.0.min(keys.1)),
+                last: Key::aux(keys.0.max(keys.1)),
+            },
+            lsns: LsnRange {
+                first: Lsn(lsns.0.min(lsns.1)),
+                last: Lsn(lsns.0.max(lsns.1)),
+            },
+            checksum: 0,
+            size: 1,
+        }))
+    }
+
+    proptest! {
+        /// Promise: the tree finds exactly the layers that a look at each would find, newest first.
+        #[test]
+        fn the_search_equals_a_look_at_every_layer(
+            layers in prop::collection::vec(((0..60_u32, 0..60_u32), (1..60_u64, 1..60_u64)), 0..80),
+            keys in (0..60_u32, 0..60_u32),
+            floor in 0..60_u64,
+            upto in 0..60_u64,
+        ) {
+            let layers: Vec<_> = layers.into_iter().map(layer).collect();
+            let map = LayerMap::new(layers.clone());
+            let range = KeyRange { first: Key::aux(keys.0.min(keys.1)), last: Key::aux(keys.0.max(keys.1)) };
+            let window = Window { floor: Lsn(floor), upto: Lsn(upto) };
+            let found = map.overlapping(&range, window);
+            let expected = layers.iter().filter(|layer| {
+                let desc = layer.desc();
+                let lsns = (desc.lsns.first.0..=desc.lsns.last.0).any(|lsn| window.contains(Lsn(lsn)));
+                desc.keys.overlaps(&range) && lsns
+            });
+            let address = |layer: &&Arc<Named>| Arc::as_ptr(layer) as usize;
+            let mut expected: Vec<usize> = expected.map(|layer| address(&layer)).collect();
+            let mut got: Vec<usize> = found.iter().map(address).collect();
+            expected.sort_unstable();
+            got.sort_unstable();
+            prop_assert_eq!(got, expected);
+            prop_assert!(found.windows(2).all(|pair| pair[0].desc().lsns.last >= pair[1].desc().lsns.last));
+        }
+    }
+
+    #[test]
+    fn a_change_adds_and_removes_in_one_step() {
+        let map = LayerMap::new(vec![layer(((1, 2), (1, 2))), layer(((3, 4), (1, 2)))]);
+        let remove = map.candidates(&Key::aux(3), Window::upto(Lsn::MAX))[0]
+            .desc()
+            .name();
+        let changed = map.with(vec![layer(((9, 9), (5, 6)))], std::slice::from_ref(&remove));
+        assert_eq!((map.len(), changed.len()), (2, 2));
+        assert!(changed.get(&remove).is_none());
+        assert_eq!(
+            changed.candidates(&Key::aux(9), Window::upto(Lsn(5))).len(),
+            1
+        );
+        assert_eq!(changed.total_bytes(), 2);
+    }
+}

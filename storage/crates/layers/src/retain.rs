@@ -1,0 +1,206 @@
+//! Which versions history still needs.
+//!
+//! A version may go when a newer one that starts a chain hides it from every LSN that must stay readable: when
+//! the start is at or before the horizon and no readable point lies between the two. This looks at two versions
+//! only, so it holds for any choice of layers: whatever else is read from elsewhere, the start is still there, or
+//! was itself dropped in favour of a still newer one that hides all it hid. What a truncation hides goes the same
+//! way, the truncation taking the start's place.
+//!
+//! Reads below the horizon that are not at a point may be answered wrongly afterwards: the caller refuses them
+//! before the first version is dropped.
+
+use pg_types::{Key, Lsn};
+
+use crate::value::Version;
+
+/// What must stay readable of a timeline.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    horizon: Lsn,
+    /// In order, all below the horizon.
+    points: Vec<Lsn>,
+}
+
+impl Retention {
+    /// Everything stays.
+    pub fn everything() -> Retention {
+        Retention::default()
+    }
+
+    /// Every LSN from `horizon` on stays readable, and `points` below it: branch points and leases.
+    pub fn new(horizon: Lsn, points: impl IntoIterator<Item = Lsn>) -> Retention {
+        let mut points: Vec<Lsn> = points.into_iter().filter(|it| *it < horizon).collect();
+        points.sort_unstable();
+        points.dedup();
+        Retention { horizon, points }
+    }
+
+    pub fn horizon(&self) -> Lsn {
+        self.horizon
+    }
+
+    /// Whether a start (or truncation) at `by` hides what was put at `lsn` from every readable LSN.
+    fn hides(&self, lsn: Lsn, by: Lsn) -> bool {
+        let first = self.points.partition_point(|point| *point < lsn);
+        by <= self.horizon && self.points.get(first).is_none_or(|point| *point >= by)
+    }
+}
+
+/// Passes on the needed versions of a stream in `(key, lsn, seq)` order.
+pub(crate) struct Filter<'a> {
+    retention: &'a Retention,
+    key: Option<Key>,
+    /// What is hidden by truncation as of the horizon: versions of `key` up to here.
+    floor: Lsn,
+    /// Versions at or before the horizon since the last start.
+    held: Vec<Version>,
+}
+
+impl<'a> Filter<'a> {
+    pub fn new(retention: &'a Retention) -> Filter<'a> {
+        Filter {
+            retention,
+            key: None,
+            floor: Lsn::INVALID,
+            held: Vec::new(),
+        }
+    }
+
+    /// Takes the next version; `floor_of` is asked once for each key that has versions before the horizon.
+    pub fn push<E>(
+        &mut self,
+        key: Key,
+        version: Version,
+        floor_of: &mut impl FnMut(&Key) -> Result<Lsn, E>,
+        emit: &mut impl FnMut(&Key, &Version) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.key != Some(key) {
+            self.release(None, emit)?;
+            self.key = Some(key);
+            self.floor = if version.lsn <= self.retention.horizon {
+                floor_of(&key)?
+            } else {
+                Lsn::INVALID
+            };
+        }
+        // Nothing later in the key's history can hide a version any more.
+        if version.lsn > self.retention.horizon {
+            self.release(None, emit)?;
+            return emit(&key, &version);
+        }
+        if version.value.starts_chain() {
+            self.release(Some(version.lsn), emit)?;
+        }
+        self.held.push(version);
+        Ok(())
+    }
+
+    pub fn finish<E>(
+        &mut self,
+        emit: &mut impl FnMut(&Key, &Version) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.release(None, emit)
+    }
+
+    /// Passes on what is held, save what a start at `by` or the floor hides.
+    fn release<E>(
+        &mut self,
+        by: Option<Lsn>,
+        emit: &mut impl FnMut(&Key, &Version) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(key) = self.key else { return Ok(()) };
+        for version in self.held.drain(..) {
+            let lsn = version.lsn;
+            let superseded = by.is_some_and(|by| self.retention.hides(lsn, by));
+            let truncated = lsn <= self.floor && self.retention.hides(lsn, self.floor);
+            if !superseded && !truncated {
+                emit(&key, &version)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::value::Value;
+
+    fn kept(retention: &Retention, floor: u64, versions: &[(u64, bool)]) -> Vec<u64> {
+        let mut filter = Filter::new(retention);
+        let mut kept = Vec::new();
+        let mut emit = |_: &Key, version: &Version| {
+            kept.push(version.lsn.0);
+            Ok::<(), ()>(())
+        };
+        for (lsn, starts_chain) in versions {
+            let value = Value::Delta {
+                bytes: Bytes::new(),
+                starts_chain: *starts_chain,
+            };
+            let version = Version {
+                lsn: Lsn(*lsn),
+                seq: 0,
+                value,
+            };
+            let mut floor_of = |_: &Key| Ok(Lsn(floor));
+            filter
+                .push(Key::aux(1), version, &mut floor_of, &mut emit)
+                .unwrap();
+        }
+        filter.finish(&mut emit).unwrap();
+        kept
+    }
+
+    const START: bool = true;
+
+    #[test]
+    fn the_newest_chain_at_the_horizon_and_everything_later_stays() {
+        let versions = [
+            (10, START),
+            (20, false),
+            (30, START),
+            (40, false),
+            (50, START),
+        ];
+        let keep = |horizon| kept(&Retention::new(Lsn(horizon), []), 0, &versions);
+        assert_eq!(keep(0), [10, 20, 30, 40, 50]);
+        assert_eq!(keep(29), [10, 20, 30, 40, 50]);
+        assert_eq!(keep(30), [30, 40, 50]);
+        assert_eq!(keep(49), [30, 40, 50]);
+        assert_eq!(keep(99), [50]);
+    }
+
+    #[test]
+    fn a_point_keeps_the_chain_it_reads_and_no_more() {
+        let versions = [
+            (10, START),
+            (20, false),
+            (25, false),
+            (30, START),
+            (40, START),
+        ];
+        let keep = |points: &[u64]| {
+            let points = points.iter().map(|point| Lsn(*point));
+            kept(&Retention::new(Lsn(99), points), 0, &versions)
+        };
+        assert_eq!(keep(&[22]), [10, 20, 40]);
+        assert_eq!(keep(&[5]), [40]);
+        assert_eq!(keep(&[39]), [30, 40]);
+        assert_eq!(keep(&[10, 30]), [10, 30, 40]);
+    }
+
+    #[test]
+    fn what_a_truncation_hides_goes_unless_a_point_sees_it() {
+        let versions = [(10, START), (20, false), (60, START)];
+        let truncated_at_50 = |horizon, points: &[u64]| {
+            let points = points.iter().map(|point| Lsn(*point));
+            kept(&Retention::new(Lsn(horizon), points), 50, &versions)
+        };
+        assert_eq!(truncated_at_50(55, &[]), [60]);
+        assert_eq!(truncated_at_50(55, &[15]), [10, 60]);
+        assert_eq!(truncated_at_50(45, &[]), [10, 20, 60]);
+    }
+}

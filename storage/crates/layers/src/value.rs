@@ -1,0 +1,118 @@
+//! Values, their versions, and ranges of LSNs.
+
+use std::fmt;
+
+use bytes::Bytes;
+use pg_types::Lsn;
+
+/// What a key holds from one LSN on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A complete page.
+    Image(Bytes),
+    /// A page of zeroes.
+    Zero,
+    /// A step from the page's previous version, in the encoding of whoever redoes it. `starts_chain` when
+    /// it initialises the page and so needs no previous version.
+    Delta { bytes: Bytes, starts_chain: bool },
+    /// A complete metadata value.
+    Meta(Bytes),
+    /// The key does not exist (any more).
+    Tombstone,
+}
+
+impl Value {
+    /// Whether nothing older than this value matters to a reader.
+    pub fn starts_chain(&self) -> bool {
+        match self {
+            Value::Delta { starts_chain, .. } => *starts_chain,
+            _ => true,
+        }
+    }
+
+    pub fn is_delta(&self) -> bool {
+        matches!(self, Value::Delta { .. })
+    }
+
+    /// The bytes the value owns; empty for `Zero` and `Tombstone`.
+    pub fn payload(&self) -> &[u8] {
+        match self {
+            Value::Image(bytes) | Value::Meta(bytes) | Value::Delta { bytes, .. } => bytes,
+            Value::Zero | Value::Tombstone => &[],
+        }
+    }
+}
+
+/// One version of a key; ordered within the key by `(lsn, seq)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    pub lsn: Lsn,
+    /// Position among the versions of the key at this LSN.
+    pub seq: u16,
+    pub value: Value,
+}
+
+impl Version {
+    /// `seq` of an image the storage made itself: above everything the WAL put at that LSN.
+    pub const GENERATED: u16 = u16::MAX;
+
+    pub fn order(&self) -> (Lsn, u16) {
+        (self.lsn, self.seq)
+    }
+}
+
+/// A range of LSNs, both ends inclusive: what a layer holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LsnRange {
+    pub first: Lsn,
+    pub last: Lsn,
+}
+
+impl LsnRange {
+    pub fn contains(&self, lsn: Lsn) -> bool {
+        self.first <= lsn && lsn <= self.last
+    }
+
+    pub fn overlaps(&self, other: &LsnRange) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+}
+
+impl fmt::Debug for LsnRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..={}", self.first, self.last)
+    }
+}
+
+/// The versions a read may see: later than `floor`, up to and including `upto`.
+///
+/// `floor` is the LSN at which older versions stopped being visible (a truncated or dropped relation);
+/// [`Lsn::INVALID`] when all are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    pub floor: Lsn,
+    pub upto: Lsn,
+}
+
+impl Window {
+    /// Everything up to and including `lsn`.
+    pub fn upto(lsn: Lsn) -> Window {
+        Window {
+            floor: Lsn::INVALID,
+            upto: lsn,
+        }
+    }
+
+    pub fn contains(&self, lsn: Lsn) -> bool {
+        self.floor < lsn && lsn <= self.upto
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.floor >= self.upto
+    }
+
+    /// Whether a layer with these LSNs can hold a version in the window.
+    pub fn overlaps(&self, lsns: &LsnRange) -> bool {
+        lsns.first <= self.upto && self.floor < lsns.last
+    }
+}

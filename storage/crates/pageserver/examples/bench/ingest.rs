@@ -1,0 +1,168 @@
+//! Ingest, end to end: from the bytes a safekeeper would send to durable level-0 layers.
+//!
+//! The WAL comes in pieces from files that lie in the kernel's cache. Each stretch of it is told to be committed at
+//! once, so that nothing but the pageserver sets the pace; it ends when the index in the object store reaches its
+//! last record.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use pageserver::config::TenantConfigPatch;
+use pageserver::timeline::Timeline;
+use pg_types::Lsn;
+use serde_json::{Value, json};
+
+use crate::common::server::FileWal;
+use crate::engine::{Engine, Memory, cpu_seconds, metric};
+
+const TIMEOUT: Duration = Duration::from_secs(3600);
+const SAMPLE: Duration = Duration::from_millis(10);
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[arg(long)]
+    objects: PathBuf,
+    #[arg(long)]
+    wal: PathBuf,
+    /// Ends of the stretches, each a record boundary, in order.
+    #[arg(long, required = true, num_args = 1..)]
+    upto: Vec<Lsn>,
+    #[arg(long)]
+    image_threshold: Option<u32>,
+    #[arg(long)]
+    image_threshold_pushdown: Option<u32>,
+    /// Level-0 layers that start a compaction; a number that is never reached leaves compaction out.
+    #[arg(long)]
+    compaction_threshold: Option<u32>,
+}
+
+/// Counters as of one moment.
+struct Reading {
+    at: Instant,
+    cpu: f64,
+    lsn: Lsn,
+    flushed: f64,
+    compacted: f64,
+    images: f64,
+    braked_ms: f64,
+}
+
+impl Reading {
+    fn take(lsn: Lsn) -> Reading {
+        Reading {
+            at: Instant::now(),
+            cpu: cpu_seconds(),
+            lsn,
+            flushed: metric("weir_pageserver_flushed_bytes_total", None),
+            compacted: metric(
+                "weir_pageserver_compaction_bytes_total",
+                Some(("direction", "written")),
+            ),
+            images: metric("weir_pageserver_image_bytes_total", None),
+            braked_ms: metric("weir_pageserver_ingest_braked_milliseconds_total", None),
+        }
+    }
+
+    fn since(&self, before: &Reading) -> Value {
+        let wal_bytes = self.lsn.0 - before.lsn.0;
+        json!({
+            "wal_bytes": wal_bytes,
+            "seconds": (self.at - before.at).as_secs_f64(),
+            "cpu_seconds": self.cpu - before.cpu,
+            "flushed_bytes": self.flushed - before.flushed,
+            "compacted_bytes": self.compacted - before.compacted,
+            "image_bytes": self.images - before.images,
+            "braked_ms": self.braked_ms - before.braked_ms,
+        })
+    }
+}
+
+/// Watches the number of level-0 layers until it is dropped.
+struct L0Watch {
+    most: Arc<AtomicI64>,
+    over: Arc<AtomicBool>,
+}
+
+impl L0Watch {
+    fn new(timeline: Arc<Timeline>) -> L0Watch {
+        let (most, over) = (
+            Arc::new(AtomicI64::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let (seen, ended) = (most.clone(), over.clone());
+        tokio::spawn(async move {
+            while !ended.load(Ordering::Relaxed) {
+                seen.fetch_max(timeline.metrics().l0_layers.get(), Ordering::Relaxed);
+                tokio::time::sleep(SAMPLE).await;
+            }
+        });
+        L0Watch { most, over }
+    }
+}
+
+impl Drop for L0Watch {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+pub async fn run(arguments: Arguments) -> Result<Value> {
+    let wal = FileWal::new(&arguments.wal);
+    let engine = Engine::open(&arguments.objects, Memory::default(), Some(&wal)).await?;
+    let timeline = engine.timeline.clone();
+    let tenant = engine.manager.tenant(timeline.tenant)?;
+    let patch = TenantConfigPatch {
+        image_threshold: arguments.image_threshold,
+        image_threshold_pushdown: arguments.image_threshold_pushdown,
+        compaction_threshold: arguments.compaction_threshold,
+        ..TenantConfigPatch::default()
+    };
+    engine.manager.configure(&tenant, &patch).await?;
+    let mut stretches = Vec::new();
+    for upto in arguments.upto {
+        let watch = L0Watch::new(timeline.clone());
+        let before = Reading::take(timeline.last_record_lsn());
+        wal.limit.send_replace(upto);
+        timeline.wait_lsn(upto, TIMEOUT).await?;
+        timeline.checkpoint().await?;
+        let durable = Reading::take(timeline.last_record_lsn());
+        let mut stretch = durable.since(&before);
+        wait_until_quiet(&timeline).await?;
+        let quiet = Reading::take(timeline.last_record_lsn());
+        stretch["until_quiet"] = quiet.since(&before);
+        stretch["l0_max"] = json!(watch.most.load(Ordering::Relaxed));
+        let status = timeline.status().await;
+        stretch["stored_bytes"] = json!(status.layers.bytes);
+        stretch["data_bytes"] = json!(status.current_logical_size);
+        stretches.push(stretch);
+    }
+    let chains = serde_json::to_value(timeline.chains())?;
+    engine.close().await;
+    Ok(json!({"stretches": stretches, "chains": chains}))
+}
+
+/// Until images are made and level 0 is compacted as far as it will be.
+async fn wait_until_quiet(timeline: &Arc<Timeline>) -> Result<()> {
+    let mut same = 0;
+    let mut last = None;
+    while same < 50 {
+        let now = (
+            timeline.chains().pending_images,
+            metric("weir_pageserver_compaction_bytes_total", None) as u64,
+            metric("weir_pageserver_image_bytes_total", None) as u64,
+        );
+        same = if last == Some(now) && now.0 == 0 {
+            same + 1
+        } else {
+            0
+        };
+        last = Some(now);
+        tokio::time::sleep(SAMPLE * 2).await;
+    }
+    // Images made meanwhile are in memory.
+    timeline.checkpoint().await?;
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! What the pageserver costs: `bench/pageserver.py` makes the WAL and runs this on it.
+//!
+//! `bench prepare DIR` makes a project in `DIR/objects` and, from its pages, a data directory in `DIR/pgdata`
+//! that a stock Postgres starts from at exactly the project's first LSN.
+//! `bench end DIR` says where the WAL of that data directory, stopped, ends.
+//! `bench ingest ...` has a pageserver take in the WAL which that Postgres wrote, in stretches.
+//! `bench read ...` reads pages from several pageservers in turn, over loopback.
+//!
+//! Everything runs in this one process, so that its CPU time is what the work cost. Prints one line of JSON.
+
+#[path = "../../tests/common/mod.rs"]
+mod common;
+
+mod engine;
+mod ingest;
+mod prepare;
+mod read;
+mod touched;
+
+use anyhow::Result;
+use clap::Parser;
+
+#[derive(Parser)]
+enum Command {
+    Prepare(prepare::Arguments),
+    End(prepare::EndArguments),
+    Ingest(ingest::Arguments),
+    Read(read::Arguments),
+    Scan(read::ScanArguments),
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let result = match Command::parse() {
+        Command::Prepare(arguments) => prepare::run(arguments).await?,
+        Command::End(arguments) => prepare::end(arguments)?,
+        Command::Ingest(arguments) => ingest::run(arguments).await?,
+        Command::Read(arguments) => read::run(arguments).await?,
+        Command::Scan(arguments) => read::scan(arguments).await?,
+    };
+    println!("{result}");
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! What can be tuned for one tenant, and how a change is checked.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Settings of one tenant. Stored with the tenant; unknown names in a stored file are ignored, so that
+/// going back to an older program stays possible.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TenantConfig {
+    /// Deltas on a page that make the storage write an image while the compute still logs page images.
+    pub image_threshold: u32,
+    /// The same once full page writes are off (image generation pushdown).
+    pub image_threshold_pushdown: u32,
+    /// Bytes of values gathered in memory before they are written to a layer.
+    pub checkpoint_distance_bytes: u64,
+    /// Longest time values stay in memory only, milliseconds.
+    pub checkpoint_timeout_ms: u64,
+    /// Number of freshly flushed (L0) layers that starts a compaction.
+    pub compaction_threshold: u32,
+    /// Target size of compacted layers, bytes.
+    pub compaction_target_bytes: u64,
+    /// Longest time a read waits for its LSN to be ingested, milliseconds.
+    pub wait_lsn_timeout_ms: u64,
+    /// How far back a timeline can be read and branched from, seconds; branch points and leases stay longer.
+    pub history_window_seconds: u64,
+}
+
+impl Default for TenantConfig {
+    fn default() -> TenantConfig {
+        TenantConfig {
+            image_threshold: 128,
+            image_threshold_pushdown: 16,
+            checkpoint_distance_bytes: 64 << 20,
+            checkpoint_timeout_ms: 60_000,
+            compaction_threshold: 8,
+            compaction_target_bytes: 64 << 20,
+            wait_lsn_timeout_ms: 30_000,
+            history_window_seconds: 7 * 86_400,
+        }
+    }
+}
+
+/// A change to some settings; absent ones stay as they are. Unknown names are refused, because a typing
+/// error that silently changes nothing is worse than an error.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TenantConfigPatch {
+    pub image_threshold: Option<u32>,
+    pub image_threshold_pushdown: Option<u32>,
+    pub checkpoint_distance_bytes: Option<u64>,
+    pub checkpoint_timeout_ms: Option<u64>,
+    pub compaction_threshold: Option<u32>,
+    pub compaction_target_bytes: Option<u64>,
+    pub wait_lsn_timeout_ms: Option<u64>,
+    pub history_window_seconds: Option<u64>,
+}
+
+/// A setting is outside what the pageserver can work with.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{name} = {value} is out of range: give a value from {min} to {max}")]
+pub struct OutOfRange {
+    name: &'static str,
+    value: u64,
+    min: u64,
+    max: u64,
+}
+
+impl TenantConfig {
+    /// The settings after the change, or the first value that is out of range.
+    pub fn patched(&self, patch: &TenantConfigPatch) -> Result<TenantConfig, OutOfRange> {
+        let config = TenantConfig {
+            image_threshold: patch.image_threshold.unwrap_or(self.image_threshold),
+            image_threshold_pushdown: patch
+                .image_threshold_pushdown
+                .unwrap_or(self.image_threshold_pushdown),
+            checkpoint_distance_bytes: patch
+                .checkpoint_distance_bytes
+                .unwrap_or(self.checkpoint_distance_bytes),
+            checkpoint_timeout_ms: patch
+                .checkpoint_timeout_ms
+                .unwrap_or(self.checkpoint_timeout_ms),
+            compaction_threshold: patch
+                .compaction_threshold
+                .unwrap_or(self.compaction_threshold),
+            compaction_target_bytes: patch
+                .compaction_target_bytes
+                .unwrap_or(self.compaction_target_bytes),
+            wait_lsn_timeout_ms: patch
+                .wait_lsn_timeout_ms
+                .unwrap_or(self.wait_lsn_timeout_ms),
+            history_window_seconds: patch
+                .history_window_seconds
+                .unwrap_or(self.history_window_seconds),
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), OutOfRange> {
+        let ranges = [
+            (
+                "image_threshold",
+                u64::from(self.image_threshold),
+                1,
+                1 << 20,
+            ),
+            (
+                "image_threshold_pushdown",
+                u64::from(self.image_threshold_pushdown),
+                1,
+                1 << 20,
+            ),
+            (
+                "checkpoint_distance_bytes",
+                self.checkpoint_distance_bytes,
+                1 << 16,
+                1 << 30,
+            ),
+            (
+                "checkpoint_timeout_ms",
+                self.checkpoint_timeout_ms,
+                100,
+                24 * 3_600_000,
+            ),
+            (
+                "compaction_threshold",
+                u64::from(self.compaction_threshold),
+                2,
+                1000,
+            ),
+            (
+                "compaction_target_bytes",
+                self.compaction_target_bytes,
+                1 << 20,
+                1 << 30,
+            ),
+            ("wait_lsn_timeout_ms", self.wait_lsn_timeout_ms, 1, 600_000),
+            (
+                "history_window_seconds",
+                self.history_window_seconds,
+                1,
+                10 * 366 * 86_400,
+            ),
+        ];
+        match ranges
+            .into_iter()
+            .find(|(_, value, min, max)| value < min || value > max)
+        {
+            Some((name, value, min, max)) => Err(OutOfRange {
+                name,
+                value,
+                min,
+                max,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// The chain length at which a page gets an image, given the compute's full-page-writes state.
+    pub fn threshold(&self, full_page_writes: bool) -> u32 {
+        if full_page_writes {
+            self.image_threshold
+        } else {
+            self.image_threshold_pushdown
+        }
+    }
+
+    pub fn wait_lsn_timeout(&self) -> Duration {
+        Duration::from_millis(self.wait_lsn_timeout_ms)
+    }
+
+    pub fn history_window(&self) -> Duration {
+        Duration::from_secs(self.history_window_seconds)
+    }
+
+    pub fn checkpoint_timeout(&self) -> Duration {
+        Duration::from_millis(self.checkpoint_timeout_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_touches_only_what_it_names_and_bad_values_change_nothing() {
+        let config = TenantConfig::default();
+        let patch: TenantConfigPatch =
+            serde_json::from_str(r#"{"image_threshold_pushdown": 8}"#).unwrap();
+        let changed = config.patched(&patch).unwrap();
+        assert_eq!(
+            changed,
+            TenantConfig {
+                image_threshold_pushdown: 8,
+                ..config.clone()
+            }
+        );
+        let zero: TenantConfigPatch = serde_json::from_str(r#"{"image_threshold": 0}"#).unwrap();
+        assert!(
+            config
+                .patched(&zero)
+                .unwrap_err()
+                .to_string()
+                .contains("image_threshold")
+        );
+        assert!(serde_json::from_str::<TenantConfigPatch>(r#"{"image_treshold": 8}"#).is_err());
+    }
+}

@@ -1,0 +1,396 @@
+//! What the object store says about a timeline, and changing it.
+//!
+//! The index (`blob`) names the layers and the LSN they reach; the pageserver's own facts travel in it as
+//! metadata. Every change goes through the upload queue, so that an index never names a layer that is not
+//! durable. A crash leaves the index before a change or the one after it.
+
+use anyhow::Context;
+use blob::{IndexChange, IndexPart, QueueOptions, RemoteLayer, Store, TimelineStore, UploadQueue};
+use bytes::Bytes;
+use layers::{LayerDesc, LayerName};
+use parking_lot::Mutex;
+use pg_types::{Lsn, TenantId, Term, TimelineId};
+use serde::{Deserialize, Serialize};
+
+use crate::api::CreateTimeline;
+use crate::error::Result;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AncestorPoint {
+    pub timeline_id: TimelineId,
+    pub lsn: Lsn,
+}
+
+/// What never changes about a timeline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    pub pg_version: u32,
+    pub system_identifier: u64,
+    pub start_lsn: Lsn,
+    pub ancestor: Option<AncestorPoint>,
+    pub safekeepers: Vec<String>,
+    /// What was asked for, to recognise a repeated request.
+    pub request: CreateTimeline,
+}
+
+/// Where the auxiliary files of the last suspend are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuxFiles {
+    pub lsn: Lsn,
+    pub document: String,
+}
+
+/// Keeps one LSN readable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    pub lsn: Lsn,
+    /// Seconds since 1970.
+    pub until: u64,
+}
+
+/// The pageserver's part of the index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metadata {
+    pub manifest: Manifest,
+    pub max_term: Term,
+    pub aux: Option<AuxFiles>,
+    /// History before it may be gone.
+    #[serde(default)]
+    pub horizon: Lsn,
+    #[serde(default)]
+    pub leases: Vec<Lease>,
+}
+
+/// One timeline's index, for the process that holds the newest generation of it.
+pub struct TimelineIndex {
+    store: Store,
+    remote: TimelineStore,
+    queue: UploadQueue,
+    metadata: Mutex<Metadata>,
+    /// The term that the durable index holds; `metadata` has a new one already while it is being stored.
+    durable_term: Mutex<Term>,
+    consistent_lsn: Mutex<Lsn>,
+    horizon: Mutex<Lsn>,
+}
+
+impl TimelineIndex {
+    /// Takes the timeline over from whoever wrote before; `index` is the newest one.
+    pub async fn take_over(
+        store: Store,
+        tenant: TenantId,
+        timeline: TimelineId,
+    ) -> anyhow::Result<Option<(TimelineIndex, IndexPart)>> {
+        let remote = store.timeline(tenant, timeline);
+        if remote.load().await.context("load the index")? == blob::Loaded::Absent {
+            return Ok(None);
+        }
+        let (generation, loaded) = remote.attach().await.context("take the timeline over")?;
+        let index = match loaded {
+            blob::Loaded::Index(index) => *index,
+            blob::Loaded::Absent => return Ok(None),
+            blob::Loaded::Deleting => {
+                remote
+                    .delete_all()
+                    .await
+                    .context("finish deleting the timeline")?;
+                return Ok(None);
+            }
+        };
+        crash::point!("attach.index-put");
+        let orphans = remote
+            .remove_orphans(&index, generation)
+            .await
+            .context("remove layers without an index")?;
+        if orphans > 0 {
+            tracing::info!(%tenant, %timeline, orphans, "removed layers that a crash left without an index");
+        }
+        let metadata: Metadata = serde_json::from_value(index.metadata.clone())
+            .context("decode the index's metadata")?;
+        let consistent_lsn = Mutex::new(index.disk_consistent_lsn);
+        let queue = UploadQueue::start(
+            remote.clone(),
+            index.clone(),
+            generation,
+            QueueOptions::default(),
+        );
+        let timeline_index = TimelineIndex {
+            store,
+            remote,
+            queue,
+            durable_term: Mutex::new(metadata.max_term),
+            horizon: Mutex::new(metadata.horizon),
+            metadata: Mutex::new(metadata),
+            consistent_lsn,
+        };
+        Ok(Some((timeline_index, index)))
+    }
+
+    /// Makes the index of a new timeline with its first layers; durable on return.
+    pub async fn create(
+        store: Store,
+        tenant: TenantId,
+        timeline: TimelineId,
+        manifest: Manifest,
+        layers: Vec<(LayerDesc, Bytes)>,
+    ) -> anyhow::Result<(TimelineIndex, Vec<RemoteLayer>)> {
+        let remote = store.timeline(tenant, timeline);
+        let generation = remote
+            .claim_generation()
+            .await
+            .context("claim a generation")?;
+        crash::point!("create.claimed");
+        let ancestor = manifest.ancestor.map(|point| blob::Ancestor {
+            timeline: point.timeline_id,
+            lsn: point.lsn,
+        });
+        let start_lsn = manifest.start_lsn;
+        let metadata = Metadata {
+            manifest,
+            max_term: Term(0),
+            aux: None,
+            horizon: Lsn::INVALID,
+            leases: Vec::new(),
+        };
+        let index = IndexPart {
+            metadata: serde_json::to_value(&metadata)?,
+            disk_consistent_lsn: start_lsn,
+            ..IndexPart::empty(tenant, timeline, ancestor)
+        };
+        let queue = UploadQueue::start(remote.clone(), index, generation, QueueOptions::default());
+        let mut uploaded = Vec::with_capacity(layers.len());
+        for (desc, bytes) in layers {
+            uploaded.push(queue.upload(desc, bytes).await?);
+        }
+        crash::point!("create.layers-queued");
+        queue.commit(IndexChange {
+            disk_consistent_lsn: Some(start_lsn),
+            ..IndexChange::default()
+        })?;
+        queue.flush().await.context("store the index")?;
+        crash::point!("create.indexed");
+        let metadata = Mutex::new(metadata);
+        let index = TimelineIndex {
+            store,
+            remote,
+            queue,
+            metadata,
+            durable_term: Mutex::new(Term(0)),
+            consistent_lsn: Mutex::new(start_lsn),
+            horizon: Mutex::new(Lsn::INVALID),
+        };
+        Ok((index, uploaded))
+    }
+
+    pub fn manifest(&self) -> Manifest {
+        self.metadata.lock().manifest.clone()
+    }
+
+    pub fn max_term(&self) -> Term {
+        self.metadata.lock().max_term
+    }
+
+    /// The highest term that a crash can't make this pageserver forget.
+    pub fn durable_term(&self) -> Term {
+        *self.durable_term.lock()
+    }
+
+    pub fn aux(&self) -> Option<AuxFiles> {
+        self.metadata.lock().aux.clone()
+    }
+
+    /// Everything up to here is in layers that the durable index names.
+    pub fn consistent_lsn(&self) -> Lsn {
+        *self.consistent_lsn.lock()
+    }
+
+    /// Moves the consistent LSN to what the layers given before this call reach; durable once the future is ready.
+    pub fn reach(&self, consistent_lsn: Lsn) -> impl Future<Output = Result<()>> + Send + use<'_> {
+        let queued = self.queue.commit(IndexChange {
+            disk_consistent_lsn: Some(consistent_lsn),
+            ..IndexChange::default()
+        });
+        let flushed = self.queue.flush();
+        async move {
+            queued.context("change the index")?;
+            flushed.await.context("store the index")?;
+            let mut reached = self.consistent_lsn.lock();
+            *reached = consistent_lsn.max(*reached);
+            Ok(())
+        }
+    }
+
+    /// Begins to bring a layer to the object store, to be named by the next change of the index.
+    pub async fn upload_layer(&self, desc: LayerDesc, bytes: Bytes) -> Result<RemoteLayer> {
+        let uploading = self.queue.upload(desc, bytes).await;
+        Ok(uploading.context("upload a layer")?)
+    }
+
+    /// Waits until all layers given so far are durable.
+    pub async fn uploaded(&self) -> Result<()> {
+        self.queue.flush().await.context("upload layers")?;
+        Ok(())
+    }
+
+    /// History before it may be gone; [`Lsn::INVALID`] while none is.
+    pub fn horizon(&self) -> Lsn {
+        *self.horizon.lock()
+    }
+
+    pub fn leases(&self) -> Vec<Lease> {
+        self.metadata.lock().leases.clone()
+    }
+
+    /// Moves the horizon and forgets leases that have ended by `now`; durable on return. Readers are refused from
+    /// the beginning: what is stored may count even if this fails.
+    pub async fn store_horizon(&self, horizon: Lsn, now: u64) -> Result<()> {
+        {
+            let mut current = self.horizon.lock();
+            *current = horizon.max(*current);
+        }
+        self.change_metadata(|metadata| {
+            metadata.horizon = metadata.horizon.max(horizon);
+            metadata.leases.retain(|lease| lease.until > now);
+        })
+        .await
+    }
+
+    /// Adds a lease, or makes the one at the same LSN longer; durable on return.
+    pub async fn store_lease(&self, lease: Lease) -> Result<()> {
+        self.change_metadata(|metadata| {
+            let same = metadata.leases.iter_mut().find(|it| it.lsn == lease.lsn);
+            match same {
+                Some(known) => known.until = known.until.max(lease.until),
+                None => metadata.leases.push(lease),
+            }
+        })
+        .await
+    }
+
+    /// Takes layers out of the index, then deletes them. Nobody may start a read on them any more.
+    pub async fn remove_layers(&self, remove: Vec<LayerName>) -> Result<()> {
+        self.commit(IndexChange {
+            remove,
+            ..IndexChange::default()
+        })
+        .await
+    }
+
+    /// Stores the highest term accepted; durable on return.
+    pub async fn store_term(&self, term: Term) -> Result<()> {
+        self.change_metadata(|metadata| metadata.max_term = metadata.max_term.max(term))
+            .await
+    }
+
+    /// Stores the auxiliary files shipped at an LSN in place of earlier ones; durable on return.
+    pub async fn store_aux(&self, lsn: Lsn, content: Bytes) -> Result<()> {
+        let document = format!("{}/aux/{:016x}.tar", self.remote.timeline(), lsn.0);
+        let tenant = self.remote.tenant();
+        self.store
+            .put_document(tenant, &document, content)
+            .await
+            .context("store auxiliary files")?;
+        crash::point!("aux.document-stored");
+        let before = self.aux();
+        let aux = AuxFiles {
+            lsn,
+            document: document.clone(),
+        };
+        self.change_metadata(|metadata| metadata.aux = Some(aux))
+            .await?;
+        crash::point!("aux.indexed");
+        if let Some(old) = before.filter(|old| old.document != document) {
+            self.store
+                .delete_document(tenant, &old.document)
+                .await
+                .context("delete old auxiliary files")?;
+        }
+        Ok(())
+    }
+
+    pub async fn load_aux(&self, aux: &AuxFiles) -> Result<Bytes> {
+        let found = self
+            .store
+            .get_document(self.remote.tenant(), &aux.document)
+            .await
+            .context("read auxiliary files")?;
+        Ok(found.with_context(|| format!("auxiliary files {} are missing", aux.document))?)
+    }
+
+    async fn change_metadata(&self, change: impl FnOnce(&mut Metadata)) -> Result<()> {
+        let (value, term) = {
+            let mut metadata = self.metadata.lock();
+            change(&mut metadata);
+            // Queued under the lock, so that the order in the queue is the order of the changes.
+            let value = serde_json::to_value(&*metadata).context("encode the index's metadata")?;
+            let queued = self.queue.commit(IndexChange {
+                metadata: Some(value),
+                ..IndexChange::default()
+            });
+            (queued, metadata.max_term)
+        };
+        value.context("change the index")?;
+        self.queue.flush().await.context("store the index")?;
+        let mut durable = self.durable_term.lock();
+        *durable = term.max(*durable);
+        Ok(())
+    }
+
+    async fn commit(&self, change: IndexChange) -> Result<()> {
+        self.queue.commit(change).context("change the index")?;
+        self.queue.flush().await.context("store the index")?;
+        Ok(())
+    }
+
+    /// Removes everything the object store has of the timeline.
+    pub async fn delete(&self) -> Result<()> {
+        if let Some(aux) = self.aux() {
+            self.store
+                .delete_document(self.remote.tenant(), &aux.document)
+                .await
+                .context("delete auxiliary files")?;
+        }
+        self.remote
+            .delete_all()
+            .await
+            .context("delete the timeline's objects")?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    /// Promise: a term counts as stored only once a restart would find it, however often it is asked for.
+    #[tokio::test]
+    async fn a_term_counts_once_it_is_durable() {
+        let root = tempfile::tempdir().expect("tempdir");
+        let (tenant, timeline) = (TenantId([1; 16]), TimelineId([2; 16]));
+        let store = Store::local(root.path()).expect("store");
+        let request = serde_json::from_value(
+            serde_json::json!({"new_timeline_id": timeline, "pg_version": 15, "safekeepers": []}),
+        );
+        let manifest = Manifest {
+            pg_version: 15,
+            system_identifier: 1,
+            start_lsn: Lsn(8),
+            ancestor: None,
+            safekeepers: Vec::new(),
+            request: request.expect("request"),
+        };
+        let created =
+            TimelineIndex::create(store.clone(), tenant, timeline, manifest, Vec::new()).await;
+        let (index, _) = created.expect("index");
+        // The first request is given up before anything was written.
+        assert!(index.store_term(Term(5)).now_or_never().is_none());
+        assert_eq!((index.max_term(), index.durable_term()), (Term(5), Term(0)));
+        index.store_term(Term(5)).await.expect("store");
+        assert_eq!(index.durable_term(), Term(5));
+        drop(index);
+        let taken = TimelineIndex::take_over(store, tenant, timeline).await;
+        let (index, _) = taken.expect("take over").expect("index");
+        assert_eq!((index.max_term(), index.durable_term()), (Term(5), Term(5)));
+    }
+}

@@ -1,0 +1,232 @@
+//! Handles of layer files: opened when first read, brought to local disk when they are not there.
+//!
+//! The object store is the truth. When it is a local directory, layers are read in place; otherwise a copy
+//! is kept in the timeline's cache directory, for as long as there is room (`disk`). A crash leaves whole copies,
+//! which are used again, and staging files, which the next start removes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use anyhow::{Context, Result};
+use blob::{BlobError, LocalLayerFile, RemoteLayer, TimelineStore};
+use layers::{
+    BlockCache, LayerDesc, LayerError, LayerName, LayerReader, PersistentLayer, VersionSource,
+};
+use parking_lot::RwLock;
+use pg_types::Key;
+
+use crate::disk::{Copy, DiskCache};
+
+type Reader = Arc<LayerReader<LocalLayerFile>>;
+
+/// One layer of a timeline: its place in the object store, and its open reader once it was needed.
+pub struct LayerFile {
+    remote: RemoteLayer,
+    name: LayerName,
+    path: PathBuf,
+    /// Whether `path` is a copy, not the object itself.
+    is_copy: bool,
+    resident: AtomicBool,
+    used: AtomicU64,
+    blocks: Arc<BlockCache>,
+    disk: Arc<DiskCache>,
+    reader: RwLock<Option<Reader>>,
+    /// One download at a time: whoever waits finds the file there.
+    fetching: tokio::sync::Mutex<()>,
+}
+
+impl LayerFile {
+    pub fn name(&self) -> &LayerName {
+        &self.name
+    }
+
+    /// Whether it can be read without fetching it, as far as is known.
+    pub fn is_resident(&self) -> bool {
+        self.resident.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn copy(&self) -> Copy {
+        Copy {
+            bytes: self.remote.desc.size,
+            used: self.used.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The open layer; `NotResident` when it is not on local disk.
+    pub fn reader(&self) -> Result<Reader, LayerError> {
+        self.used.store(self.disk.now(), Ordering::Relaxed);
+        if let Some(reader) = &*self.reader.read() {
+            return Ok(reader.clone());
+        }
+        let mut slot = self.reader.write();
+        if let Some(reader) = &*slot {
+            return Ok(reader.clone());
+        }
+        // A compaction may remove the file at any moment: only opening it shows whether it is there.
+        let file = LocalLayerFile::open(&self.path).map_err(|error| match error {
+            BlobError::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                self.resident.store(false, Ordering::Relaxed);
+                LayerError::NotResident(self.name.clone())
+            }
+            error => LayerError::Io {
+                layer: self.name.to_string(),
+                source: std::io::Error::other(error),
+            },
+        })?;
+        let reader =
+            Arc::new(LayerReader::open(self.name.as_str(), file)?.with_cache(self.blocks.clone()));
+        *slot = Some(reader.clone());
+        Ok(reader)
+    }
+
+    /// Whether the layer holds no version of the key, as far as that is known without reading the file.
+    pub fn surely_lacks(&self, key: &Key) -> bool {
+        let reader = self.reader.read();
+        reader.as_ref().is_some_and(|it| !it.may_contain(key))
+    }
+
+    /// Removes the local copy. Who has it open reads on.
+    pub fn evict(&self) -> Result<()> {
+        if !self.is_copy {
+            return Ok(());
+        }
+        // Whoever fetches it now wants it.
+        let Ok(_not_being_fetched) = self.fetching.try_lock() else {
+            return Ok(());
+        };
+        let mut slot = self.reader.write();
+        *slot = None;
+        self.resident.store(false, Ordering::Relaxed);
+        crash::point!("evict.before-remove");
+        let removed = std::fs::remove_file(&self.path);
+        crash::point!("evict.removed");
+        match removed {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("remove {}", self.path.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The file was found damaged: a copy goes, to be fetched again; an object is opened anew by the next read, so
+    /// that a mended one is noticed. Whether a repeated read may succeed now.
+    pub fn distrust(&self) -> Result<bool> {
+        *self.reader.write() = None;
+        self.evict()?;
+        Ok(self.is_copy)
+    }
+}
+
+impl PersistentLayer for LayerFile {
+    fn desc(&self) -> &LayerDesc {
+        &self.remote.desc
+    }
+
+    fn open(&self) -> Result<Arc<dyn VersionSource + Send + Sync>, LayerError> {
+        Ok(self.reader()?)
+    }
+}
+
+/// Where one timeline's layer files are on local disk.
+pub struct LayerCache {
+    directory: PathBuf,
+    blocks: Arc<BlockCache>,
+    disk: Arc<DiskCache>,
+    remote: TimelineStore,
+}
+
+impl LayerCache {
+    pub fn new(
+        directory: PathBuf,
+        blocks: Arc<BlockCache>,
+        disk: Arc<DiskCache>,
+        remote: TimelineStore,
+    ) -> LayerCache {
+        LayerCache {
+            directory,
+            blocks,
+            disk,
+            remote,
+        }
+    }
+
+    /// A handle of a layer, wherever its bytes are.
+    pub fn file(&self, remote: RemoteLayer) -> Arc<LayerFile> {
+        let object = self.remote.local_layer_path(&remote);
+        let is_copy = object.is_none();
+        let path = object.unwrap_or_else(|| self.directory.join(remote.object_name()));
+        let file = Arc::new(LayerFile {
+            name: remote.desc.name(),
+            resident: AtomicBool::new(!is_copy || path.exists()),
+            used: AtomicU64::new(self.disk.now()),
+            remote,
+            path,
+            is_copy,
+            blocks: self.blocks.clone(),
+            disk: self.disk.clone(),
+            reader: RwLock::new(None),
+            fetching: tokio::sync::Mutex::default(),
+        });
+        if is_copy {
+            self.disk.add(&file);
+        }
+        file
+    }
+
+    /// Makes sure the layer is on local disk.
+    pub async fn fetch(&self, file: &LayerFile) -> Result<()> {
+        if file.is_copy && file.is_resident() && file.path.exists() {
+            return Ok(());
+        }
+        let _one_at_a_time = file.fetching.lock().await;
+        let path = {
+            let _one_of_few = self.disk.fetch_permit().await;
+            self.remote
+                .make_resident(&file.remote, &self.directory)
+                .await
+        };
+        let path = path.with_context(|| format!("fetch layer {}", file.name))?;
+        anyhow::ensure!(
+            path.exists(),
+            "layer {} is missing from the object store at {}",
+            file.name,
+            path.display()
+        );
+        file.resident.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Removes local files of layers that are not among these, and what downloads left unfinished.
+    pub fn keep_only(&self, layers: &[RemoteLayer]) -> Result<()> {
+        let named: std::collections::HashSet<String> =
+            layers.iter().map(RemoteLayer::object_name).collect();
+        let entries = match std::fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.with_context(|| format!("list {}", self.directory.display()))?,
+        };
+        for entry in entries {
+            let entry = entry.with_context(|| format!("list {}", self.directory.display()))?;
+            if !named.contains(entry.file_name().to_string_lossy().as_ref()) {
+                std::fs::remove_file(entry.path())
+                    .with_context(|| format!("remove {}", entry.path().display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the local copy of a layer that no index names any more.
+    pub async fn remove_copy(&self, file: &LayerFile) -> Result<()> {
+        file.evict()
+    }
+
+    /// Removes all local copies.
+    pub async fn remove_all(&self) -> Result<()> {
+        match tokio::fs::remove_dir_all(&self.directory).await {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("remove {}", self.directory.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+}

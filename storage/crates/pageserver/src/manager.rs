@@ -1,0 +1,418 @@
+//! All tenants and timelines of this pageserver: opening, creating, branching, deleting.
+//!
+//! The object store knows which exist: a tenant by its `config.json`, a timeline by its index. A timeline
+//! appears when its first index is durable and is gone once its deletion has begun, so a crash in between
+//! leaves it either absent or whole; leftovers are removed at the next start.
+
+mod create;
+mod history;
+mod open;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use layers::BlockCache;
+use parking_lot::RwLock;
+use pg_types::{Lsn, TenantId, TimelineId};
+use tokio::sync::OnceCell;
+
+use crate::api::TenantInfo;
+use crate::config::{TenantConfig, TenantConfigPatch};
+use crate::disk::DiskCache;
+use crate::error::{Error, Result};
+use crate::import::{Import, PostgresInstall};
+use crate::index::TimelineIndex;
+use crate::ingest::SafekeeperSource;
+use crate::layer_file::LayerCache;
+use crate::memory::MemoryBudget;
+use crate::page_cache::PageCache;
+use crate::store::Store;
+use crate::timeline::{OpenTimeline, SharedConfig, Timeline};
+use crate::wal_source::WalSource;
+
+const CONFIG_DOCUMENT: &str = "config.json";
+
+/// What the manager needs to know about its surroundings.
+pub struct ManagerOptions {
+    pub data_dir: PathBuf,
+    pub objects: blob::Store,
+    pub postgres: PostgresInstall,
+    /// Bytes of decompressed layer blocks kept in memory.
+    pub block_cache_bytes: usize,
+    /// Bytes of pages kept as they were made for a read.
+    pub page_cache_bytes: usize,
+    /// Bytes of versions, over all timelines, that are not in layer files yet.
+    pub memory_bytes: u64,
+    /// Bytes of layers copied to local disk, when the object store is not on it.
+    pub layer_cache_bytes: u64,
+    /// Where timelines get their WAL from.
+    pub wal: Arc<dyn WalSources>,
+}
+
+/// Makes the WAL source of a timeline.
+pub trait WalSources: Send + Sync + 'static {
+    /// `None`: nothing to follow yet.
+    fn source(
+        &self,
+        tenant: TenantId,
+        timeline: TimelineId,
+        safekeepers: &[String],
+    ) -> Option<Arc<dyn WalSource>>;
+}
+
+/// Sources that read from safekeepers under this name.
+pub struct Safekeepers {
+    pub reader: String,
+}
+
+impl WalSources for Safekeepers {
+    fn source(
+        &self,
+        tenant: TenantId,
+        timeline: TimelineId,
+        safekeepers: &[String],
+    ) -> Option<Arc<dyn WalSource>> {
+        if safekeepers.is_empty() {
+            return None;
+        }
+        let (safekeepers, reader) = (safekeepers.to_vec(), self.reader.clone());
+        Some(Arc::new(SafekeeperSource {
+            tenant,
+            timeline,
+            safekeepers,
+            reader,
+        }))
+    }
+}
+
+/// A timeline that could not be opened. Its data is still there, and may be fine.
+struct Broken {
+    reason: String,
+    descent: Descent,
+}
+
+/// What a broken timeline was branched from.
+enum Descent {
+    Known(Option<TimelineId>),
+    /// Its index can't be read.
+    Unknown,
+}
+
+/// One project's storage.
+pub struct Tenant {
+    pub id: TenantId,
+    config: SharedConfig,
+    timelines: RwLock<BTreeMap<TimelineId, Arc<Timeline>>>,
+    /// Timelines whose stored state can't be used.
+    broken: RwLock<BTreeMap<TimelineId, Broken>>,
+    /// One creation, branch or deletion at a time.
+    changing: tokio::sync::Mutex<()>,
+}
+
+impl Tenant {
+    fn new(id: TenantId, config: TenantConfig) -> Arc<Tenant> {
+        Arc::new(Tenant {
+            id,
+            config: Arc::new(RwLock::new(Arc::new(config))),
+            timelines: RwLock::default(),
+            broken: RwLock::default(),
+            changing: tokio::sync::Mutex::default(),
+        })
+    }
+
+    pub fn info(&self) -> TenantInfo {
+        let timelines = self
+            .timelines
+            .read()
+            .keys()
+            .chain(self.broken.read().keys())
+            .copied()
+            .collect();
+        TenantInfo {
+            id: self.id,
+            timelines,
+            config: (**self.config.read()).clone(),
+        }
+    }
+
+    pub fn working_timelines(&self) -> Vec<Arc<Timeline>> {
+        self.timelines.read().values().cloned().collect()
+    }
+
+    pub fn timeline(&self, id: TimelineId) -> Result<Arc<Timeline>> {
+        if let Some(timeline) = self.timelines.read().get(&id) {
+            return Ok(timeline.clone());
+        }
+        match self.broken.read().get(&id) {
+            Some(broken) => Err(Error::Internal(anyhow::anyhow!(
+                "timeline {id} is broken: {}",
+                broken.reason
+            ))),
+            None => Err(Error::NotFound(format!(
+                "tenant {} has no timeline {id}",
+                self.id
+            ))),
+        }
+    }
+}
+
+/// See the module head.
+pub struct TenantManager {
+    options: ManagerOptions,
+    blocks: Arc<BlockCache>,
+    pages: Arc<PageCache>,
+    disk: Arc<DiskCache>,
+    memory: Arc<MemoryBudget>,
+    tenants: RwLock<BTreeMap<TenantId, Arc<Tenant>>>,
+    /// The scanned template cluster, read when the first project is created.
+    template: OnceCell<Arc<Import>>,
+    creating: tokio::sync::Mutex<()>,
+}
+
+impl TenantManager {
+    /// Opens everything the object store holds and starts ingesting.
+    pub async fn open(options: ManagerOptions) -> anyhow::Result<Arc<TenantManager>> {
+        let blocks = Arc::new(BlockCache::new(options.block_cache_bytes));
+        let manager = Arc::new(TenantManager {
+            memory: MemoryBudget::new(options.memory_bytes),
+            pages: Arc::new(PageCache::new(options.page_cache_bytes)),
+            disk: DiskCache::new(&options.data_dir, options.layer_cache_bytes),
+            options,
+            blocks,
+            tenants: RwLock::default(),
+            template: OnceCell::new(),
+            creating: tokio::sync::Mutex::default(),
+        });
+        // Before anything is opened: timelines ingest from the moment they are.
+        tokio::spawn(MemoryBudget::share(&manager.memory));
+        tokio::spawn(DiskCache::keep(&manager.disk));
+        manager.open_tenants().await?;
+        tokio::spawn(history::trim(Arc::downgrade(&manager)));
+        Ok(manager)
+    }
+
+    fn layer_cache(&self, tenant: TenantId, timeline: TimelineId) -> Arc<LayerCache> {
+        let directory = self
+            .options
+            .data_dir
+            .join("tenants")
+            .join(tenant.to_string())
+            .join(timeline.to_string());
+        let remote = self.options.objects.timeline(tenant, timeline);
+        let (blocks, disk) = (self.blocks.clone(), self.disk.clone());
+        Arc::new(LayerCache::new(directory, blocks, disk, remote))
+    }
+
+    /// Registers a timeline and starts its work.
+    fn start(
+        &self,
+        tenant: &Arc<Tenant>,
+        id: TimelineId,
+        index: TimelineIndex,
+        store: Arc<Store>,
+        ancestor: Option<(Arc<Timeline>, Lsn)>,
+        state: wal_decode::TimelineState,
+    ) -> Arc<Timeline> {
+        let config = tenant.config.clone();
+        let timeline = Timeline::open(OpenTimeline {
+            tenant: tenant.id,
+            id,
+            config,
+            ancestor,
+            store,
+            index,
+            state,
+            memory: self.memory.clone(),
+        });
+        let source = self
+            .options
+            .wal
+            .source(tenant.id, id, &timeline.manifest().safekeepers);
+        timeline.start(source);
+        tenant.timelines.write().insert(id, timeline.clone());
+        timeline
+    }
+
+    pub fn tenants(&self) -> Vec<Arc<Tenant>> {
+        self.tenants.read().values().cloned().collect()
+    }
+
+    pub fn tenant(&self, id: TenantId) -> Result<Arc<Tenant>> {
+        let found = self.tenants.read().get(&id).cloned();
+        found.ok_or_else(|| {
+            Error::NotFound(format!(
+                "there is no tenant {id}; create it with PUT /v1/tenant/{id}"
+            ))
+        })
+    }
+
+    pub fn timeline(&self, tenant: TenantId, timeline: TimelineId) -> Result<Arc<Timeline>> {
+        self.tenant(tenant)?.timeline(timeline)
+    }
+
+    pub async fn create_tenant(&self, id: TenantId) -> Result<Arc<Tenant>> {
+        let _one_at_a_time = self.creating.lock().await;
+        if let Ok(tenant) = self.tenant(id) {
+            return Ok(tenant);
+        }
+        let config = TenantConfig::default();
+        self.store_config(id, &config).await?;
+        let tenant = Tenant::new(id, config);
+        self.tenants.write().insert(id, tenant.clone());
+        tracing::info!(tenant = %id, "created the tenant");
+        Ok(tenant)
+    }
+
+    async fn store_config(&self, id: TenantId, config: &TenantConfig) -> Result<()> {
+        let json = serde_json::to_vec_pretty(config).context("encode the configuration")?;
+        crash::point!("tenant.before-config");
+        self.options
+            .objects
+            .put_document(id, CONFIG_DOCUMENT, json.into())
+            .await
+            .context("store the configuration")?;
+        crash::point!("tenant.config-stored");
+        Ok(())
+    }
+
+    /// Changes a tenant's settings, for all its timelines at once; stored before it takes effect.
+    pub async fn configure(&self, tenant: &Tenant, patch: &TenantConfigPatch) -> Result<()> {
+        let _one_at_a_time = tenant.changing.lock().await;
+        let current = tenant.config.read().clone();
+        let changed = current
+            .patched(patch)
+            .map_err(|error| Error::BadRequest(error.to_string()))?;
+        self.store_config(tenant.id, &changed).await?;
+        tracing::info!(tenant = %tenant.id, config = ?changed, "changed the configuration");
+        *tenant.config.write() = Arc::new(changed);
+        Ok(())
+    }
+
+    /// Deletes a tenant with all its timelines; fine if there is none.
+    pub async fn delete_tenant(&self, id: TenantId) -> Result<()> {
+        let Ok(tenant) = self.tenant(id) else {
+            return Ok(());
+        };
+        let _one_at_a_time = tenant.changing.lock().await;
+        let mut timelines: Vec<Arc<Timeline>> = tenant.timelines.read().values().cloned().collect();
+        // Branches before what they branched from, so that a crash leaves no branch without its ancestor.
+        timelines.sort_by_key(|timeline| std::cmp::Reverse(depth(timeline)));
+        for timeline in timelines {
+            self.remove_timeline(&tenant, &timeline).await?;
+        }
+        let broken: Vec<TimelineId> = tenant.broken.read().keys().copied().collect();
+        for timeline in broken {
+            self.remove_broken(&tenant, timeline).await?;
+        }
+        self.options
+            .objects
+            .delete_document(id, CONFIG_DOCUMENT)
+            .await
+            .context("delete the configuration")?;
+        self.tenants.write().remove(&id);
+        tracing::info!(tenant = %id, "deleted the tenant");
+        Ok(())
+    }
+
+    /// Deletes a timeline; fine if it does not exist. Branches of it, and theirs, are deleted before it if asked
+    /// for, else a reason to refuse. A crash in between leaves those not yet deleted whole.
+    pub async fn delete_timeline(
+        &self,
+        tenant: TenantId,
+        id: TimelineId,
+        with_branches: bool,
+    ) -> Result<()> {
+        let Ok(tenant) = self.tenant(tenant) else {
+            return Ok(());
+        };
+        let _one_at_a_time = tenant.changing.lock().await;
+        let timelines = tenant.timelines.read().clone();
+        let mut branches: Vec<&Arc<Timeline>> = timelines
+            .values()
+            .filter(|other| descends_from(other, id))
+            .collect();
+        if let Some(branch) = branches.first().filter(|_| !with_branches) {
+            return Err(Error::PreconditionFailed(format!(
+                "timeline {id} has branches ({} is one); delete them first, or all with ?branches=delete",
+                branch.id
+            )));
+        }
+        check_broken_branches(&tenant, id)?;
+        branches.sort_by_key(|branch| std::cmp::Reverse(depth(branch)));
+        for branch in branches {
+            check_broken_branches(&tenant, branch.id)?;
+            self.remove_timeline(&tenant, branch).await?;
+        }
+        match timelines.get(&id) {
+            Some(timeline) => self.remove_timeline(&tenant, timeline).await,
+            None if tenant.broken.read().contains_key(&id) => self.remove_broken(&tenant, id).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn remove_timeline(&self, tenant: &Tenant, timeline: &Arc<Timeline>) -> Result<()> {
+        timeline.shutdown().await;
+        timeline.delete_objects().await?;
+        tenant.timelines.write().remove(&timeline.id);
+        timeline.store().cache().remove_all().await?;
+        tracing::info!(tenant = %tenant.id, timeline = %timeline.id, "deleted the timeline");
+        Ok(())
+    }
+
+    async fn remove_broken(&self, tenant: &Tenant, id: TimelineId) -> Result<()> {
+        let remote = self.options.objects.timeline(tenant.id, id);
+        remote
+            .delete_all()
+            .await
+            .context("delete the timeline's objects")?;
+        tenant.broken.write().remove(&id);
+        self.layer_cache(tenant.id, id).remove_all().await?;
+        Ok(())
+    }
+
+    /// Ends all background work. Nothing is flushed: a stop is no different from a crash, and as safe.
+    pub async fn shutdown(&self) {
+        for tenant in self.tenants() {
+            let timelines: Vec<_> = tenant.timelines.read().values().cloned().collect();
+            for timeline in timelines {
+                timeline.shutdown().await;
+            }
+        }
+    }
+}
+
+/// Refuses to delete what a timeline that could not be opened may still need: it may be whole once its
+/// trouble is mended, and would then lack everything before its branch point.
+fn check_broken_branches(tenant: &Tenant, id: TimelineId) -> Result<()> {
+    let broken = tenant.broken.read();
+    let is_unreadable =
+        |broken: Option<&Broken>| broken.is_some_and(|it| matches!(it.descent, Descent::Unknown));
+    for (other, entry) in broken.iter().filter(|(other, _)| **other != id) {
+        let why = match entry.descent {
+            Descent::Known(Some(ancestor)) if ancestor == id => "is a branch of it",
+            // Of two unreadable ones the first to go must be possible to delete.
+            Descent::Unknown if !is_unreadable(broken.get(&id)) => "may be a branch of it",
+            _ => continue,
+        };
+        return Err(Error::PreconditionFailed(format!(
+            "timeline {other} {why} and could not be opened ({}); mend it and restart the pageserver, or delete \
+             it first",
+            entry.reason
+        )));
+    }
+    Ok(())
+}
+
+fn descends_from(timeline: &Timeline, id: TimelineId) -> bool {
+    timeline
+        .ancestor()
+        .is_some_and(|(ancestor, _)| ancestor.id == id || descends_from(ancestor, id))
+}
+
+fn depth(timeline: &Timeline) -> usize {
+    timeline
+        .ancestor()
+        .map_or(0, |(ancestor, _)| 1 + depth(ancestor))
+}

@@ -1,0 +1,94 @@
+//! Trimming history: when, and what branches still need of their ancestors.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use pg_types::{Lsn, TenantId, TimelineId};
+
+use super::{Tenant, TenantManager};
+use crate::error::Result;
+use crate::index::Lease;
+
+/// How often it is looked which tenants are due.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// History is trimmed this many times within one window, and at least every ten minutes.
+const TRIMS_PER_WINDOW: u32 = 10;
+const LONGEST_PERIOD: Duration = Duration::from_secs(600);
+
+/// Trims every tenant's history again and again, for as long as there is a manager.
+pub(super) async fn trim(manager: Weak<TenantManager>) {
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut trimmed: HashMap<TenantId, Instant> = HashMap::new();
+    loop {
+        look.tick().await;
+        let Some(manager) = manager.upgrade() else {
+            return;
+        };
+        let tenants = manager.tenants();
+        trimmed.retain(|id, _| tenants.iter().any(|tenant| tenant.id == *id));
+        for tenant in tenants {
+            let window = tenant.config.read().history_window();
+            let period = (window / TRIMS_PER_WINDOW).min(LONGEST_PERIOD);
+            let last = trimmed.get(&tenant.id);
+            if last.is_none_or(|last| last.elapsed() >= period)
+                && trim_tenant(&tenant, window).await
+            {
+                trimmed.insert(tenant.id, Instant::now());
+            }
+        }
+    }
+}
+
+/// False when it has to be tried again soon: a branch is being made, say.
+async fn trim_tenant(tenant: &Tenant, window: Duration) -> bool {
+    let Ok(_nobody_branches) = tenant.changing.try_lock() else {
+        return false;
+    };
+    if !tenant.broken.read().is_empty() {
+        // It may be a branch, whose point would be lost.
+        tracing::debug!(tenant = %tenant.id, "history is not trimmed while a timeline is broken");
+        return true;
+    }
+    let points = branch_points(tenant);
+    let timelines: Vec<_> = tenant.timelines.read().values().cloned().collect();
+    for timeline in timelines {
+        let points = points.get(&timeline.id).cloned().unwrap_or_default();
+        if let Err(error) = timeline.trim_history(window, points).await {
+            tracing::warn!(tenant = %tenant.id, timeline = %timeline.id, "cannot trim history: {error}");
+        }
+    }
+    true
+}
+
+/// The LSNs at which each timeline is read by its branches, and by theirs.
+fn branch_points(tenant: &Tenant) -> HashMap<TimelineId, Vec<Lsn>> {
+    let mut points: HashMap<TimelineId, Vec<Lsn>> = HashMap::new();
+    for timeline in tenant.timelines.read().values() {
+        let mut upto = Lsn::MAX;
+        let mut next = timeline.ancestor().cloned();
+        while let Some((ancestor, branch_lsn)) = next {
+            upto = upto.min(branch_lsn);
+            points.entry(ancestor.id).or_default().push(upto);
+            next = ancestor.ancestor().cloned();
+        }
+    }
+    points
+}
+
+impl TenantManager {
+    /// Keeps an LSN of a timeline readable, whatever the history window, for some seconds.
+    pub async fn lease(
+        &self,
+        tenant: TenantId,
+        timeline: TimelineId,
+        lsn: Lsn,
+        seconds: u64,
+    ) -> Result<Lease> {
+        let tenant: Arc<Tenant> = self.tenant(tenant)?;
+        let timeline = tenant.timeline(timeline)?;
+        let _nothing_is_trimmed = tenant.changing.lock().await;
+        timeline.lease(lsn, seconds).await
+    }
+}

@@ -1,0 +1,328 @@
+//! One bound on the memory that all timelines' versions take before they are in layer files.
+//!
+//! A quarter of the limit is free for the asking. Beyond it the largest open layers are flushed early, whoever
+//! they belong to. Beyond half of it, a timeline that holds more than its share of the other half waits with
+//! ingesting until flushes have made room; one that holds less goes on, so that a tenant's bulk load never stalls
+//! its small neighbours. Those below their share can together grow by at most half the limit, so the sum stays
+//! below it, give or take what is ingested until the next look: a hundredth of the limit, or what one flush gives back. Each timeline keeps its account at every append, from
+//! the moment its store is opened, so that the sum is exact and costs nothing while memory is plenty.
+//!
+//! Turns at the work that takes much memory or processor time are given here as well.
+//!
+//! Nothing here is stored; a crash loses nothing but what it was measuring.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use prometheus::{IntCounter, IntGauge, register_int_counter, register_int_gauge};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+
+/// While memory is short, everybody's is looked at each time the sum has grown by this share of the limit, and each
+/// time something has gone.
+const LOOK_SHARE: u64 = 128;
+/// Longest time between two looks: an allowance is lifted, and the gauge goes on, when nobody says anything.
+const IDLE_LOOK: Duration = Duration::from_millis(500);
+/// An open layer smaller than this is not worth a flush of its own.
+const SMALLEST_FLUSH: u64 = 1 << 20;
+/// Memory layers being written, compressed, at once: each takes its output's size in memory.
+const FLUSHES_AT_ONCE: usize = 2;
+/// Compactions of one sort at once: each takes a processor, and a few outputs' size in memory.
+const COMPACTIONS_AT_ONCE: usize = 1;
+
+/// What one timeline holds, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    pub open: u64,
+    /// Frozen layers, on their way to a file.
+    pub frozen: u64,
+}
+
+impl Usage {
+    fn total(self) -> u64 {
+        self.open + self.frozen
+    }
+}
+
+/// What to do about everybody's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Timelines, by their place in the usages, whose open layer is to be flushed, largest first.
+    pub flush: Vec<usize>,
+    /// A timeline with more bytes than this waits with ingesting; `u64::MAX` when nobody has to.
+    pub allowance: u64,
+}
+
+/// See the module head for the rules. `opening`: bytes of timelines that are not among the usages yet; together they
+/// count as one more.
+pub fn plan(usages: &[Usage], opening: u64, limit: u64) -> Plan {
+    let total: u64 = opening + usages.iter().map(|usage| usage.total()).sum::<u64>();
+    let sharers = usages.len() as u64 + u64::from(opening > 0);
+    let allowance = if total > limit / 2 {
+        limit / 2 / sharers.max(1)
+    } else {
+        u64::MAX
+    };
+    let mut flush = Vec::new();
+    if total > limit / 4 {
+        let mut open: u64 = usages.iter().map(|usage| usage.open).sum();
+        let mut largest: Vec<usize> = (0..usages.len()).collect();
+        largest.sort_by_key(|at| std::cmp::Reverse(usages[*at].open));
+        for at in largest {
+            // Who has to wait must not wait for the layer's age.
+            let waits = usages[at].open > 0 && usages[at].total() > allowance;
+            let large = usages[at].open >= SMALLEST_FLUSH && open > limit / 8;
+            if waits || large {
+                open -= usages[at].open;
+                flush.push(at);
+            }
+        }
+    }
+    Plan { flush, allowance }
+}
+
+/// A timeline, as the budget sees it.
+pub trait Member: Send + Sync {
+    fn usage(&self) -> Usage;
+    /// Has the open layer written although it is neither large nor old: memory is short.
+    fn flush_early(&self);
+}
+
+/// What one timeline holds in memory. Exact: fed by whoever puts versions there and takes them away.
+pub struct Account {
+    budget: Arc<MemoryBudget>,
+    held: AtomicU64,
+    added: AtomicU64,
+}
+
+impl Account {
+    pub fn add(&self, bytes: u64) {
+        self.added.fetch_add(bytes, Ordering::Relaxed);
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        self.budget.add(bytes);
+    }
+
+    pub fn remove(&self, bytes: u64) {
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.budget.remove(bytes);
+    }
+
+    /// Bytes in memory now.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Bytes ever put there.
+    pub fn added(&self) -> u64 {
+        self.added.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.remove(self.held());
+    }
+}
+
+/// Shared by all timelines of the process.
+pub struct MemoryBudget {
+    limit: u64,
+    /// Bytes in all accounts.
+    total: AtomicU64,
+    /// Told when the total passes what is free for the asking, and beyond that whenever it has changed.
+    pressed: Notify,
+    members: Mutex<Vec<Weak<dyn Member>>>,
+    allowance: AtomicU64,
+    eased: Notify,
+    flushes: Semaphore,
+    l0: Semaphore,
+    settling: Semaphore,
+    /// Compactions of level 0 that run or wait for their turn.
+    l0_pending: Mutex<usize>,
+    l0_done: Condvar,
+    used: IntGauge,
+    waits: IntCounter,
+}
+
+impl MemoryBudget {
+    /// `limit`: bytes of versions in memory, over all timelines.
+    pub fn new(limit: u64) -> Arc<MemoryBudget> {
+        Arc::new(MemoryBudget {
+            limit,
+            total: AtomicU64::new(0),
+            pressed: Notify::new(),
+            members: Mutex::default(),
+            allowance: AtomicU64::new(u64::MAX),
+            eased: Notify::new(),
+            flushes: Semaphore::new(FLUSHES_AT_ONCE),
+            l0: Semaphore::new(COMPACTIONS_AT_ONCE),
+            settling: Semaphore::new(COMPACTIONS_AT_ONCE),
+            l0_pending: Mutex::new(0),
+            l0_done: Condvar::new(),
+            used: METRICS.0.clone(),
+            waits: METRICS.1.clone(),
+        })
+    }
+
+    /// A new timeline's account.
+    pub fn account(self: &Arc<MemoryBudget>) -> Account {
+        Account {
+            budget: self.clone(),
+            held: AtomicU64::new(0),
+            added: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts a timeline in until it is dropped.
+    pub fn join(&self, member: Weak<dyn Member>) {
+        let mut members = self.members.lock();
+        members.retain(|other| other.strong_count() > 0);
+        members.push(member);
+    }
+
+    fn add(&self, bytes: u64) {
+        let before = self.total.fetch_add(bytes, Ordering::Relaxed);
+        let (free, step) = (self.limit / 4, (self.limit / LOOK_SHARE).max(1));
+        if before + bytes > free && (before <= free || before / step != (before + bytes) / step) {
+            self.pressed.notify_one();
+        }
+    }
+
+    fn remove(&self, bytes: u64) {
+        let before = self.total.fetch_sub(bytes, Ordering::Relaxed);
+        if bytes > 0 && before > self.limit / 4 {
+            self.pressed.notify_one();
+        }
+    }
+
+    /// Keeps everybody within the budget, for as long as there is one. Sleeps while memory is plenty.
+    pub fn share(budget: &Arc<MemoryBudget>) -> impl Future<Output = ()> + Send + use<> {
+        let budget = Arc::downgrade(budget);
+        async move {
+            loop {
+                let Some(budget) = budget.upgrade() else {
+                    return;
+                };
+                budget.look();
+                budget
+                    .used
+                    .set(i64::try_from(budget.total.load(Ordering::Relaxed)).unwrap_or(i64::MAX));
+                // Not for ever: a budget that is gone is noticed.
+                let _ = tokio::time::timeout(IDLE_LOOK, budget.pressed.notified()).await;
+            }
+        }
+    }
+
+    /// Sees what everybody holds and acts on it; whether memory is short.
+    fn look(&self) -> bool {
+        let was_short = self.allowance.load(Ordering::Relaxed) != u64::MAX;
+        if self.total.load(Ordering::Relaxed) <= self.limit / 4 && !was_short {
+            return false;
+        }
+        let members: Vec<Arc<dyn Member>> = self
+            .members
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        let usages: Vec<Usage> = members.iter().map(|member| member.usage()).collect();
+        let counted: u64 = usages.iter().map(|usage| usage.total()).sum();
+        let opening = self.total.load(Ordering::Relaxed).saturating_sub(counted);
+        let Plan { flush, allowance } = plan(&usages, opening, self.limit);
+        self.allowance.store(allowance, Ordering::Relaxed);
+        if allowance != u64::MAX || was_short {
+            self.eased.notify_waiters();
+        }
+        for at in flush {
+            members[at].flush_early();
+        }
+        true
+    }
+
+    /// Waits until a timeline that holds `held()` bytes may ingest on. Costs one load while memory is plenty.
+    pub async fn wait_for_room(&self, held: impl Fn() -> u64) {
+        if self.allowance.load(Ordering::Relaxed) == u64::MAX {
+            return;
+        }
+        let mut waited = false;
+        loop {
+            let eased = self.eased.notified();
+            if held() <= self.allowance.load(Ordering::Relaxed) {
+                return;
+            }
+            if !std::mem::replace(&mut waited, true) {
+                self.waits.inc();
+            }
+            eased.await;
+        }
+    }
+
+    /// A place among the few that write a layer at the same time.
+    pub async fn flush_permit(&self) -> impl Drop + use<'_> {
+        self.flushes
+            .acquire()
+            .await
+            .expect("the semaphore is never closed")
+    }
+
+    /// A turn at compacting level 0. From the moment it is asked for, whoever settles history gives way.
+    pub async fn l0_turn(&self) -> L0Turn<'_> {
+        *self.l0_pending.lock() += 1;
+        let mut turn = L0Turn {
+            budget: self,
+            permit: None,
+        };
+        turn.permit = self.l0.acquire().await.ok();
+        turn
+    }
+
+    /// A turn at settling history.
+    pub async fn settling_turn(&self) -> impl Drop + use<'_> {
+        self.settling
+            .acquire()
+            .await
+            .expect("the semaphore is never closed")
+    }
+
+    /// Blocks the thread while any timeline's level 0 is being compacted, or is to be.
+    pub fn give_way_to_l0(&self) {
+        let mut pending = self.l0_pending.lock();
+        while *pending > 0 {
+            self.l0_done.wait(&mut pending);
+        }
+    }
+}
+
+/// See [`MemoryBudget::l0_turn`].
+pub struct L0Turn<'a> {
+    budget: &'a MemoryBudget,
+    permit: Option<SemaphorePermit<'a>>,
+}
+
+impl Drop for L0Turn<'_> {
+    fn drop(&mut self) {
+        drop(self.permit.take());
+        *self.budget.l0_pending.lock() -= 1;
+        self.budget.l0_done.notify_all();
+    }
+}
+
+static METRICS: std::sync::LazyLock<(IntGauge, IntCounter)> = std::sync::LazyLock::new(|| {
+    let used = register_int_gauge!(
+        "weir_pageserver_memory_layers_bytes",
+        "Bytes in layers not yet written, over all timelines"
+    );
+    let waits = register_int_counter!(
+        "weir_pageserver_memory_waits_total",
+        "Times that a timeline's ingest waited for memory"
+    );
+    // Names are constants, so that a failure can only be a programming error.
+    (
+        used.expect("metric registered once"),
+        waits.expect("metric registered once"),
+    )
+});
+
+#[cfg(test)]
+mod tests;

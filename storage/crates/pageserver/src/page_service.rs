@@ -1,0 +1,302 @@
+//! The page service: `wire::page` over TCP.
+//!
+//! Requests of one connection are served concurrently, up to a bound, and each reply goes out when it is
+//! ready; a page that is at hand is answered on the spot. The connection's term is checked before each answer is sent: a compute that has been fenced gets
+//! no page, not even for a request it sent earlier. A connection holds no state a crash could lose.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use futures::{SinkExt, StreamExt};
+use pg_types::Term;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::codec::{Framed, LengthDelimitedCodec};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+use wire::page::{
+    ErrorKind, ErrorReply, Hello, HelloReply, MAX_FRAME_BYTES, MAX_PAGES_PER_REQUEST, Reply,
+    ReplyFrame, Request, RequestFrame, VERSION,
+};
+
+use crate::error::Error;
+use crate::manager::TenantManager;
+use crate::timeline::Timeline;
+
+/// Requests of one connection in work at the same time; further ones wait in the socket.
+const MAX_IN_FLIGHT: usize = 64;
+/// How long a client may take to say hello.
+const HELLO_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+
+type Frames = Framed<TcpStream, LengthDelimitedCodec>;
+
+/// Accepts connections until cancelled.
+pub async fn serve(listener: TcpListener, manager: Arc<TenantManager>, cancel: CancellationToken) {
+    let connections = tokio_util::task::TaskTracker::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = cancel.cancelled() => break,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let (manager, cancel) = (manager.clone(), cancel.clone());
+                connections.spawn(async move {
+                    tokio::select! {
+                        result = connection(stream, &manager) => {
+                            if let Err(error) = result {
+                                tracing::info!(%peer, "page connection closed: {error:#}");
+                            }
+                        }
+                        () = cancel.cancelled() => {}
+                    }
+                });
+            }
+            Err(error) => {
+                // Out of file descriptors, mostly: others may free some.
+                tracing::warn!("cannot accept a page connection: {error}");
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        }
+    }
+    connections.close();
+    connections.wait().await;
+}
+
+fn framed(stream: TcpStream) -> Frames {
+    LengthDelimitedCodec::builder()
+        .max_frame_length(MAX_FRAME_BYTES)
+        .new_framed(stream)
+}
+
+async fn connection(stream: TcpStream, manager: &Arc<TenantManager>) -> Result<()> {
+    stream.set_nodelay(true).context("set TCP_NODELAY")?;
+    let mut frames = framed(stream);
+    let hello = tokio::time::timeout(HELLO_TIMEOUT, frames.next())
+        .await
+        .context("no hello in time")?;
+    let Some(hello) = hello else { return Ok(()) };
+    let hello: Hello =
+        postcard::from_bytes(&hello.context("read hello")?).context("decode hello")?;
+    let timeline = match admit(manager, &hello).await {
+        Ok(timeline) => timeline,
+        Err(refusal) => {
+            let message = refusal.message.clone();
+            frames.send(encode(&HelloReply::Refused(refusal))?).await?;
+            bail!(
+                "refused tenant {} timeline {}: {message}",
+                hello.tenant,
+                hello.timeline
+            );
+        }
+    };
+    frames.send(encode(&HelloReply::Ok)?).await?;
+    let span = tracing::info_span!(
+        "page_connection", tenant = %hello.tenant, timeline = %hello.timeline, term = %hello.term
+    );
+    telemetry::continue_trace(&span, &hello.traceparent);
+    serve_requests(frames, timeline, hello.term)
+        .instrument(span)
+        .await
+}
+
+async fn admit(manager: &TenantManager, hello: &Hello) -> Result<Arc<Timeline>, ErrorReply> {
+    if hello.version != VERSION {
+        return Err(ErrorReply {
+            kind: ErrorKind::BadRequest,
+            message: format!(
+                "page protocol version {} is not supported, this server speaks {VERSION}",
+                hello.version
+            ),
+        });
+    }
+    let timeline = manager
+        .timeline(hello.tenant, hello.timeline)
+        .map_err(|error| error.to_reply())?;
+    timeline
+        .check_term(hello.term)
+        .map_err(|error| error.to_reply())?;
+    Ok(timeline)
+}
+
+async fn serve_requests(frames: Frames, timeline: Arc<Timeline>, term: Term) -> Result<()> {
+    let (mut sink, mut requests) = frames.split();
+    let (replies, mut outgoing) = mpsc::channel::<Bytes>(MAX_IN_FLIGHT);
+    let writer = async move {
+        while let Some(frame) = outgoing.recv().await {
+            sink.feed(frame).await?;
+            // One flush for all replies that are ready by now.
+            while let Ok(frame) = outgoing.try_recv() {
+                sink.feed(frame).await?;
+            }
+            sink.flush().await?;
+        }
+        std::io::Result::Ok(())
+    };
+    let limit = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
+    let reader = async move {
+        let mut tasks = tokio::task::JoinSet::new();
+        while let Some(frame) = requests.next().await {
+            let frame: RequestFrame = postcard::from_bytes(&frame.context("read a request")?)
+                .context("decode a request")?;
+            if let Some(reply) = hot_answer(&timeline, term, &frame) {
+                let reply = Ok(reply);
+                let id = frame.id;
+                if replies
+                    .send(encode(&ReplyFrame { id, reply })?)
+                    .await
+                    .is_err()
+                {
+                    break;
+                }
+                continue;
+            }
+            let permit = limit
+                .clone()
+                .acquire_owned()
+                .await
+                .context("request limit closed")?;
+            let (timeline, replies) = (timeline.clone(), replies.clone());
+            tasks.spawn(
+                async move {
+                    let reply = answer(&timeline, term, &frame).await;
+                    match encode(&ReplyFrame {
+                        id: frame.id,
+                        reply,
+                    }) {
+                        // A closed channel means the client is gone; nobody misses the reply.
+                        Ok(bytes) => drop(replies.send(bytes).await),
+                        Err(error) => tracing::error!("cannot encode a page reply: {error:#}"),
+                    }
+                    drop(permit);
+                }
+                .in_current_span(),
+            );
+            while tasks.try_join_next().is_some() {}
+        }
+        // The client stopped sending; what it asked for is still answered.
+        while tasks.join_next().await.is_some() {}
+        anyhow::Ok(())
+    };
+    // The reader owns the only long-lived sender: when it ends, the writer drains and ends.
+    let (read, written) = tokio::join!(reader, writer);
+    read?;
+    written.context("write replies")
+}
+
+fn encode<T: serde::Serialize>(message: &T) -> Result<Bytes> {
+    Ok(postcard::to_stdvec(message)
+        .context("encode a reply")?
+        .into())
+}
+
+/// The answer to a request for one page that is at hand, with no task of its own for it.
+fn hot_answer(timeline: &Timeline, term: Term, frame: &RequestFrame) -> Option<Reply> {
+    let Request::Pages { rel, blocks } = &frame.request else {
+        return None;
+    };
+    let [block] = blocks[..] else { return None };
+    let started = Instant::now();
+    timeline.check_term(term).ok()?;
+    let position = frame.position;
+    let as_of = timeline.position_now(position.not_modified_since, position.at)?;
+    let page = timeline.hot_page(*rel, block, as_of)?;
+    let metrics = timeline.metrics();
+    metrics.observe_request("pages", true, started.elapsed());
+    Some(Reply::Pages {
+        as_of,
+        pages: vec![page],
+    })
+}
+
+async fn answer(
+    timeline: &Arc<Timeline>,
+    term: Term,
+    frame: &RequestFrame,
+) -> Result<Reply, ErrorReply> {
+    let started = Instant::now();
+    let result = read(timeline, term, frame).await;
+    let kind = request_name(&frame.request);
+    timeline
+        .metrics()
+        .observe_request(kind, result.is_ok(), started.elapsed());
+    result.map_err(|error| {
+        match &error {
+            Error::Internal(_) => {
+                tracing::error!(request = ?frame.request, "page request failed: {error}")
+            }
+            other => tracing::debug!(request = ?frame.request, "page request refused: {other}"),
+        }
+        error.to_reply()
+    })
+}
+
+/// Reading many pages in one pass relies on each being asked for once: what is known of a page must not change between
+/// two looks at it.
+fn refuse_twice(blocks: &[u32]) -> Result<(), Error> {
+    if blocks.is_sorted_by(|one, next| one < next) {
+        return Ok(());
+    }
+    let mut seen = HashSet::with_capacity(blocks.len());
+    match blocks.iter().find(|block| !seen.insert(**block)) {
+        None => Ok(()),
+        Some(block) => Err(Error::BadRequest(format!(
+            "block {block} is asked for twice in one request; ask for each once"
+        ))),
+    }
+}
+
+async fn read(timeline: &Arc<Timeline>, term: Term, frame: &RequestFrame) -> Result<Reply, Error> {
+    timeline.check_term(term)?;
+    let at = timeline
+        .resolve_position(frame.position.not_modified_since, frame.position.at)
+        .await?;
+    let reply = match &frame.request {
+        Request::Pages { rel, blocks } => {
+            if blocks.len() > MAX_PAGES_PER_REQUEST {
+                return Err(Error::BadRequest(format!(
+                    "{} pages asked for in one request; ask for at most {MAX_PAGES_PER_REQUEST}",
+                    blocks.len()
+                )));
+            }
+            refuse_twice(blocks)?;
+            Reply::Pages {
+                as_of: at,
+                pages: timeline.rel_pages(*rel, blocks, at).await?,
+            }
+        }
+        Request::SlruPage { kind, pageno } => Reply::SlruPage {
+            page: timeline.slru_page(*kind, *pageno, at).await?,
+        },
+        Request::RelSize { rel } => Reply::RelSize {
+            blocks: timeline.rel_size(*rel, at).await?,
+        },
+        Request::ListRels { spc, db } => Reply::Rels {
+            rels: timeline.list_rels(*spc, *db, at).await?,
+        },
+        Request::ListDatabases => Reply::Databases {
+            databases: timeline.list_databases(at).await?,
+        },
+        Request::ListSlruSegments { kind } => Reply::SlruSegments {
+            segments: timeline.list_slru_segments(*kind, at).await?,
+        },
+    };
+    // A newer compute may have come while this was being read, and history may have been let go of.
+    timeline.check_term(term)?;
+    timeline.check_readable(at)?;
+    Ok(reply)
+}
+
+fn request_name(request: &Request) -> &'static str {
+    match request {
+        Request::Pages { .. } => "pages",
+        Request::SlruPage { .. } => "slru_page",
+        Request::RelSize { .. } => "rel_size",
+        Request::ListRels { .. } => "list_rels",
+        Request::ListDatabases => "list_databases",
+        Request::ListSlruSegments { .. } => "list_slru_segments",
+    }
+}

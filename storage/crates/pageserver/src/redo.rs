@@ -1,0 +1,103 @@
+//! Pages from chains: deltas as layers keep them, and their redo.
+//!
+//! Invariant: a page that can't be made is an error that names key, LSN and record; a wrong page is never returned.
+
+use anyhow::{Context, anyhow};
+use bytes::Bytes;
+use layers::{Base, Chain, Value};
+use pg_types::{BLCKSZ, Key};
+use wal_decode::PageDelta;
+
+use crate::error::Result;
+
+/// A delta as layers keep it.
+pub fn delta_value(delta: &PageDelta) -> Result<Value> {
+    let starts_chain = matches!(
+        delta,
+        PageDelta::Record {
+            will_init: true,
+            ..
+        }
+    );
+    let bytes = postcard::to_stdvec(delta).context("encode a page delta")?;
+    Ok(Value::Delta {
+        bytes: bytes.into(),
+        starts_chain,
+    })
+}
+
+/// A page made from its chain.
+pub struct Page {
+    /// 8192 bytes, or empty for a page of zeroes.
+    pub bytes: Bytes,
+    /// Deltas applied.
+    pub chain_length: u32,
+}
+
+/// Redoes a chain. An error names the key, the LSN and the record; a wrong page is never returned.
+pub fn redo(key: Key, chain: &Chain) -> Result<Page> {
+    if let (Some((_, Base::Image(page))), true) = (&chain.base, chain.deltas.is_empty()) {
+        return Ok(Page {
+            bytes: page.clone(),
+            chain_length: 0,
+        });
+    }
+    if chain.deltas.is_empty() {
+        return Ok(Page {
+            bytes: Bytes::new(),
+            chain_length: 0,
+        });
+    }
+    let mut page = [0_u8; BLCKSZ];
+    if let Some((lsn, Base::Image(image))) = &chain.base {
+        if image.len() != BLCKSZ {
+            return Err(anyhow!("image of {key} at {lsn} has {} bytes", image.len()).into());
+        }
+        page.copy_from_slice(image);
+    }
+    for delta in &chain.deltas {
+        let change: PageDelta = postcard::from_bytes(&delta.bytes)
+            .with_context(|| format!("decode the delta of {key} at {}", delta.lsn))?;
+        wal_redo::apply(&change, key, &mut page)
+            .with_context(|| format!("redo {} on {key} at {}", describe(&change), delta.lsn))?;
+    }
+    let bytes = if page.iter().all(|byte| *byte == 0) {
+        Bytes::new()
+    } else {
+        Bytes::copy_from_slice(&page)
+    };
+    Ok(Page {
+        bytes,
+        chain_length: chain.deltas.len() as u32,
+    })
+}
+
+/// The same of an encoded delta.
+pub fn describe_bytes(bytes: &[u8]) -> String {
+    match postcard::from_bytes(bytes) {
+        Ok(delta) => describe(&delta),
+        Err(error) => format!("cannot be decoded: {error}"),
+    }
+}
+
+/// What a delta is, for messages.
+fn describe(delta: &PageDelta) -> String {
+    match delta {
+        PageDelta::Record { record, .. } => match pg_types::wal::RecordHeader::parse(record) {
+            Some(header) => {
+                format!(
+                    "record {} op {:#04x}",
+                    pg_types::wal::rmgr::name(header.rmid),
+                    header.info & 0xF0
+                )
+            }
+            None => "a record without a whole header".to_owned(),
+        },
+        PageDelta::VisibilityMapClear { .. } => "visibility map clear".to_owned(),
+        PageDelta::VisibilityMapTruncate { .. } => "visibility map truncation".to_owned(),
+        PageDelta::ClogSetStatus { .. } => "transaction status".to_owned(),
+        PageDelta::MultixactOffset { .. } => "multixact offset".to_owned(),
+        PageDelta::MultixactMembers { .. } => "multixact members".to_owned(),
+        PageDelta::CommitTimestamp { .. } => "commit timestamp".to_owned(),
+    }
+}

@@ -1,0 +1,413 @@
+//! The versions of one timeline: memory layers, layer files with their local copies, and the ancestor.
+//!
+//! Invariants:
+//! - A reader takes a snapshot of the layers under one lock; a flush replaces a memory layer by its file,
+//!   and a compaction its inputs by its outputs, in one step under the same lock. Nobody sees a version
+//!   missing in between.
+//! - Everything at or before [`Frozen::upto`] is in that frozen layer, an earlier one, or a file.
+//! - A local file is a copy of an immutable object; it appears by rename and can be deleted at any time.
+//!
+//! A crash loses the memory layers, which the WAL brings again, and nothing else.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use blob::RemoteLayer;
+use bytes::Bytes;
+use layers::{
+    Chain, ChainCounts, ChainsCollector, LayerError, LayerMap, LayerName, MemoryLayer,
+    PersistentLayer, RangeScan, Value, View, Window,
+};
+use parking_lot::RwLock;
+use pg_types::{Key, KeyRange, Lsn};
+
+use crate::error::Result;
+use crate::layer_file::{LayerCache, LayerFile};
+use crate::memory::Account;
+use crate::page_cache::PageCache;
+
+/// How often one read may find a layer missing locally, fetch it and start over.
+const MAX_FETCHES: usize = 10_000;
+
+/// Why a read can't be done now.
+pub(crate) enum Obstacle {
+    /// These layers are not on local disk.
+    Missing(Vec<LayerName>),
+    Error(LayerError),
+}
+
+impl From<LayerError> for Obstacle {
+    fn from(error: LayerError) -> Obstacle {
+        match error {
+            LayerError::NotResident(name) => Obstacle::Missing(vec![name]),
+            error => Obstacle::Error(error),
+        }
+    }
+}
+
+/// What was done so far for a read that has to be repeated.
+#[derive(Default)]
+pub(crate) struct Mending {
+    attempts: usize,
+    /// Layers found damaged before.
+    damaged: HashSet<String>,
+}
+
+/// A memory layer on its way to a file.
+#[derive(Clone)]
+pub struct Frozen {
+    pub layer: Arc<MemoryLayer>,
+    /// Last record whose versions are all in this layer or an earlier one, and where that record starts.
+    pub upto: Lsn,
+    pub prev_record_lsn: Lsn,
+}
+
+struct Stack {
+    open: Arc<MemoryLayer>,
+    /// Oldest first.
+    frozen: Vec<Frozen>,
+    map: Arc<LayerMap<LayerFile>>,
+}
+
+/// See the module head.
+pub struct Store {
+    cache: Arc<LayerCache>,
+    ancestor: Option<(Arc<Store>, Lsn)>,
+    stack: RwLock<Stack>,
+    /// What the memory layers take.
+    account: Account,
+    /// Values made for earlier reads, this store's under its number.
+    kept: Arc<PageCache>,
+    number: u64,
+}
+
+/// The layers as of one moment.
+struct Snapshot {
+    memory: Vec<Arc<MemoryLayer>>,
+    map: Arc<LayerMap<LayerFile>>,
+}
+
+impl Snapshot {
+    fn view(&self) -> View<'_, LayerFile> {
+        View {
+            memory: &self.memory,
+            map: &self.map,
+        }
+    }
+}
+
+impl Store {
+    pub fn new(
+        cache: Arc<LayerCache>,
+        layers: Vec<RemoteLayer>,
+        ancestor: Option<(Arc<Store>, Lsn)>,
+        account: Account,
+        kept: Arc<PageCache>,
+    ) -> Store {
+        let files = layers.into_iter().map(|layer| cache.file(layer)).collect();
+        let stack = Stack {
+            open: Arc::new(MemoryLayer::new()),
+            frozen: Vec::new(),
+            map: Arc::new(LayerMap::new(files)),
+        };
+        Store {
+            cache,
+            ancestor,
+            stack: RwLock::new(stack),
+            account,
+            number: kept.register(),
+            kept,
+        }
+    }
+
+    pub(crate) fn kept(&self) -> &PageCache {
+        &self.kept
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub fn cache(&self) -> &Arc<LayerCache> {
+        &self.cache
+    }
+
+    pub fn ancestor(&self) -> Option<&(Arc<Store>, Lsn)> {
+        self.ancestor.as_ref()
+    }
+
+    pub fn map(&self) -> Arc<LayerMap<LayerFile>> {
+        self.stack.read().map.clone()
+    }
+
+    /// Appends the versions of one record.
+    pub fn append(&self, lsn: Lsn, values: Vec<(Key, Value)>) -> Result<()> {
+        let open = self.stack.read().open.clone();
+        let values = values.into_iter().map(|(key, value)| (key, lsn, value));
+        let added = open.put_batch(values);
+        self.account.add(added.context("append to the open layer")?);
+        Ok(())
+    }
+
+    /// Adds an image made by the storage from everything at or before `lsn`.
+    pub fn append_image(&self, key: Key, lsn: Lsn, page: Bytes) -> Result<()> {
+        loop {
+            let open = self.stack.read().open.clone();
+            match open.put_image(key, lsn, page.clone()) {
+                Ok(added) => {
+                    self.account.add(added);
+                    return Ok(());
+                }
+                // It was frozen meanwhile: there is a new one.
+                Err(LayerError::Frozen) => continue,
+                Err(error) => return Err(anyhow!(error).context("append an image").into()),
+            }
+        }
+    }
+
+    pub fn open_bytes(&self) -> u64 {
+        self.stack.read().open.bytes()
+    }
+
+    /// Bytes in all memory layers.
+    pub fn memory_bytes(&self) -> u64 {
+        self.account.held()
+    }
+
+    /// Bytes ever put into memory layers.
+    pub fn bytes_added(&self) -> u64 {
+        self.account.added()
+    }
+
+    pub fn frozen_count(&self) -> usize {
+        self.stack.read().frozen.len()
+    }
+
+    /// Freezes the open layer if it holds anything. The caller makes sure that no record is being appended,
+    /// and that `upto` is the last one that was.
+    pub fn freeze(&self, upto: Lsn, prev_record_lsn: Lsn) {
+        let mut stack = self.stack.write();
+        if stack.open.is_empty() {
+            return;
+        }
+        let layer = std::mem::replace(&mut stack.open, Arc::new(MemoryLayer::new()));
+        layer.freeze();
+        stack.frozen.push(Frozen {
+            layer,
+            upto,
+            prev_record_lsn,
+        });
+    }
+
+    /// The frozen layers, oldest first.
+    pub fn frozen(&self) -> Vec<Frozen> {
+        self.stack.read().frozen.clone()
+    }
+
+    /// Puts a file in the place of the frozen layer it was written from.
+    pub fn replace_frozen(&self, frozen: &Frozen, layer: RemoteLayer) {
+        let file = self.cache.file(layer);
+        let mut stack = self.stack.write();
+        stack.map = Arc::new(stack.map.with(vec![file], &[]));
+        stack
+            .frozen
+            .retain(|other| !Arc::ptr_eq(&other.layer, &frozen.layer));
+        drop(stack);
+        self.account.remove(frozen.layer.bytes());
+    }
+
+    /// Adds and removes layer files in one step.
+    pub fn replace_files(&self, add: Vec<RemoteLayer>, remove: &[LayerName]) {
+        let files = add
+            .into_iter()
+            .map(|layer| self.cache.file(layer))
+            .collect();
+        let mut stack = self.stack.write();
+        stack.map = Arc::new(stack.map.with(files, remove));
+    }
+
+    /// Whether no version of the key lies behind `known` and up to `at`, as far as memory alone can tell: false may
+    /// also mean that a layer file has to be asked.
+    pub(crate) fn is_unchanged(&self, key: Key, known: Lsn, at: Lsn) -> bool {
+        let window = Window {
+            floor: known,
+            upto: at,
+        };
+        if self.ancestor.as_ref().is_some_and(|(_, lsn)| known < *lsn) {
+            return false;
+        }
+        let stack = self.stack.read();
+        let frozen = stack.frozen.iter().map(|frozen| &frozen.layer);
+        let mut files = stack.map.candidates(&key, window).into_iter();
+        !frozen
+            .chain([&stack.open])
+            .any(|layer| layer.has(&key, window))
+            && files.all(|file| file.surely_lacks(&key))
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let stack = self.stack.read();
+        let mut memory: Vec<_> = stack
+            .frozen
+            .iter()
+            .map(|frozen| frozen.layer.clone())
+            .collect();
+        memory.push(stack.open.clone());
+        Snapshot {
+            memory,
+            map: stack.map.clone(),
+        }
+    }
+
+    /// This timeline and its ancestors, each with the LSN up to which a read at `at` sees it.
+    fn snapshots(&self) -> Vec<(Snapshot, Lsn)> {
+        let mut found = vec![(self.snapshot(), Lsn::MAX)];
+        let mut next = self.ancestor.as_ref();
+        while let Some((store, branch_lsn)) = next {
+            found.push((store.snapshot(), *branch_lsn));
+            next = store.ancestor.as_ref();
+        }
+        found
+    }
+
+    /// The chains of several keys as of `at`, in one pass over the layers; versions at or below a key's floor are not
+    /// visible.
+    pub async fn chains(&self, keys: &[(Key, Lsn)], at: Lsn) -> Result<Vec<Chain>> {
+        self.with_resident_layers(|| self.try_chains(keys, at))
+            .await
+    }
+
+    /// `chains` as far as it can be done without waiting.
+    pub(crate) fn try_chains(&self, keys: &[(Key, Lsn)], at: Lsn) -> Result<Vec<Chain>, Obstacle> {
+        let mut read = ChainsCollector::new(keys, at);
+        for (depth, (snapshot, upto)) in self.snapshots().iter().enumerate() {
+            if depth > 0 && !read.descend(*upto) {
+                break;
+            }
+            read.visit(&snapshot.view())?;
+        }
+        read.finish().map_err(Obstacle::Missing)
+    }
+
+    /// The newest values of all existing keys of a range as of `at`, in key order.
+    pub async fn scan(&self, range: KeyRange, at: Lsn) -> Result<Vec<(Key, Lsn, Value)>> {
+        self.with_resident_layers(|| {
+            let mut scan = RangeScan::new(range, at);
+            for (depth, (snapshot, upto)) in self.snapshots().iter().enumerate() {
+                if depth > 0 {
+                    scan.descend(*upto);
+                }
+                scan.visit(&snapshot.view())?;
+            }
+            Ok::<_, LayerError>(scan.finish().collect())
+        })
+        .await
+    }
+
+    /// The newest LSN at or before `upto` at which anything of this timeline (not its ancestors) changed.
+    pub async fn newest_lsn(&self, upto: Lsn) -> Result<Option<Lsn>> {
+        self.with_resident_layers(|| layers::newest_lsn(&self.snapshot().view(), upto))
+            .await
+    }
+
+    /// Adds the chain lengths that the delta layers know, as of `upto`, to those of older ancestors.
+    pub async fn load_chain_counts(&self, counts: ChainCounts, upto: Lsn) -> Result<ChainCounts> {
+        let mut counts = counts;
+        let map = self.map();
+        let mut files: Vec<&Arc<LayerFile>> = map
+            .iter()
+            .filter(|file| file.desc().kind == layers::LayerKind::Delta)
+            .collect();
+        files.sort_by_key(|file| file.desc().lsns.first);
+        for file in files
+            .into_iter()
+            .filter(|file| file.desc().lsns.first <= upto)
+        {
+            if file.reader().is_err() {
+                self.cache.fetch(file).await?;
+            }
+            let stats = file
+                .reader()
+                .and_then(|reader| reader.key_stats())
+                .map_err(|error| anyhow!(error))?;
+            counts.load(file.desc().lsns, &stats, upto);
+        }
+        Ok(counts)
+    }
+
+    /// Repeats a read until every layer it needs is in the local cache.
+    async fn with_resident_layers<T, E: Into<Obstacle>>(
+        &self,
+        mut read: impl FnMut() -> Result<T, E>,
+    ) -> Result<T> {
+        let mut mending = Mending::default();
+        loop {
+            match read() {
+                Ok(result) => return Ok(result),
+                Err(error) => self.mend(error.into(), &mut mending).await?,
+            }
+        }
+    }
+
+    /// Takes away what stopped a read, so that it can be repeated; an error when that can't be done.
+    pub(crate) async fn mend(&self, obstacle: Obstacle, mending: &mut Mending) -> Result<()> {
+        mending.attempts += 1;
+        if mending.attempts > MAX_FETCHES {
+            let why =
+                "layers keep vanishing from the local cache; is its disk full or being cleaned?";
+            return Err(anyhow!(why).into());
+        }
+        match obstacle {
+            Obstacle::Missing(names) => {
+                // All at once; few are really fetched at the same time (`disk`).
+                let fetches: Vec<_> = names.iter().map(|name| self.fetch(name)).collect();
+                futures::future::try_join_all(fetches).await?;
+                Ok(())
+            }
+            Obstacle::Error(LayerError::Corrupt { layer, reason })
+                if self.distrust(&layer, &mut mending.damaged)? =>
+            {
+                let what = "the local copy is damaged and is fetched again";
+                tracing::warn!(layer, reason, "{what}");
+                Ok(())
+            }
+            Obstacle::Error(error) => Err(anyhow!(error).into()),
+        }
+    }
+
+    /// Whether a damaged layer can be had whole, from the object store, for another attempt.
+    fn distrust(&self, layer: &str, before: &mut HashSet<String>) -> Result<bool> {
+        let Some((_, file)) = self.find(&LayerName(layer.to_owned())) else {
+            return Ok(false);
+        };
+        let can_be_fetched = file.distrust()?;
+        Ok(can_be_fetched && before.insert(layer.to_owned()))
+    }
+
+    /// A layer of this timeline or an ancestor, and whose it is.
+    fn find(&self, name: &LayerName) -> Option<(&Store, Arc<LayerFile>)> {
+        let mut store = self;
+        loop {
+            if let Some(file) = store.map().get(name) {
+                return Some((store, file.clone()));
+            }
+            (store, _) = store.ancestor.as_ref().map(|(it, lsn)| (&**it, lsn))?;
+        }
+    }
+
+    /// Brings a layer of this timeline or an ancestor into the local cache. A layer that no map names any
+    /// more was compacted away since the read began; the read just starts over.
+    async fn fetch(&self, name: &LayerName) -> Result<()> {
+        match self.find(name) {
+            Some((store, file)) => Ok(store.cache.fetch(&file).await?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.kept.forget(self.number);
+    }
+}

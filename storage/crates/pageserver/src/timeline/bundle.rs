@@ -1,0 +1,170 @@
+//! The small files a compute needs to start at an LSN, and those it ships when it suspends.
+
+use anyhow::Context;
+use bytes::Bytes;
+use pg_types::rel::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
+use pg_types::v15::ControlFile;
+use pg_types::{Key, KeyKind, Lsn, Term};
+use serde::Serialize;
+use wal_decode::TimelineState;
+
+use super::{Timeline, reads};
+use crate::error::{Error, Result};
+
+/// `weir/start.json` of the bundle.
+#[derive(Serialize)]
+struct Start {
+    lsn: Lsn,
+    prev_record_lsn: Lsn,
+    system_identifier: String,
+    pg_version: u32,
+    timeline_state: TimelineState,
+}
+
+impl Timeline {
+    /// The bundle for a start at `lsn` with `term`, as a tar. From here on older terms are refused, also
+    /// after a restart.
+    pub async fn bundle(&self, lsn: Lsn, term: Term) -> Result<Bytes> {
+        self.check_term(term)?;
+        self.resolve_position(lsn, Some(lsn)).await?;
+        self.take_term(term).await?;
+        let mut files = self.small_files(lsn).await?;
+        if let Some(aux) = self.aux_at(lsn).await? {
+            files.push(("weir/aux.tar".to_owned(), aux));
+        }
+        // A newer compute may have come meanwhile.
+        self.check_term(term)?;
+        archive(&files)
+    }
+
+    /// Accepts a term and stores it before anything is answered under it.
+    async fn take_term(&self, term: Term) -> Result<()> {
+        self.raise_term(term);
+        crash::point!("term.raised");
+        // Another request may be storing the same term: this one must not overtake it.
+        if self.index.durable_term() < term {
+            self.index.store_term(term).await?;
+        }
+        crash::point!("term.stored");
+        self.check_term(term)
+    }
+
+    async fn small_files(&self, lsn: Lsn) -> Result<Vec<(String, Bytes)>> {
+        let state = self.state_at(lsn).await?;
+        let control = self
+            .value(Key::control_file(), lsn)
+            .await?
+            .with_context(|| format!("timeline {} has no control file at {lsn}", self.id))?;
+        let catalog_version = ControlFile::parse(&control)
+            .context("read the stored control file")?
+            .catalog_version();
+        let start = Start {
+            lsn,
+            prev_record_lsn: state.prev_record_lsn,
+            system_identifier: self.manifest().system_identifier.to_string(),
+            pg_version: self.pg_version(),
+            timeline_state: state,
+        };
+        let json = serde_json::to_vec_pretty(&start).context("encode start.json")?;
+        let mut files = vec![
+            ("weir/start.json".to_owned(), Bytes::from(json)),
+            ("weir/pg_control".to_owned(), control),
+        ];
+        let directory = |key: &Key| match key.a {
+            GLOBAL_TABLESPACE => "global".to_owned(),
+            DEFAULT_TABLESPACE => format!("base/{}", key.b),
+            spc => format!(
+                "pg_tblspc/{spc}/PG_{}_{catalog_version}/{}",
+                self.pg_version(),
+                key.b
+            ),
+        };
+        for (key, content) in self.scan(reads::whole(KeyKind::RelMap), lsn).await? {
+            files.push((format!("{}/pg_filenode.map", directory(&key)), content));
+        }
+        for (key, content) in self.scan(reads::whole(KeyKind::Database), lsn).await? {
+            files.push((format!("{}/PG_VERSION", directory(&key)), content));
+        }
+        for (key, content) in self.scan(reads::whole(KeyKind::TwoPhase), lsn).await? {
+            files.push((format!("pg_twophase/{:08X}", key.e), content));
+        }
+        Ok(files)
+    }
+
+    /// The archive a compute shipped when it was suspended at exactly this LSN.
+    async fn aux_at(&self, lsn: Lsn) -> Result<Option<Bytes>> {
+        let mut timeline = self;
+        loop {
+            if let Some(aux) = timeline.index.aux().filter(|aux| aux.lsn == lsn) {
+                return Ok(Some(timeline.index.load_aux(&aux).await?));
+            }
+            // A branch cut exactly where its ancestor was suspended starts with the same files.
+            match &timeline.ancestor {
+                Some((ancestor, branch_lsn)) if *branch_lsn == lsn => timeline = ancestor,
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    /// Keeps an archive shipped at suspend, in place of an older one; durable on return.
+    pub async fn put_aux(&self, lsn: Lsn, term: Term, tar: Bytes) -> Result<()> {
+        self.check_term(term)?;
+        if let Some(aux) = self.index.aux()
+            && aux.lsn > lsn
+        {
+            return Err(Error::Conflict(format!(
+                "newer auxiliary files, of LSN {}, are stored already",
+                aux.lsn
+            )));
+        }
+        check_archive(&tar)?;
+        self.index.store_aux(lsn, tar).await?;
+        Ok(())
+    }
+}
+
+fn archive(files: &[(String, Bytes)]) -> Result<Bytes> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (path, content) in files {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o600);
+        header.set_entry_type(tar::EntryType::Regular);
+        builder
+            .append_data(&mut header, path, &content[..])
+            .with_context(|| format!("archive {path}"))?;
+    }
+    Ok(builder.into_inner().context("finish the archive")?.into())
+}
+
+/// A compute unpacks the archive next time, so it must be whole and stay below its directory.
+fn check_archive(bytes: &[u8]) -> Result<()> {
+    let bad = |what: String| Error::BadRequest(format!("auxiliary files: {what}"));
+    let mut archive = tar::Archive::new(bytes);
+    let entries = archive
+        .entries()
+        .map_err(|error| bad(format!("not a tar: {error}")))?;
+    for entry in entries {
+        let mut entry = entry.map_err(|error| bad(format!("not a tar: {error}")))?;
+        let path = entry
+            .path()
+            .map_err(|error| bad(format!("a path is unusable: {error}")))?
+            .into_owned();
+        let inside = path
+            .components()
+            .all(|part| matches!(part, std::path::Component::Normal(_)));
+        let plain = matches!(
+            entry.header().entry_type(),
+            tar::EntryType::Regular | tar::EntryType::Directory
+        );
+        if !inside || !plain {
+            return Err(bad(format!(
+                "{} is not a plain file below the data directory",
+                path.display()
+            )));
+        }
+        std::io::copy(&mut entry, &mut std::io::sink())
+            .map_err(|error| bad(format!("cut short: {error}")))?;
+    }
+    Ok(())
+}

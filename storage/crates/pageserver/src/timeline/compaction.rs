@@ -1,0 +1,299 @@
+//! Compaction: level-0 layers become level-1 layers, and those that have become history are merged into level 2
+//! without what nobody can read any more (`layers::plan_l0`, `layers::plan_settling`).
+//!
+//! Level 0 comes first: settling gives way, in the middle of a merge, as long as any timeline's level 0 is being
+//! compacted, and ingest is slowed when level 0 grows all the same (`layers::Brake`). Reads never wait for either.
+//!
+//! Outputs are uploaded while the next one is being written; then the index replaces the inputs by them in one
+//! step, then the inputs are deleted. A crash leaves objects that no index names, or an index that names outputs
+//! beside their inputs, never one that names a missing layer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use blob::RemoteLayer;
+use bytes::Bytes;
+use layers::{
+    Brake, CompactionPlan, LayerDesc, LayerName, MergeOptions, Retention, merge_layers, plan_l0,
+    plan_settling,
+};
+use pg_types::{Key, Lsn, RelTag};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc};
+
+use super::Timeline;
+use crate::error::Result;
+use crate::floor::RelFloor;
+use crate::layer_file::LayerFile;
+
+/// Most bytes of layers merged at once, so that a compaction's time stays bounded.
+const MAX_INPUT_BYTES: u64 = 256 << 20;
+const RETRY: Duration = Duration::from_secs(5);
+/// The brake is applied once for each so many bytes put into memory.
+const BRAKE_EVERY: u64 = 1 << 20;
+/// How long ingest waits for a compaction that keeps failing before it goes on with the next MiB: level 0 must not
+/// grow without bound, and WAL that is not ingested at all is an outage.
+const WAIT_FOR_FAILING: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+pub struct CompactionWork {
+    l0_wanted: Notify,
+    settling_wanted: Notify,
+    /// Told when level 0 has become smaller, or has failed to.
+    l0_changed: Notify,
+    /// Level-0 layers as of the last change of the layer map.
+    l0_layers: AtomicUsize,
+    /// Whether the last attempt to compact level 0 failed.
+    failing: AtomicBool,
+    /// Bytes put into memory up to which the brake has been applied.
+    braked_upto: AtomicU64,
+}
+
+impl Timeline {
+    pub(super) fn compaction_wanted(&self) {
+        self.compaction.l0_wanted.notify_one();
+        self.compaction.settling_wanted.notify_one();
+    }
+
+    /// Takes note of the number of level-0 layers.
+    pub(super) fn set_l0_layers(&self, count: usize) {
+        self.compaction.l0_layers.store(count, Ordering::Relaxed);
+        self.metrics
+            .l0_layers
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Called by ingest after each record: slows it down, or holds it, while level 0 is large.
+    pub(super) async fn brake_ingest(&self) {
+        let work = &self.compaction;
+        let added = self.store.bytes_added();
+        if added < work.braked_upto.load(Ordering::Relaxed) + BRAKE_EVERY {
+            return;
+        }
+        work.braked_upto.store(added, Ordering::Relaxed);
+        let brake = Brake::new(self.config().compaction_threshold as usize);
+        let delay =
+            || brake.delay(work.l0_layers.load(Ordering::Relaxed) + self.store.frozen_count());
+        let started = Instant::now();
+        let pause = loop {
+            let changed = work.l0_changed.notified();
+            match delay() {
+                Some(pause) => break pause,
+                None if work.failing.load(Ordering::Relaxed) => break WAIT_FOR_FAILING,
+                None => {
+                    work.l0_wanted.notify_one();
+                    changed.await;
+                }
+            }
+        };
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
+        let waited = started.elapsed();
+        if waited > Duration::from_millis(1) {
+            self.metrics.braked_ms.inc_by(waited.as_millis() as u64);
+        }
+    }
+
+    /// The background task for level 0.
+    pub(super) async fn l0_task(self: Arc<Timeline>) {
+        loop {
+            let compacted = self.compact_l0().await;
+            let failing = compacted.is_err();
+            self.compaction.failing.store(failing, Ordering::Relaxed);
+            self.compaction.l0_changed.notify_waiters();
+            match compacted {
+                Ok(true) => continue,
+                Ok(false) => self.compaction.l0_wanted.notified().await,
+                Err(error) => {
+                    tracing::error!(tenant = %self.tenant, timeline = %self.id, "cannot compact: {error}");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    /// The background task for what has become history.
+    pub(super) async fn settling_task(self: Arc<Timeline>) {
+        loop {
+            match self.settle().await {
+                Ok(true) => continue,
+                Ok(false) => self.compaction.settling_wanted.notified().await,
+                Err(error) => {
+                    tracing::error!(tenant = %self.tenant, timeline = %self.id, "cannot trim history: {error}");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    /// One compaction of level 0, if there is enough to do.
+    async fn compact_l0(&self) -> Result<bool> {
+        let threshold = self.config().compaction_threshold as usize;
+        let Some(plan) = plan_l0(&self.store.map(), threshold, MAX_INPUT_BYTES) else {
+            return Ok(false);
+        };
+        let _turn = self.memory.l0_turn().await;
+        crash::point!("compaction.planned");
+        self.compact(plan, Retention::everything()).await?;
+        Ok(true)
+    }
+
+    /// One step of merging what lies before the horizon, if it is worth it.
+    async fn settle(&self) -> Result<bool> {
+        let retention = self.retention();
+        let least = self.config().compaction_target_bytes;
+        let planned = |retention: &Retention| {
+            let horizon = retention.horizon();
+            plan_settling(&self.store.map(), horizon, least, MAX_INPUT_BYTES)
+        };
+        if planned(&retention).is_none() {
+            return Ok(false);
+        }
+        let _turn = self.memory.settling_turn().await;
+        let Some(plan) = planned(&retention) else {
+            return Ok(false);
+        };
+        crash::point!("settling.planned");
+        self.compact(plan, retention).await?;
+        Ok(true)
+    }
+
+    async fn compact(&self, plan: CompactionPlan, retention: Retention) -> Result<()> {
+        let started = Instant::now();
+        let map = self.store.map();
+        let mut removed: Vec<LayerName> = plan.inputs.iter().map(LayerDesc::name).collect();
+        let mut inputs: Vec<Arc<LayerFile>> = removed
+            .iter()
+            .filter_map(|name| map.get(name).cloned())
+            .collect();
+        for file in &inputs {
+            self.store.cache().fetch(file).await?;
+        }
+        crash::point!("compaction.inputs-fetched");
+        let options = MergeOptions {
+            target_bytes: self.config().compaction_target_bytes,
+            level: plan.level,
+            retention,
+            ..MergeOptions::default()
+        };
+        let mut added = self.merge(inputs.clone(), options).await?;
+        // An input may come out as it went in, under the same name: it stays where it is.
+        let unchanged = |name: &LayerName| added.iter().any(|it| it.desc.name() == *name);
+        let stays: Vec<LayerName> = removed.iter().filter(|it| unchanged(it)).cloned().collect();
+        removed.retain(|name| !stays.contains(name));
+        inputs.retain(|file| !stays.contains(file.name()));
+        added.retain(|layer| !stays.contains(&layer.desc.name()));
+        crash::point!("compaction.outputs-durable");
+        if plan.level > 1 {
+            crash::point!("settling.outputs-durable");
+        }
+        let (count, bytes) = (
+            added.len(),
+            added.iter().map(|it| it.desc.size).sum::<u64>(),
+        );
+        // The inputs go only once nobody can start a read on them: the map changes before they are deleted,
+        // and who opened them before keeps them.
+        self.store.replace_files(added, &removed);
+        crash::point!("compaction.map-changed");
+        self.report_layers();
+        self.compaction.l0_changed.notify_waiters();
+        self.index.remove_layers(removed.clone()).await?;
+        crash::point!("compaction.index-changed");
+        if plan.level > 1 {
+            crash::point!("settling.index-changed");
+        }
+        for file in &inputs {
+            self.store.cache().remove_copy(file).await?;
+        }
+        crash::point!("compaction.copies-removed");
+        let seconds = started.elapsed().as_secs_f64();
+        self.metrics
+            .observe_compaction(plan.level, seconds, plan.bytes, bytes);
+        if plan.level == 1 {
+            self.compaction.settling_wanted.notify_one();
+        }
+        tracing::info!(
+            tenant = %self.tenant, timeline = %self.id, level = plan.level, inputs = removed.len(), outputs = count,
+            bytes_in = plan.bytes, bytes_out = bytes, elapsed_ms = started.elapsed().as_millis() as u64, "compacted"
+        );
+        Ok(())
+    }
+
+    /// Merges layers and uploads what comes out, each while the next one is written.
+    async fn merge(
+        &self,
+        inputs: Vec<Arc<LayerFile>>,
+        options: MergeOptions,
+    ) -> Result<Vec<RemoteLayer>> {
+        let (outputs, mut written) = mpsc::channel::<(LayerDesc, Bytes)>(1);
+        let memory = self.memory.clone();
+        let gives_way = options.level > 1;
+        let mut floors = Floors {
+            store: self.store.clone(),
+            horizon: options.retention.horizon(),
+            runtime: Handle::current(),
+            of: None,
+        };
+        let merge = move || -> anyhow::Result<()> {
+            let readers: Vec<_> = inputs
+                .iter()
+                .map(|file| file.reader())
+                .collect::<Result<_, _>>()?;
+            let give_way = || {
+                if gives_way {
+                    memory.give_way_to_l0();
+                }
+            };
+            let versions = readers
+                .iter()
+                .map(|reader| reader.iter().inspect(|_| give_way()));
+            merge_layers(
+                versions.collect(),
+                &options,
+                |key| floors.of(key),
+                |desc, bytes| {
+                    let sent = outputs.blocking_send((desc, bytes));
+                    sent.map_err(|_| anyhow!("nobody takes the merged layers any more"))
+                },
+            )
+        };
+        let merging = tokio::task::spawn_blocking(merge);
+        let mut added = Vec::new();
+        while let Some((desc, bytes)) = written.recv().await {
+            added.push(self.index.upload_layer(desc, bytes).await?);
+            crash::point!("compaction.output-queued");
+        }
+        merging.await.context("compaction task")??;
+        self.index.uploaded().await?;
+        Ok(added)
+    }
+}
+
+/// Up to where truncations hide the versions of pages, as of the horizon. Keys come in order, so that one
+/// relation's truncations are read once.
+struct Floors {
+    store: Arc<crate::store::Store>,
+    horizon: Lsn,
+    runtime: Handle,
+    of: Option<(RelTag, RelFloor)>,
+}
+
+impl Floors {
+    fn of(&mut self, key: &Key) -> anyhow::Result<Lsn> {
+        let Some(rel) = key.rel().filter(|_| key.is_page()) else {
+            return Ok(Lsn::INVALID);
+        };
+        if self.of.as_ref().is_none_or(|(known, _)| *known != rel) {
+            let wanted = [(Key::rel_floor(rel), Lsn::INVALID)];
+            let chains = self.store.chains(&wanted, self.horizon);
+            let chains = self.runtime.block_on(chains)?;
+            let floor = super::reads::decode_floor(chains[0].meta())?;
+            self.of = Some((rel, floor));
+        }
+        let known = self.of.as_ref().map(|(_, floor)| floor.of_block(key.e));
+        Ok(known.unwrap_or_default())
+    }
+}

@@ -1,0 +1,290 @@
+//! Image generation by chain length.
+//!
+//! Every delta is counted at ingest. A page whose chain reaches the threshold gets an image in the
+//! background: the page as of the last ingested record, put into the open layer, flushed with everything
+//! else. This is always on; the compute's full-page-writes state only picks the threshold. When ingest comes
+//! in faster than images can be made, it waits for the image of a page whose chain has reached a multiple of
+//! the threshold, so that no chain grows much beyond that multiple. A crash loses
+//! the images still in memory; ingesting the same WAL again counts the same deltas and makes them anew.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use layers::{ChainCounts, ImageTask};
+use parking_lot::Mutex;
+use pg_types::{BLCKSZ, Key, Lsn, RelTag};
+use tokio::sync::Notify;
+
+use super::Timeline;
+use super::reads::{decode_floor, decode_u32};
+use crate::api::{ChainBar, Chains};
+use crate::error::Result;
+use crate::metrics::{CHAIN_BARS, ImageReason};
+use crate::redo::Page;
+
+/// Pages made between two looks at what is most urgent.
+const BATCH: usize = 64;
+/// Between batches: pages that are written all the time get one image for more deltas, and ingest gets the
+/// processor.
+const PAUSE: Duration = Duration::from_millis(5);
+/// How often a change of the threshold is noticed while nothing is ingested.
+const TICK: Duration = Duration::from_millis(500);
+const RETRY: Duration = Duration::from_secs(1);
+/// Chains of this many thresholds make ingest wait.
+const OVERLONG: u32 = 4;
+/// Longest wait for one image. When none is made in this time, ingest goes on without waiting until one is
+/// again: what keeps images from being made must not keep WAL from being ingested.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+pub struct ImageWork {
+    counts: Mutex<ChainCounts>,
+    wanted: Notify,
+    /// Last record when a page first became due, while any is.
+    due_since: Mutex<Option<Lsn>>,
+    /// The page that ingest waits for: it comes first.
+    urgent: Mutex<Option<Key>>,
+    /// Whether a wait was in vain since the last images were made.
+    stalled: AtomicBool,
+    /// Told after each batch of images.
+    made: Notify,
+}
+
+impl ImageWork {
+    /// Counts what a record puts, `threshold` being what holds from this record on.
+    pub(super) fn ingested(&self, lsn: Lsn, values: &[(Key, layers::Value)], threshold: u32) {
+        let mut counts = self.counts.lock();
+        counts.set_threshold(threshold);
+        let overlong = counts.threshold().saturating_mul(OVERLONG);
+        for (key, value) in values {
+            counts.ingested(key, lsn, value);
+            if counts.get(key) >= overlong {
+                *self.urgent.lock() = Some(*key);
+            }
+        }
+        if counts.due() > 0 {
+            drop(counts);
+            self.due_since.lock().get_or_insert(lsn);
+            self.wanted.notify_one();
+        }
+    }
+
+    /// A read shows how long a chain really is, whatever was known from counting.
+    pub(super) fn note_read(&self, key: Key, chain_length: u32, threshold: u32, at: Lsn) {
+        if chain_length >= threshold {
+            self.counts.lock().observed(&key, at, chain_length);
+            self.wanted.notify_one();
+        }
+    }
+}
+
+impl Timeline {
+    /// Learns the chain lengths left by earlier runs and by ancestors, from the key tables of delta layers.
+    pub(super) async fn load_chain_counts(&self) -> Result<()> {
+        let mut counts = ChainCounts::new(self.image_threshold());
+        let mut lineage = vec![(self.store.clone(), Lsn::MAX)];
+        let mut next = self.store.ancestor().cloned();
+        let mut upto = Lsn::MAX;
+        while let Some((store, branch_lsn)) = next {
+            upto = upto.min(branch_lsn);
+            next = store.ancestor().cloned();
+            lineage.push((store, upto));
+        }
+        for (store, upto) in lineage.into_iter().rev() {
+            counts = store.load_chain_counts(counts, upto).await?;
+        }
+        tracing::debug!(
+            tenant = %self.tenant, timeline = %self.id, pages = counts.pages(), due = counts.due(),
+            "loaded chain lengths"
+        );
+        *self.images.counts.lock() = counts;
+        self.images.wanted.notify_one();
+        Ok(())
+    }
+
+    /// The background task.
+    pub(super) async fn image_task(self: Arc<Timeline>) {
+        loop {
+            let _ = tokio::time::timeout(TICK, self.images.wanted.notified()).await;
+            if let Err(error) = self.make_due_images().await {
+                tracing::error!(tenant = %self.tenant, timeline = %self.id, "cannot make page images: {error}");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+
+    /// Called by ingest after each record: waits while the page it wrote has a chain that is far too long.
+    pub(super) async fn pace_images(&self) {
+        let images = &self.images;
+        let Some(key) = *images.urgent.lock() else {
+            return;
+        };
+        let shortened = async {
+            loop {
+                let made = images.made.notified();
+                tokio::pin!(made);
+                made.as_mut().enable();
+                {
+                    let counts = images.counts.lock();
+                    if counts.get(&key) < counts.threshold().saturating_mul(OVERLONG) {
+                        return;
+                    }
+                }
+                images.wanted.notify_one();
+                made.await;
+            }
+        };
+        if !images.stalled.load(Ordering::Relaxed)
+            && tokio::time::timeout(LONGEST_WAIT, shortened).await.is_err()
+        {
+            images.stalled.store(true, Ordering::Relaxed);
+            tracing::warn!(
+                tenant = %self.tenant, timeline = %self.id, %key,
+                "no image was made in {} s: chains grow until images are made again", LONGEST_WAIT.as_secs()
+            );
+        }
+        *images.urgent.lock() = None;
+    }
+
+    async fn make_due_images(&self) -> Result<()> {
+        loop {
+            let threshold = self.image_threshold();
+            let urgent = *self.images.urgent.lock();
+            let (tasks, due, is_awaited) = {
+                let mut counts = self.images.counts.lock();
+                counts.set_threshold(threshold);
+                let mut tasks = counts.plan(BATCH);
+                let awaited = urgent
+                    .map(|key| ImageTask {
+                        key,
+                        deltas: counts.get(&key),
+                    })
+                    .filter(|task| task.deltas >= threshold);
+                if let Some(task) = awaited
+                    && !tasks.contains(&task)
+                {
+                    tasks.insert(0, task);
+                }
+                (tasks, counts.due(), awaited.is_some())
+            };
+            self.metrics
+                .images_pending
+                .set(i64::try_from(due).unwrap_or(i64::MAX));
+            if tasks.is_empty() {
+                *self.images.due_since.lock() = None;
+                self.metrics.image_lag.set(0);
+                return Ok(());
+            }
+            let at = self.last_record_lsn();
+            let since = *self.images.due_since.lock().get_or_insert(at);
+            self.metrics
+                .image_lag
+                .set(i64::try_from(at.0.saturating_sub(since.0)).unwrap_or(i64::MAX));
+            self.make_images(&tasks, at).await?;
+            // Whoever became due during this batch has waited at most since its beginning.
+            *self.images.due_since.lock() = Some(at);
+            self.images.stalled.store(false, Ordering::Relaxed);
+            self.images.made.notify_waiters();
+            if !is_awaited {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+
+    /// Makes images of these pages as of `at`, which is ingested.
+    async fn make_images(&self, tasks: &[ImageTask], at: Lsn) -> Result<()> {
+        let reason = if self.state.read().full_page_writes {
+            ImageReason::Threshold
+        } else {
+            ImageReason::Pushdown
+        };
+        let keys: Vec<Key> = tasks.iter().map(|task| task.key).collect();
+        let mut wanted = Vec::with_capacity(tasks.len());
+        for (key, floor) in keys.iter().zip(self.visible_floors(&keys, at).await?) {
+            match floor {
+                Some(floor) => wanted.push((*key, floor)),
+                None => self.images.counts.lock().forget(key),
+            }
+        }
+        let pages = self.store.pages_anew(&wanted, at).await?;
+        crash::point!("images.made");
+        for ((key, _), page) in wanted.into_iter().zip(pages) {
+            match page {
+                Ok(page) => self.put_image(key, at, page, reason)?,
+                Err(error) => {
+                    // Reads of this page fail as well and say so; the other pages still get their images.
+                    tracing::error!(tenant = %self.tenant, timeline = %self.id, %key, %at, "no image: {error}");
+                    self.images.counts.lock().forget(&key);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn put_image(&self, key: Key, at: Lsn, page: Page, reason: ImageReason) -> Result<()> {
+        let made = page.chain_length;
+        if made > 0 {
+            let bytes = if page.bytes.is_empty() {
+                Bytes::from(vec![0; BLCKSZ])
+            } else {
+                page.bytes
+            };
+            self.store.append_image(key, at, bytes)?;
+            crash::point!("images.appended");
+            self.metrics.observe_image(reason, BLCKSZ);
+        }
+        self.images.counts.lock().image_made(&key, at, made);
+        Ok(())
+    }
+
+    /// The floor of each page's versions; `None` when the page does not exist.
+    async fn visible_floors(&self, keys: &[Key], at: Lsn) -> Result<Vec<Option<Lsn>>> {
+        let mut rels: Vec<RelTag> = keys.iter().filter_map(Key::rel).collect();
+        rels.sort_unstable();
+        rels.dedup();
+        let directory: Vec<Key> = rels
+            .iter()
+            .flat_map(|rel| [Key::rel_size(*rel), Key::rel_floor(*rel)])
+            .collect();
+        let values = self.values(&directory, at).await?;
+        let mut known = HashMap::with_capacity(rels.len());
+        for (rel, value) in rels.into_iter().zip(values.chunks_exact(2)) {
+            let blocks = value[0].as_ref().map(decode_u32).transpose()?;
+            known.insert(rel, (blocks, decode_floor(value[1].as_ref())?));
+        }
+        let floor_of = |key: &Key| match key.rel() {
+            None => Some(Lsn::INVALID),
+            Some(rel) => {
+                let (blocks, floor) = known.get(&rel)?;
+                blocks.filter(|blocks| key.e < *blocks)?;
+                Some(floor.of_block(key.e))
+            }
+        };
+        Ok(keys.iter().map(floor_of).collect())
+    }
+
+    /// What `/chains` shows.
+    pub fn chains(&self) -> Chains {
+        let counts = self.images.counts.lock();
+        let mut pages: Vec<ChainBar> = CHAIN_BARS
+            .iter()
+            .copied()
+            .map(Some)
+            .chain([None])
+            .map(|up_to| ChainBar { up_to, count: 0 })
+            .collect();
+        for (length, count) in counts.histogram() {
+            pages[CHAIN_BARS.partition_point(|up_to| *up_to < length)].count += count;
+        }
+        Chains {
+            threshold: self.image_threshold(),
+            pages,
+            longest: counts.max(),
+            pending_images: counts.due(),
+            reads: self.chain_reads.bars(),
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! One branch: its progress, its terms, and everything that is done with its versions.
+//!
+//! Invariants:
+//! - `last_record_lsn` moves only after every version of the record is in the store, and never back; a
+//!   read at or below it is answered the same for ever.
+//! - Only committed WAL moves it, so nothing a later term could truncate is ever shown.
+//! - `max_term` never falls: it is stored before a bundle is served with a new term, so that a compute
+//!   fenced once stays fenced after a restart.
+//! - `remote_consistent_lsn` is what the uploaded index names; the WAL behind it may be trimmed.
+//!
+//! A crash leaves the index and the layers it names. Opening the timeline again reads the state at the
+//! index's LSN and ingests on from there.
+
+mod bundle;
+mod compaction;
+mod digest;
+mod flush;
+mod history;
+mod images;
+mod progress;
+mod reads;
+mod report;
+mod retention;
+mod size;
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use pg_types::{Key, KeyRange, Lsn, TenantId, TimelineId};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use wal_decode::TimelineState;
+use wire::page::PageReply;
+
+use crate::config::TenantConfig;
+use crate::error::{Error, Result};
+use crate::index::{Manifest, TimelineIndex};
+use crate::ingest::{self, IngestState};
+use crate::memory::{self, MemoryBudget};
+use crate::metrics::TimelineMetrics;
+use crate::store::Store;
+use crate::wal_source::WalSource;
+
+pub use history::{decode_state, encode_state};
+pub(crate) use reads::decode_u32;
+
+/// Reads this close to the newest LSN count as reads of the newest version, bytes of WAL.
+const RECENT_BYTES: u64 = 1 << 20;
+/// How long a branch waits for its ancestors before it says so.
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How far a timeline has come, and whether it goes on.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    pub last_record_lsn: Lsn,
+    pub prev_record_lsn: Lsn,
+    /// Why ingest cannot go on, once it met a record nobody can redo.
+    pub stopped: Option<Arc<str>>,
+}
+
+/// The settings of a tenant, shared with all its timelines.
+pub type SharedConfig = Arc<RwLock<Arc<TenantConfig>>>;
+
+/// See the module head.
+pub struct Timeline {
+    pub tenant: TenantId,
+    pub id: TimelineId,
+    manifest: Manifest,
+    config: SharedConfig,
+    ancestor: Option<(Arc<Timeline>, Lsn)>,
+    store: Arc<Store>,
+    progress: watch::Sender<Progress>,
+    /// As of `last_record_lsn`.
+    state: RwLock<TimelineState>,
+    /// Held while a record is appended and while the open layer is frozen.
+    append: Mutex<()>,
+    /// The writer's side: one record at a time.
+    ingest: tokio::sync::Mutex<IngestState>,
+    max_term: AtomicU64,
+    /// The highest LSN a read has waited for.
+    wanted_lsn: AtomicU64,
+    logical_size: size::LogicalSize,
+    index: TimelineIndex,
+    images: images::ImageWork,
+    flush: flush::FlushWork,
+    compaction: compaction::CompactionWork,
+    /// What compaction may drop; everything stays until it is known what branches need.
+    retention: Mutex<layers::Retention>,
+    memory: Arc<MemoryBudget>,
+    metrics: TimelineMetrics,
+    /// Reads by the deltas they applied, in `CHAIN_BARS`.
+    chain_reads: crate::chain_histogram::ChainHistogram,
+    cancel: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// What a timeline is opened from.
+pub struct OpenTimeline {
+    pub tenant: TenantId,
+    pub id: TimelineId,
+    pub config: SharedConfig,
+    pub ancestor: Option<(Arc<Timeline>, Lsn)>,
+    pub store: Arc<Store>,
+    pub index: TimelineIndex,
+    pub state: TimelineState,
+    pub memory: Arc<MemoryBudget>,
+}
+
+impl Timeline {
+    pub(crate) fn open(parts: OpenTimeline) -> Arc<Timeline> {
+        let OpenTimeline {
+            tenant,
+            id,
+            config,
+            ancestor,
+            store,
+            index,
+            state,
+            memory,
+        } = parts;
+        let progress = Progress {
+            last_record_lsn: state.last_record_lsn,
+            prev_record_lsn: state.prev_record_lsn,
+            stopped: None,
+        };
+        let metrics = TimelineMetrics::new(tenant, id);
+        metrics.set_last_record_lsn(progress.last_record_lsn);
+        metrics.set_consistent_lsns(progress.last_record_lsn, progress.last_record_lsn);
+        let timeline = Timeline {
+            tenant,
+            id,
+            manifest: index.manifest(),
+            config,
+            ancestor,
+            store,
+            progress: watch::Sender::new(progress),
+            state: RwLock::new(state),
+            append: Mutex::new(()),
+            ingest: tokio::sync::Mutex::new(IngestState::default()),
+            max_term: AtomicU64::new(index.max_term().0),
+            wanted_lsn: AtomicU64::new(0),
+            logical_size: size::LogicalSize::default(),
+            index,
+            images: images::ImageWork::default(),
+            flush: flush::FlushWork::default(),
+            compaction: compaction::CompactionWork::default(),
+            retention: Mutex::default(),
+            memory,
+            metrics,
+            chain_reads: crate::chain_histogram::ChainHistogram::default(),
+            cancel: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        };
+        timeline.report_layers();
+        let timeline = Arc::new(timeline);
+        let member: Weak<dyn memory::Member> = Arc::downgrade(&timeline) as _;
+        timeline.memory.join(member);
+        timeline
+    }
+
+    pub fn metrics(&self) -> &TimelineMetrics {
+        &self.metrics
+    }
+
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    pub fn pg_version(&self) -> u32 {
+        self.manifest.pg_version
+    }
+
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    pub fn ancestor(&self) -> Option<&(Arc<Timeline>, Lsn)> {
+        self.ancestor.as_ref()
+    }
+
+    pub fn config(&self) -> Arc<TenantConfig> {
+        self.config.read().clone()
+    }
+
+    pub fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    pub fn last_record_lsn(&self) -> Lsn {
+        self.progress.borrow().last_record_lsn
+    }
+
+    /// The state as of the last record.
+    pub fn state(&self) -> TimelineState {
+        *self.state.read()
+    }
+
+    /// The LSN up to which the object store has everything.
+    pub fn remote_consistent_lsn(&self) -> Lsn {
+        self.index.consistent_lsn()
+    }
+
+    /// The chain length at which a page gets an image now.
+    pub fn image_threshold(&self) -> u32 {
+        self.config().threshold(self.state.read().full_page_writes)
+    }
+
+    /// A metadata value; `None` when the key does not exist.
+    pub(crate) async fn value(&self, key: Key, at: Lsn) -> Result<Option<Bytes>> {
+        Ok(self.values(&[key], at).await?.pop().flatten())
+    }
+
+    pub(crate) async fn values(&self, keys: &[Key], at: Lsn) -> Result<Vec<Option<Bytes>>> {
+        self.store.values(keys, at).await
+    }
+
+    /// The existing metadata values of a range of keys.
+    pub(crate) async fn scan(&self, range: KeyRange, at: Lsn) -> Result<Vec<(Key, Bytes)>> {
+        let values = self.store.scan(range, at).await?;
+        let metadata = values
+            .into_iter()
+            .filter_map(|(key, _, value)| match value {
+                layers::Value::Meta(bytes) => Some((key, bytes)),
+                _ => None,
+            });
+        Ok(metadata.collect())
+    }
+
+    /// Makes pages, hiding versions at or below each key's floor.
+    pub(crate) async fn pages(&self, keys: &[(Key, Lsn)], at: Lsn) -> Result<Vec<PageReply>> {
+        let pages = self.store.pages(keys, at).await?;
+        let pages = pages
+            .into_iter()
+            .collect::<Result<Vec<_>>>()
+            .map_err(|error| self.redo_failed(error, at))?;
+        for ((key, _), page) in keys.iter().zip(&pages) {
+            self.note_read(*key, page.chain_length, at);
+        }
+        Ok(pages
+            .into_iter()
+            .map(|page| PageReply {
+                bytes: page.bytes,
+                chain_length: page.chain_length,
+            })
+            .collect())
+    }
+
+    fn redo_failed(&self, error: Error, at: Lsn) -> Error {
+        tracing::error!(tenant = %self.tenant, timeline = %self.id, %at, "cannot make a page: {error}");
+        Error::Internal(anyhow::anyhow!(
+            "{error} (tenant {}, timeline {}, read at {at})",
+            self.tenant,
+            self.id
+        ))
+    }
+
+    fn note_read(&self, key: Key, chain_length: u32, at: Lsn) {
+        self.metrics.chain_length.observe(f64::from(chain_length));
+        self.chain_reads.observe(chain_length);
+        // A read of the past says nothing about the chain as it is now.
+        if self.last_record_lsn().0.saturating_sub(at.0) < RECENT_BYTES {
+            self.images
+                .note_read(key, chain_length, self.image_threshold(), at);
+        }
+    }
+
+    /// Makes the versions of a record visible, which grow the logical size by so many bytes.
+    pub(crate) fn publish(
+        &self,
+        state: TimelineState,
+        values: Vec<(Key, layers::Value)>,
+        growth: i64,
+    ) -> Result<()> {
+        let _appending = self.append.lock();
+        let lsn = state.last_record_lsn;
+        let threshold = self.config().threshold(state.full_page_writes);
+        self.images.ingested(lsn, &values, threshold);
+        self.store.append(lsn, values)?;
+        *self.state.write() = state;
+        self.logical_size.grown(growth);
+        self.progress.send_modify(|progress| {
+            progress.last_record_lsn = lsn;
+            progress.prev_record_lsn = state.prev_record_lsn;
+        });
+        Ok(())
+    }
+
+    /// Appends some versions of the record that is being ingested before the rest of it. Nobody sees them
+    /// until `last_record_lsn` reaches `lsn`; they may be flushed before that, which promises nothing, and
+    /// after a crash the record brings the same ones again.
+    pub(crate) async fn append_ahead(
+        &self,
+        lsn: Lsn,
+        values: Vec<(Key, layers::Value)>,
+    ) -> Result<()> {
+        {
+            let _appending = self.append.lock();
+            let threshold = self.image_threshold();
+            self.images.ingested(lsn, &values, threshold);
+            self.store.append(lsn, values)?;
+        }
+        self.pace_ingest().await
+    }
+
+    /// Ingest cannot go on; reads up to the last record still work.
+    pub(crate) fn stop(&self, reason: String) {
+        tracing::error!(tenant = %self.tenant, timeline = %self.id, "timeline stopped: {reason}");
+        self.metrics.stopped.set(1);
+        self.progress
+            .send_modify(|progress| progress.stopped = Some(reason.into()));
+    }
+
+    pub(crate) fn ingest_state(&self) -> &tokio::sync::Mutex<IngestState> {
+        &self.ingest
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let cancel = self.cancel.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = cancel.cancelled() => {}
+                () = task => {}
+            }
+        });
+    }
+
+    /// Starts the background work. Ingest begins once the chain lengths of the past are known, so that
+    /// no page's chain is ever undercounted.
+    pub(crate) fn start(self: &Arc<Timeline>, source: Option<Arc<dyn WalSource>>) {
+        self.spawn(self.clone().flush_task());
+        self.spawn(self.clone().image_task());
+        self.spawn(self.clone().l0_task());
+        self.spawn(self.clone().settling_task());
+        let timeline = self.clone();
+        self.spawn(async move {
+            timeline.prepare().await;
+            if let Some(source) = source {
+                ingest::follow(timeline, source).await;
+            }
+        });
+    }
+
+    /// Waits for ancestors to be where this branch left them, and counts chains.
+    async fn prepare(self: &Arc<Timeline>) {
+        loop {
+            let prepared = async {
+                if let Some((ancestor, branch_lsn)) = &self.ancestor {
+                    self.wait_for_ancestors(PREPARE_TIMEOUT).await?;
+                    // Chain lengths are read from layers; this also makes the branch point durable early.
+                    if ancestor.remote_consistent_lsn() < *branch_lsn {
+                        ancestor.checkpoint().await?;
+                    }
+                }
+                self.load_chain_counts().await
+            };
+            match prepared.await {
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::warn!(tenant = %self.tenant, timeline = %self.id, "cannot start ingest yet: {error}");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+        }
+    }
+
+    pub(crate) async fn delete_objects(&self) -> Result<()> {
+        self.index.delete().await
+    }
+
+    /// Ends all background work and waits for it. What is only in memory comes from the WAL next time.
+    pub async fn shutdown(&self) {
+        self.cancel.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}

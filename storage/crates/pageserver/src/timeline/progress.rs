@@ -1,0 +1,124 @@
+//! Terms and positions: who may read and write, how far the timeline is, and waiting for it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use pg_types::{Lsn, Term};
+
+use super::{Progress, Timeline};
+use crate::error::{Error, Result};
+
+impl Timeline {
+    pub fn max_term(&self) -> Term {
+        Term(self.max_term.load(Ordering::SeqCst))
+    }
+
+    /// Takes note of a term; true when it is the highest so far.
+    pub fn raise_term(&self, term: Term) -> bool {
+        let before = self.max_term.fetch_max(term.0, Ordering::SeqCst);
+        if before < term.0 {
+            tracing::info!(tenant = %self.tenant, timeline = %self.id, %term, before, "a newer compute owns the timeline");
+        }
+        before < term.0
+    }
+
+    /// Refuses a compute that a newer one has taken the timeline from. Term 0 is for read-only tools.
+    pub fn check_term(&self, term: Term) -> Result<()> {
+        if self.cancel.is_cancelled() {
+            return Err(self.shutting_down());
+        }
+        let max_term = self.max_term();
+        if term.0 != 0 && term < max_term {
+            return Err(Error::Fenced { term, max_term });
+        }
+        Ok(())
+    }
+
+    /// Waits until everything up to `lsn` is ingested.
+    pub async fn wait_lsn(&self, lsn: Lsn, timeout: Duration) -> Result<()> {
+        self.wanted_lsn.fetch_max(lsn.0, Ordering::Relaxed);
+        let mut progress = self.progress.subscribe();
+        let started = Instant::now();
+        let reached = progress.wait_for(|now| now.last_record_lsn >= lsn || now.stopped.is_some());
+        let reached = tokio::select! {
+            reached = tokio::time::timeout(timeout, reached) => reached,
+            () = self.cancel.cancelled() => return Err(self.shutting_down()),
+        };
+        let (now, timed_out) = match reached {
+            Ok(Ok(now)) => (now.clone(), false),
+            Ok(Err(_)) => return Err(self.shutting_down()),
+            Err(_) => (self.progress.borrow().clone(), true),
+        };
+        match now {
+            Progress {
+                last_record_lsn, ..
+            } if last_record_lsn >= lsn => Ok(()),
+            Progress {
+                stopped: Some(reason),
+                ..
+            } => Err(Error::Stopped(reason.to_string())),
+            Progress {
+                last_record_lsn, ..
+            } => {
+                debug_assert!(timed_out);
+                let waited_ms = started.elapsed().as_millis() as u64;
+                Err(Error::Timeout {
+                    wanted: lsn,
+                    reached: last_record_lsn,
+                    waited_ms,
+                })
+            }
+        }
+    }
+
+    /// Waits for what a read asks for and says at which LSN to read.
+    pub async fn resolve_position(&self, not_modified_since: Lsn, at: Option<Lsn>) -> Result<Lsn> {
+        let timeout = self.config().wait_lsn_timeout();
+        let needed = not_modified_since.max(at.unwrap_or_default());
+        if self.last_record_lsn() < needed {
+            self.wait_lsn(needed, timeout).await?;
+        }
+        self.wait_for_ancestors(timeout).await?;
+        let at = at.unwrap_or_else(|| self.last_record_lsn());
+        self.check_readable(at)?;
+        Ok(at)
+    }
+
+    /// The same if there is nothing to wait for.
+    pub(crate) fn position_now(&self, not_modified_since: Lsn, at: Option<Lsn>) -> Option<Lsn> {
+        let last = self.last_record_lsn();
+        let is_here = not_modified_since.max(at.unwrap_or_default()) <= last;
+        let at = at.unwrap_or(last);
+        (is_here && self.has_ancestors_back() && self.check_readable(at).is_ok()).then_some(at)
+    }
+
+    /// After a restart an ancestor may have to ingest again what lay in memory below a branch point.
+    pub async fn wait_for_ancestors(&self, timeout: Duration) -> Result<()> {
+        let mut next = self.ancestor.as_ref();
+        while let Some((ancestor, branch_lsn)) = next {
+            if ancestor.last_record_lsn() < *branch_lsn {
+                ancestor.wait_lsn(*branch_lsn, timeout).await?;
+            }
+            next = ancestor.ancestor.as_ref();
+        }
+        Ok(())
+    }
+
+    /// Whether every ancestor has ingested what this branch reads of it.
+    pub(super) fn has_ancestors_back(&self) -> bool {
+        let is_back = |(ancestor, lsn): &(Arc<Timeline>, Lsn)| {
+            ancestor.last_record_lsn() >= *lsn && ancestor.has_ancestors_back()
+        };
+        self.ancestor.as_ref().is_none_or(is_back)
+    }
+
+    /// Whether a read waits, or waited in vain, for WAL that has not come.
+    pub(crate) fn is_wanted_beyond(&self, lsn: Lsn) -> bool {
+        self.wanted_lsn.load(Ordering::Relaxed) > lsn.0
+    }
+
+    pub(super) fn shutting_down(&self) -> Error {
+        Error::ShuttingDown(format!("timeline {} is being shut down", self.id))
+    }
+}

@@ -1,0 +1,118 @@
+//! What a timeline tells about itself: status, layers, metrics.
+
+use std::sync::Arc;
+
+use layers::PersistentLayer as _;
+use pg_types::Lsn;
+use pg_types::wal::{RECORD_HEADER_BYTES, record_end};
+use wal_decode::TimelineState;
+
+use super::Timeline;
+use crate::api::{FullPageWrites, LayerInfo, LayerSummary, TimelineStateName, TimelineStatus};
+
+/// Bytes of an `XLOG_FPW_CHANGE` record: header, header of the main data, one flag.
+const FPW_CHANGE_RECORD_BYTES: u64 = (RECORD_HEADER_BYTES + 2 + 1) as u64;
+
+impl Timeline {
+    pub async fn status(&self) -> TimelineStatus {
+        let progress = self.progress.borrow().clone();
+        let state = self.state();
+        let mut layers = LayerSummary::default();
+        for file in self.store.map().iter() {
+            match file.desc().kind {
+                layers::LayerKind::Delta => layers.delta += 1,
+                layers::LayerKind::Image => layers.image += 1,
+            }
+            layers.bytes += file.desc().size;
+        }
+        let size = self.size_or_zero().await;
+        let name = if progress.stopped.is_some() {
+            TimelineStateName::Stopped
+        } else {
+            TimelineStateName::Active
+        };
+        let consistent_lsn = self.remote_consistent_lsn();
+        TimelineStatus {
+            timeline_id: self.id,
+            tenant_id: self.tenant,
+            state: name,
+            reason: progress.stopped.map(|reason| reason.to_string()),
+            pg_version: self.manifest.pg_version,
+            system_identifier: self.manifest.system_identifier.to_string(),
+            start_lsn: self.manifest.start_lsn,
+            oldest_lsn: self.oldest_lsn(),
+            last_record_lsn: progress.last_record_lsn,
+            prev_record_lsn: progress.prev_record_lsn,
+            disk_consistent_lsn: consistent_lsn,
+            remote_consistent_lsn: consistent_lsn,
+            ancestor_timeline_id: self.manifest.ancestor.map(|ancestor| ancestor.timeline_id),
+            ancestor_lsn: self.manifest.ancestor.map(|ancestor| ancestor.lsn),
+            current_logical_size: size,
+            history_bytes: self.history_bytes(),
+            full_page_writes: full_page_writes(&state),
+            image_threshold: self.config().threshold(state.full_page_writes),
+            max_term: self.max_term().0,
+            layers,
+            safekeepers: self.manifest.safekeepers.clone(),
+        }
+    }
+
+    async fn size_or_zero(&self) -> u64 {
+        self.current_size().await.unwrap_or_else(|error| {
+            tracing::warn!(tenant = %self.tenant, timeline = %self.id, "cannot count the size: {error}");
+            0
+        })
+    }
+
+    pub fn layer_infos(&self) -> Vec<LayerInfo> {
+        let map = self.store.map();
+        let info = |file: &Arc<crate::layer_file::LayerFile>| {
+            let desc = file.desc();
+            LayerInfo {
+                name: desc.name().0,
+                kind: kind_name(desc.kind).to_owned(),
+                level: desc.level,
+                lsn_start: desc.lsns.first,
+                lsn_end: desc.lsns.last,
+                bytes: desc.size,
+                resident: file.is_resident(),
+            }
+        };
+        map.iter().map(info).collect()
+    }
+
+    /// Refreshes the layer metrics.
+    pub(super) fn report_layers(&self) {
+        let map = self.store.map();
+        for kind in [layers::LayerKind::Delta, layers::LayerKind::Image] {
+            let of_kind = || map.iter().filter(|file| file.desc().kind == kind);
+            let bytes = of_kind().map(|file| file.desc().size).sum();
+            self.metrics
+                .set_layers(kind_name(kind), of_kind().count(), bytes);
+        }
+        self.set_l0_layers(map.iter().filter(|file| file.desc().is_l0()).count());
+        self.metrics
+            .memory_bytes
+            .set(i64::try_from(self.store.memory_bytes()).unwrap_or(i64::MAX));
+    }
+}
+
+fn full_page_writes(state: &TimelineState) -> FullPageWrites {
+    let start = state.full_page_writes_lsn;
+    let lsn = if start.is_valid() {
+        record_end(start, FPW_CHANGE_RECORD_BYTES)
+    } else {
+        Lsn::INVALID
+    };
+    FullPageWrites {
+        enabled: state.full_page_writes,
+        lsn,
+    }
+}
+
+fn kind_name(kind: layers::LayerKind) -> &'static str {
+    match kind {
+        layers::LayerKind::Delta => "delta",
+        layers::LayerKind::Image => "image",
+    }
+}

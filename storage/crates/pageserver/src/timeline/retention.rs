@@ -1,0 +1,153 @@
+//! How much history a timeline keeps.
+//!
+//! Invariants:
+//! - Below the *horizon* nothing is readable but branch points and leased LSNs. The horizon never falls. It is
+//!   stored before the first version behind it is dropped, so that no restart offers what may be gone.
+//! - The horizon moves only while no branch is being made and no lease given (the manager holds the tenant's lock),
+//!   together with the list of what must stay readable below it. After a restart nothing is dropped until that list
+//!   has been made again.
+//!
+//! Time is measured by commit records, and by the clock only where that is earlier: a clock that jumps ahead must
+//! not cost anybody history, and a database that is idle keeps a whole window before its last commit.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use layers::Retention;
+use pg_types::Lsn;
+
+use super::Timeline;
+use crate::api::LsnKind;
+use crate::error::{Error, Result};
+use crate::index::Lease;
+use crate::timestamp::PgTimestamp;
+
+/// Longest lease, seconds.
+const LONGEST_LEASE: u64 = 7 * 86_400;
+
+/// Seconds since 1970.
+pub(crate) fn unix_seconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}
+
+impl Timeline {
+    /// Below it only branch points and leases are readable; [`Lsn::INVALID`] while nothing has been given up.
+    pub fn horizon(&self) -> Lsn {
+        self.index.horizon()
+    }
+
+    /// Where the history of this timeline and its ancestors begins.
+    pub fn oldest_lsn(&self) -> Lsn {
+        let (own, start) = (self.horizon(), self.manifest.start_lsn);
+        match &self.ancestor {
+            _ if own > start => own,
+            // What the ancestor has before the branch point, unless it has let go of some of that.
+            Some((ancestor, branch_lsn)) => {
+                let oldest = ancestor.oldest_lsn();
+                if oldest <= *branch_lsn {
+                    oldest
+                } else {
+                    *branch_lsn
+                }
+            }
+            None => start,
+        }
+    }
+
+    /// Refuses LSNs that this timeline cannot be read at any more. To be asked after a read as well: history may
+    /// have been trimmed meanwhile.
+    pub fn check_readable(&self, at: Lsn) -> Result<()> {
+        let oldest = self.oldest_lsn();
+        if at >= oldest || self.is_leased(at) {
+            return Ok(());
+        }
+        Err(self.not_found(format!(
+            "LSN {at} is before the history, which starts at {oldest}; the tenant's history_window_seconds says how \
+             much is kept"
+        )))
+    }
+
+    /// Whether a lease keeps exactly this LSN readable.
+    pub(super) fn is_leased(&self, at: Lsn) -> bool {
+        let (owner, at) = self.owner_of(at);
+        let now = unix_seconds();
+        let holds = |lease: &Lease| lease.lsn == at && lease.until > now;
+        owner.index.leases().iter().any(holds)
+    }
+
+    /// The timeline whose own history an LSN lies in: this one or an ancestor.
+    fn owner_of(&self, at: Lsn) -> (&Timeline, Lsn) {
+        let mut owner = self;
+        while let Some((ancestor, branch_lsn)) = &owner.ancestor
+            && at < owner.manifest.start_lsn.min(*branch_lsn)
+        {
+            owner = ancestor;
+        }
+        (owner, at)
+    }
+
+    /// Keeps an LSN readable for some time; the record boundary it is given for, and until when in seconds since
+    /// 1970. The caller holds the tenant's lock.
+    pub(crate) async fn lease(&self, lsn: Lsn, seconds: u64) -> Result<Lease> {
+        if seconds == 0 || seconds > LONGEST_LEASE {
+            return Err(Error::BadRequest(format!(
+                "a lease of {seconds} s: give 1 to {LONGEST_LEASE}"
+            )));
+        }
+        let lsn = self.resolve_position(lsn, Some(lsn)).await?;
+        let lsn = self.boundary(lsn).await?;
+        let (owner, lsn) = self.owner_of(lsn);
+        let lease = Lease {
+            lsn,
+            until: unix_seconds() + seconds,
+        };
+        owner.index.store_lease(lease).await?;
+        crash::point!("lease.stored");
+        Ok(lease)
+    }
+
+    /// What compaction may rely on.
+    pub(super) fn retention(&self) -> Retention {
+        self.retention.lock().clone()
+    }
+
+    /// Lets go of history older than the window, save at `branch_points` and leased LSNs. The caller holds the
+    /// tenant's lock, so that none of either is added meanwhile.
+    pub(crate) async fn trim_history(
+        &self,
+        window: Duration,
+        branch_points: Vec<Lsn>,
+    ) -> Result<()> {
+        if !self.has_ancestors_back() {
+            return Ok(());
+        }
+        let reached = self.remote_consistent_lsn().min(self.last_record_lsn());
+        let newest = PgTimestamp(self.state().last_commit_timestamp);
+        let window = i64::try_from(window.as_micros()).unwrap_or(i64::MAX);
+        let limit = PgTimestamp(newest.min(PgTimestamp::now()).0.saturating_sub(window));
+        let found = self.lsn_by_timestamp(limit).await?;
+        let before = self.horizon();
+        let horizon = match found.kind {
+            LsnKind::Past => before,
+            LsnKind::Present | LsnKind::Future => found.lsn.min(reached).max(before),
+        };
+        let now = unix_seconds();
+        // A lease that has run out is forgotten for good, whatever the clock says later.
+        let expired = self.index.leases().iter().any(|lease| lease.until <= now);
+        if horizon > before || expired {
+            crash::point!("history.before-horizon");
+            self.index.store_horizon(horizon, now).await?;
+            crash::point!("history.horizon-stored");
+            tracing::debug!(tenant = %self.tenant, timeline = %self.id, %horizon, "history starts later now");
+        }
+        let leases = self.index.leases();
+        let points = branch_points
+            .into_iter()
+            .chain(leases.iter().map(|lease| lease.lsn));
+        *self.retention.lock() = Retention::new(horizon, points);
+        self.metrics
+            .set_horizon(self.last_record_lsn(), horizon.max(self.manifest.start_lsn));
+        self.compaction_wanted();
+        Ok(())
+    }
+}

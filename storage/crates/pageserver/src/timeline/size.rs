@@ -1,0 +1,77 @@
+//! The logical size: bytes of all main forks.
+//!
+//! Counted once, by reading every fork's size as of one record, and from then on carried along record by record: what
+//! a record changes is known when it is ingested. A restart counts once more, when somebody asks.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use pg_types::Lsn;
+
+use super::Timeline;
+use crate::error::Result;
+
+/// See the module.
+#[derive(Default)]
+pub struct LogicalSize {
+    inner: Mutex<Inner>,
+    counting: tokio::sync::Mutex<()>,
+    counted: AtomicU64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Inner {
+    /// Growth by the records ingested since the timeline was opened.
+    growth: i64,
+    /// The size when it was opened, once known.
+    base: Option<i64>,
+}
+
+impl LogicalSize {
+    /// The caller publishes the record under the lock that readers of the position take as well.
+    pub(super) fn grown(&self, bytes: i64) {
+        self.inner.lock().growth += bytes;
+    }
+
+    fn known(&self) -> Option<u64> {
+        let inner = *self.inner.lock();
+        let size = inner.base?.saturating_add(inner.growth);
+        Some(u64::try_from(size).unwrap_or(0))
+    }
+}
+
+impl Timeline {
+    /// Bytes of all main forks as of the last record.
+    ///
+    /// # Errors
+    /// Storage's, when it has to be counted.
+    pub async fn current_size(&self) -> Result<u64> {
+        let size = &self.logical_size;
+        if let Some(known) = size.known() {
+            return Ok(known);
+        }
+        let _one_counts = size.counting.lock().await;
+        if let Some(known) = size.known() {
+            return Ok(known);
+        }
+        let (at, growth): (Lsn, i64) = {
+            let _nothing_is_published = self.append.lock();
+            (self.last_record_lsn(), size.inner.lock().growth)
+        };
+        let counted = i64::try_from(self.size_at(at).await?).unwrap_or(i64::MAX);
+        size.counted.fetch_add(1, Ordering::Relaxed);
+        size.inner.lock().base = Some(counted - growth);
+        Ok(size.known().unwrap_or(0))
+    }
+
+    /// WAL bytes from where the timeline's own history begins to its newest record.
+    pub fn history_bytes(&self) -> u64 {
+        let first = self.horizon().max(self.manifest.start_lsn);
+        self.last_record_lsn().0.saturating_sub(first.0)
+    }
+
+    /// How often the size was counted since the timeline was opened.
+    pub fn times_counted(&self) -> u64 {
+        self.logical_size.counted.load(Ordering::Relaxed)
+    }
+}

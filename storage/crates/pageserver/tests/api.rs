@@ -1,0 +1,231 @@
+//! The management API: what it creates, what it refuses, and that a refusal changes nothing.
+
+mod common;
+
+use common::server::{Server, Wals, lsn, tenant_id, timeline_id, timeline_path};
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_project_is_created_in_seconds_and_survives_a_restart() {
+    let root = tempfile::tempdir().expect("tempdir");
+    let server = Server::start(root.path(), Wals::default()).await;
+    let (tenant, timeline) = (tenant_id(), timeline_id());
+    let (status, _) = server
+        .request("PUT", &format!("/v1/tenant/{tenant}"), None)
+        .await;
+    assert_eq!(status, 200);
+    server.manager.prepare_template().await.expect("template");
+
+    let create = json!({"new_timeline_id": timeline, "pg_version": 15, "safekeepers": []});
+    let path = format!("/v1/tenant/{tenant}/timeline");
+    let started = std::time::Instant::now();
+    let (status, created) = server.request("POST", &path, Some(create.clone())).await;
+    assert_eq!(status, 201, "{created}");
+    let elapsed = started.elapsed();
+    println!("project created in {elapsed:?}");
+    assert!(
+        elapsed.as_secs() < 2,
+        "creating a warm project took {elapsed:?}"
+    );
+    let (status, again) = server.request("POST", &path, Some(create)).await;
+    assert_eq!((status, &again), (200, &created));
+    assert_eq!(created["state"], "active");
+    assert!(created["current_logical_size"].as_u64().expect("size") > 10 << 20);
+
+    let start = lsn(&created["start_lsn"]);
+    let bundle = format!(
+        "{}/bundle?lsn={start}&term=3",
+        timeline_path(tenant, timeline)
+    );
+    let (status, tar) = server.get_bytes(&bundle).await;
+    assert_eq!(status, 200);
+    let bundle_before = common::postgres::Bundle::parse(&tar);
+    assert_eq!(bundle_before.state.last_record_lsn, start);
+    for file in [
+        "global/pg_filenode.map",
+        "base/1/PG_VERSION",
+        "base/5/pg_filenode.map",
+    ] {
+        assert!(bundle_before.has(file), "{file}");
+    }
+    let wals = server.stop().await;
+    let server = Server::start(root.path(), wals).await;
+    let (status, after) = server
+        .request("GET", &timeline_path(tenant, timeline), None)
+        .await;
+    assert_eq!(status, 200);
+    assert_eq!(
+        after["max_term"], 3,
+        "a term that got a bundle is remembered"
+    );
+    for field in [
+        "system_identifier",
+        "start_lsn",
+        "last_record_lsn",
+        "current_logical_size",
+        "prev_record_lsn",
+    ] {
+        assert_eq!(after[field], created[field], "{field}");
+    }
+    let fenced = format!(
+        "{}/bundle?lsn={start}&term=2",
+        timeline_path(tenant, timeline)
+    );
+    let (status, body) = server.get_bytes(&fenced).await;
+    assert_eq!(status, 409);
+    assert!(String::from_utf8_lossy(&body).contains("\"fenced\""));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bad_requests_get_the_documented_error_and_change_nothing() {
+    let root = tempfile::tempdir().expect("tempdir");
+    let server = Server::start(root.path(), Wals::default()).await;
+    let (tenant, timeline) = (tenant_id(), timeline_id());
+    let tenant_path = format!("/v1/tenant/{tenant}");
+    let (status, body) = server.request("GET", &tenant_path, None).await;
+    assert_eq!((status, body["code"].as_str()), (404, Some("not_found")));
+    assert_eq!(
+        server.request("DELETE", &tenant_path, None).await.0,
+        204,
+        "deleting is idempotent"
+    );
+    server.request("PUT", &tenant_path, None).await;
+    assert_eq!(server.request("PUT", &tenant_path, None).await.0, 200);
+
+    let timelines = format!("{tenant_path}/timeline");
+    for (body, what) in [
+        (json!({}), "no id"),
+        (json!({"new_timeline_id": "xyz"}), "a bad id"),
+        (
+            json!({"new_timeline_id": timeline, "pg_version": 14}),
+            "an unsupported version",
+        ),
+        (
+            json!({"new_timeline_id": timeline, "colour": "red"}),
+            "an unknown field",
+        ),
+        (
+            json!({"new_timeline_id": timeline, "ancestor_start_lsn": "0/1"}),
+            "an LSN without an ancestor",
+        ),
+    ] {
+        let (status, answer) = server.request("POST", &timelines, Some(body)).await;
+        assert_eq!(
+            (status, answer["code"].as_str()),
+            (400, Some("bad_request")),
+            "{what}"
+        );
+        assert!(
+            answer["message"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty())
+        );
+    }
+    let orphan = json!({"new_timeline_id": timeline, "ancestor_timeline_id": timeline_id()});
+    assert_eq!(
+        server.request("POST", &timelines, Some(orphan)).await.0,
+        404
+    );
+    let (_, info) = server.request("GET", &tenant_path, None).await;
+    assert_eq!(info["timelines"], json!([]));
+
+    let config = format!("{tenant_path}/config");
+    assert_eq!(
+        server
+            .request("PATCH", &config, Some(json!({"image_threshold": 0})))
+            .await
+            .0,
+        400
+    );
+    assert_eq!(
+        server
+            .request("PATCH", &config, Some(json!({"threshold": 5})))
+            .await
+            .0,
+        400
+    );
+    let (status, changed) = server
+        .request(
+            "PATCH",
+            &config,
+            Some(json!({"image_threshold_pushdown": 9})),
+        )
+        .await;
+    assert_eq!(
+        (status, &changed["config"]["image_threshold_pushdown"]),
+        (200, &json!(9))
+    );
+    assert_eq!(changed["config"]["image_threshold"], 128);
+    assert_eq!(server.request("GET", "/v1/nothing", None).await.0, 404);
+    assert_eq!(server.request("POST", &tenant_path, None).await.0, 405);
+    assert_eq!(server.request("GET", "/v1/tenant/zz", None).await.0, 400);
+
+    let wals = server.stop().await;
+    let server = Server::start(root.path(), wals).await;
+    let (_, info) = server.request("GET", &tenant_path, None).await;
+    assert_eq!(
+        info["config"]["image_threshold_pushdown"], 9,
+        "the setting survives a restart"
+    );
+    assert_eq!(server.request("DELETE", &tenant_path, None).await.0, 204);
+    assert_eq!(server.request("GET", &tenant_path, None).await.0, 404);
+}
+
+/// Promise: a branch that could not be opened is not forgotten: what it was branched from can't be deleted
+/// under it, whether its index can be read or not; and it keeps no other timeline from being opened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parent_is_not_deleted_under_a_branch_that_could_not_be_opened() {
+    let root = tempfile::tempdir().expect("tempdir");
+    let server = Server::start(root.path(), Wals::default()).await;
+    let (tenant, parent) = (tenant_id(), timeline_id());
+    server
+        .request("PUT", &format!("/v1/tenant/{tenant}"), None)
+        .await;
+    let path = format!("/v1/tenant/{tenant}/timeline");
+    let body = json!({"new_timeline_id": parent, "pg_version": 15, "safekeepers": []});
+    assert_eq!(server.request("POST", &path, Some(body)).await.0, 201);
+    let branches = [timeline_id(), timeline_id()];
+    for branch in branches {
+        let body = json!({"new_timeline_id": branch, "pg_version": 15, "safekeepers": [],
+            "ancestor_timeline_id": parent});
+        assert_eq!(server.request("POST", &path, Some(body)).await.0, 201);
+    }
+    let wals = server.stop().await;
+    let objects = root.path().join("objects");
+    // One has lost its layers, the other's index is damaged.
+    damage(&objects, &branches[0].to_string(), "layers");
+    damage(&objects, &branches[1].to_string(), "index");
+
+    let server = Server::start(root.path(), wals).await;
+    let parent_path = timeline_path(tenant, parent);
+    assert_eq!(server.request("GET", &parent_path, None).await.0, 200);
+    for branch in branches.iter().rev() {
+        let (status, refusal) = server.request("DELETE", &parent_path, None).await;
+        assert_eq!(
+            (status, refusal["code"].as_str()),
+            (412, Some("precondition_failed")),
+            "{refusal}"
+        );
+        let branch = timeline_path(tenant, *branch);
+        assert_eq!(server.request("GET", &branch, None).await.0, 500);
+        assert_eq!(server.request("DELETE", &branch, None).await.0, 204);
+    }
+    assert_eq!(server.request("GET", &parent_path, None).await.0, 200);
+    assert_eq!(server.request("DELETE", &parent_path, None).await.0, 204);
+    server.stop().await;
+}
+
+/// Overwrites a timeline's objects whose path has `part` in it.
+fn damage(directory: &std::path::Path, timeline: &str, part: &str) {
+    for entry in std::fs::read_dir(directory).expect("list") {
+        let path = entry.expect("entry").path();
+        if path.is_dir() {
+            damage(&path, timeline, part);
+            continue;
+        }
+        let text = path.to_string_lossy();
+        if text.contains(timeline) && text.contains(&format!("/{part}/")) {
+            std::fs::write(&path, b"damaged").expect("write");
+        }
+    }
+}

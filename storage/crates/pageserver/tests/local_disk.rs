@@ -1,0 +1,175 @@
+//! Local disk as a cache: whatever happens to it, every page reads as before, because the object store has all.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use common::server::{Server, Wals, lsn, tenant_id, timeline_id};
+use object_store::local::LocalFileSystem;
+use pageserver::timeline::Timeline;
+use pg_types::{Lsn, TenantId, TimelineId};
+use serde_json::json;
+
+/// A store whose layers can't be read in place, as if it were far away.
+fn remote(root: &Path) -> blob::Store {
+    let objects = root.join("objects");
+    std::fs::create_dir_all(&objects).expect("objects");
+    let files = LocalFileSystem::new_with_prefix(objects).expect("store");
+    blob::Store::new(Arc::new(files))
+}
+
+async fn start(root: &Path, cache_bytes: u64) -> Server {
+    Server::start_on(root, Wals::default(), remote(root), cache_bytes).await
+}
+
+async fn project(server: &Server) -> (TenantId, TimelineId) {
+    let (tenant, timeline) = (tenant_id(), timeline_id());
+    let path = format!("/v1/tenant/{tenant}");
+    server.request("PUT", &path, None).await;
+    let body = json!({"new_timeline_id": timeline, "pg_version": 15, "safekeepers": []});
+    let (status, created) = server
+        .request("POST", &format!("{path}/timeline"), Some(body))
+        .await;
+    assert_eq!(status, 201, "{created}");
+    assert!(lsn(&created["start_lsn"]) > Lsn::INVALID);
+    (tenant, timeline)
+}
+
+/// A checksum of every page of every relation.
+async fn everything(timeline: &Arc<Timeline>) -> anyhow::Result<Vec<(String, u32)>> {
+    let at = timeline.last_record_lsn();
+    let mut found = Vec::new();
+    for (spc, db) in timeline.list_databases(at).await? {
+        for (rel, blocks) in timeline.list_rels(spc, db, at).await? {
+            let all: Vec<u32> = (0..blocks).collect();
+            let pages = timeline.rel_pages(rel, &all, at).await?;
+            let crc = pages
+                .iter()
+                .fold(0, |crc, page| crc32c::crc32c_append(crc, &page.bytes));
+            found.push((format!("{rel} {blocks}"), crc));
+        }
+    }
+    assert!(found.len() > 200, "a cluster has more relations");
+    Ok(found)
+}
+
+/// Copies of layers below the data directory.
+fn copies(server: &Server) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![server.data_dir.join("tenants")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten() {
+            let path = entry.expect("entry").path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => found.push(path),
+            }
+        }
+    }
+    found
+}
+
+async fn wait_for_eviction(server: &Server) {
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !copies(server).is_empty() {
+        let is_late = tokio::time::Instant::now() > deadline;
+        assert!(!is_late, "copies are not evicted");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_is_lost_or_damaged_is_filled_again() {
+    let root = tempfile::tempdir().expect("tempdir");
+    let server = start(root.path(), 1 << 30).await;
+    let (tenant, timeline) = project(&server).await;
+    let expected = everything(&server.timeline(tenant, timeline)).await;
+    let expected = expected.expect("read");
+    assert!(!copies(&server).is_empty(), "reads make copies");
+    let data_dir = server.data_dir.clone();
+    server.stop().await;
+
+    std::fs::remove_dir_all(&data_dir).expect("lose the disk");
+    let server = start(root.path(), 1 << 30).await;
+    let read = everything(&server.timeline(tenant, timeline)).await;
+    assert_eq!(read.expect("read from the object store"), expected);
+    let damaged = copies(&server);
+    server.stop().await;
+
+    // Torn, flipped, and left over: what a bad disk or a crash leaves.
+    for (number, path) in damaged.iter().enumerate() {
+        let mut bytes = std::fs::read(path).expect("read");
+        let middle = bytes.len() / 2;
+        match number % 2 {
+            0 => bytes[middle / 2..middle]
+                .iter_mut()
+                .for_each(|byte| *byte ^= 1),
+            _ => bytes.truncate(middle),
+        }
+        std::fs::write(path, bytes).expect("write");
+    }
+    let leftover = damaged[0].with_extension("part");
+    std::fs::write(&leftover, b"half").expect("write");
+    let server = start(root.path(), 1 << 30).await;
+    assert!(!leftover.exists(), "unfinished downloads are removed");
+    let read = everything(&server.timeline(tenant, timeline)).await;
+    assert_eq!(read.expect("read in spite of damage"), expected);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_stay_within_the_limit_and_come_again_when_read() {
+    let root = tempfile::tempdir().expect("tempdir");
+    let server = start(root.path(), 0).await;
+    let (tenant, timeline) = project(&server).await;
+    let expected = everything(&server.timeline(tenant, timeline)).await;
+    let expected = expected.expect("read");
+    for _ in 0..3 {
+        wait_for_eviction(&server).await;
+        let read = everything(&server.timeline(tenant, timeline)).await;
+        assert_eq!(read.expect("read"), expected);
+    }
+    server.stop().await;
+}
+
+/// Promise: an object that is damaged is an error that names the file, for that timeline only; once it is mended,
+/// reads succeed without a restart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_object_is_named_and_heals() {
+    let root = tempfile::tempdir().expect("tempdir");
+    let server = start(root.path(), 0).await;
+    let (tenant, timeline) = project(&server).await;
+    let (other_tenant, other) = project(&server).await;
+    let objects = root
+        .path()
+        .join(format!("objects/{tenant}/{timeline}/layers"));
+    let objects = std::fs::read_dir(objects).expect("layers");
+    let object = objects
+        .map(|it| it.expect("entry").path())
+        .next()
+        .expect("a layer");
+    let sound = std::fs::read(&object).expect("read");
+    let mut bad = sound.clone();
+    bad[sound.len() / 2] ^= 0x10;
+    std::fs::write(&object, bad).expect("write");
+    wait_for_eviction(&server).await;
+    let error = everything(&server.timeline(tenant, timeline)).await;
+    let error = error.map(|found| found.len());
+    let error = format!("{:#}", error.expect_err("a damaged object can't be read"));
+    let name = object
+        .file_name()
+        .expect("name")
+        .to_string_lossy()
+        .into_owned();
+    assert!(
+        error.contains(&name) && error.contains("checksum"),
+        "{error}"
+    );
+    let others = everything(&server.timeline(other_tenant, other)).await;
+    others.expect("the rest of the server goes on");
+    std::fs::write(&object, sound).expect("mend");
+    let read = everything(&server.timeline(tenant, timeline)).await;
+    read.expect("reads work again");
+    server.stop().await;
+}

@@ -1,0 +1,379 @@
+//! What the tasks of one proposer share.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use consensus::{CandidateId, ElectedRequest, Proposer, VoteOutcome, VoteReply, VoteRequest};
+use parking_lot::Mutex;
+use pg_types::{Lsn, Term};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use wire::wal::{AcceptorMessage, Greeting};
+
+use crate::buffer::WalBuffer;
+use crate::metrics::Metrics;
+use crate::{Fatal, FpwChange, Positions, ProposerConfig};
+
+pub struct Shared {
+    pub config: ProposerConfig,
+    pub metrics: Metrics,
+    core: Mutex<Core>,
+    /// One for each safekeeper: there may be something to send.
+    wake: Vec<Notify>,
+    /// Something of interest to the election happened.
+    pub campaign: Notify,
+    pub positions: watch::Sender<Positions>,
+    pub fpw_change: watch::Sender<Option<FpwChange>>,
+    pub fatal: watch::Sender<Option<Fatal>>,
+    pub closed: CancellationToken,
+    pub traceparent: String,
+}
+
+/// What is known of one safekeeper.
+pub struct Member {
+    pub connected: bool,
+    /// Has greeted or failed to at least once.
+    pub settled: bool,
+    pub last_reply: Option<Instant>,
+    pub last_error: Option<String>,
+    /// Where its commit LSN is.
+    pub commit_lsn: Lsn,
+    /// Below this its WAL may be gone.
+    pub horizon_lsn: Lsn,
+    ingested_lsn: Lsn,
+    remote_consistent_lsn: Lsn,
+}
+
+pub struct Core {
+    pub proposer: Proposer,
+    pub request: Option<VoteRequest>,
+    /// The last vote was lost to this term.
+    pub lost_to: Option<Term>,
+    pub buffer: WalBuffer,
+    pub members: Vec<Member>,
+    pub identity: Option<(u64, u32)>,
+    pub prev_record_lsn: Option<Lsn>,
+    record_end: Lsn,
+    /// Ends of received pieces and when they came, until they are committed.
+    in_flight: VecDeque<(Lsn, Instant)>,
+}
+
+impl Shared {
+    pub fn new(config: ProposerConfig) -> Shared {
+        let member = || Member {
+            connected: false,
+            settled: false,
+            last_reply: None,
+            last_error: None,
+            commit_lsn: Lsn::INVALID,
+            horizon_lsn: Lsn::INVALID,
+            ingested_lsn: Lsn::INVALID,
+            remote_consistent_lsn: Lsn::INVALID,
+        };
+        let count = config.safekeepers.len();
+        let candidate = CandidateId(*uuid::Uuid::new_v4().as_bytes());
+        Shared {
+            metrics: Metrics::new(&config),
+            core: Mutex::new(Core {
+                proposer: Proposer::new(candidate, count),
+                request: None,
+                lost_to: None,
+                buffer: WalBuffer::new(Lsn::INVALID),
+                members: (0..count).map(|_| member()).collect(),
+                identity: None,
+                prev_record_lsn: None,
+                record_end: Lsn::INVALID,
+                in_flight: VecDeque::new(),
+            }),
+            wake: (0..count).map(|_| Notify::new()).collect(),
+            campaign: Notify::new(),
+            positions: watch::Sender::new(Positions::default()),
+            fpw_change: watch::Sender::new(None),
+            fatal: watch::Sender::new(None),
+            closed: CancellationToken::new(),
+            traceparent: telemetry::current_traceparent(),
+            config,
+        }
+    }
+
+    pub fn core<T>(&self, with: impl FnOnce(&mut Core) -> T) -> T {
+        with(&mut self.core.lock())
+    }
+
+    pub async fn woken(&self, member: usize) {
+        self.wake[member].notified().await;
+    }
+
+    pub fn wake_all(&self) {
+        self.wake.iter().for_each(Notify::notify_one);
+    }
+
+    /// Reports why the compute must stop; the first reason stays.
+    pub fn fail(&self, fatal: Fatal) {
+        let first = self.fatal.send_if_modified(|current| {
+            let first = current.is_none();
+            current.get_or_insert(fatal.clone());
+            first
+        });
+        if first {
+            tracing::error!(timeline = %self.config.timeline, "{fatal}");
+        }
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.fatal.borrow().is_some()
+    }
+
+    pub fn fenced(&self, by: Term) {
+        self.fail(Fatal::Fenced { by });
+    }
+
+    pub fn greeted(&self, index: usize, greeting: &Greeting) -> Result<(), String> {
+        self.core(|core| {
+            let identity = (greeting.system_identifier, greeting.pg_version);
+            let expected = *core.identity.get_or_insert(identity);
+            if expected != identity {
+                return Err(format!(
+                    "it holds a timeline of system {} version {}, the others hold {} version {}",
+                    identity.0, identity.1, expected.0, expected.1
+                ));
+            }
+            let member = &mut core.members[index];
+            (member.connected, member.settled, member.last_error) = (true, true, None);
+            member.last_reply = Some(Instant::now());
+            member.horizon_lsn = greeting.position.horizon_lsn;
+            member.commit_lsn = greeting.position.commit_lsn;
+            if core.proposer.election().is_none() {
+                core.proposer.greeted(index, greeting.position.clone());
+            }
+            Ok(())
+        })?;
+        self.campaign.notify_one();
+        Ok(())
+    }
+
+    pub fn disconnected(&self, index: usize, error: String) {
+        self.core(|core| {
+            core.proposer.disconnected(index);
+            let member = &mut core.members[index];
+            (member.connected, member.settled, member.last_error) = (false, true, Some(error));
+        });
+        self.metrics
+            .safekeeper(&self.config.safekeepers[index], false, 0);
+        self.campaign.notify_one();
+    }
+
+    pub fn voted(&self, index: usize, reply: VoteReply) {
+        self.core(|core| {
+            core.members[index].last_reply = Some(Instant::now());
+            if core.proposer.election().is_some() {
+                return;
+            }
+            match core.proposer.voted(index, reply) {
+                VoteOutcome::Pending => {}
+                VoteOutcome::Lost { highest } => core.lost_to = Some(highest),
+                VoteOutcome::Won(election) => {
+                    core.buffer = WalBuffer::new(election.start_lsn);
+                    core.record_end = election.start_lsn;
+                }
+            }
+        });
+        self.campaign.notify_one();
+        self.wake_all();
+    }
+
+    /// A reply with positions. Returns false when this proposer is fenced.
+    pub fn replied(&self, index: usize, message: &AcceptorMessage) -> bool {
+        let outcome = self.core(|core| {
+            core.members[index].last_reply = Some(Instant::now());
+            let outcome = match message {
+                AcceptorMessage::Elected(reply) => {
+                    let won = core
+                        .proposer
+                        .election()
+                        .map(|election| (election.donor, election.start_lsn));
+                    if won == Some((index, reply.flush_lsn)) {
+                        core.prev_record_lsn = reply.prev_record_lsn;
+                    }
+                    core.proposer.adopted(index, reply)
+                }
+                AcceptorMessage::Append {
+                    reply,
+                    ingested_lsn,
+                    remote_consistent_lsn,
+                } => {
+                    let member = &mut core.members[index];
+                    member.commit_lsn = reply.commit_lsn;
+                    member.ingested_lsn = member.ingested_lsn.max(*ingested_lsn);
+                    member.remote_consistent_lsn =
+                        member.remote_consistent_lsn.max(*remote_consistent_lsn);
+                    member.horizon_lsn = member.horizon_lsn.max(*remote_consistent_lsn);
+                    core.proposer.appended(index, reply)
+                }
+                _ => Ok(false),
+            };
+            if outcome == Ok(true) {
+                self.observe_commits(core);
+            }
+            core.trim(self.config.buffer_bytes);
+            self.publish(core);
+            outcome
+        });
+        self.campaign.notify_one();
+        match outcome {
+            Ok(moved) => {
+                if moved {
+                    self.wake_all();
+                }
+                true
+            }
+            Err(fenced) => {
+                self.fenced(fenced.by);
+                false
+            }
+        }
+    }
+
+    fn observe_commits(&self, core: &mut Core) {
+        let commit = core.proposer.commit_lsn();
+        while let Some((end, since)) = core.in_flight.front()
+            && *end <= commit
+        {
+            self.metrics
+                .commit_seconds
+                .observe(since.elapsed().as_secs_f64());
+            core.in_flight.pop_front();
+        }
+    }
+
+    /// More WAL from Postgres.
+    pub fn received(&self, wal: bytes::Bytes) {
+        self.core(|core| core.buffer.push(wal));
+        self.wake_all();
+    }
+
+    /// The records in the WAL received so far end at `lsn`.
+    pub fn records_end(&self, lsn: Lsn, since: Instant) {
+        self.core(|core| {
+            if lsn > core.record_end {
+                core.record_end = lsn;
+                core.in_flight.push_back((lsn, since));
+                // The majority may have been faster than the decoder.
+                self.observe_commits(core);
+            }
+            self.publish(core);
+        });
+    }
+
+    pub fn fpw_changed(&self, mut change: FpwChange) {
+        change.committed = self.core(|core| core.proposer.commit_lsn() >= change.end_lsn);
+        self.fpw_change.send_replace(Some(change));
+    }
+
+    fn publish(&self, core: &Core) {
+        if core.proposer.election().is_none() {
+            return;
+        }
+        let commit = core.proposer.commit_lsn();
+        let furthest = |position: fn(&Member) -> Lsn| {
+            core.members.iter().map(position).max().unwrap_or_default()
+        };
+        let positions = Positions {
+            received: core.buffer.end(),
+            record_end: core.record_end,
+            written: core.proposer.write_quorum().max(commit),
+            commit,
+            applied: furthest(|member| member.ingested_lsn).min(commit),
+            remote_consistent: furthest(|member| member.remote_consistent_lsn).min(commit),
+        };
+        self.positions
+            .send_if_modified(|current| std::mem::replace(current, positions) != positions);
+        self.fpw_change.send_if_modified(|change| match change {
+            Some(change) if !change.committed && change.end_lsn <= commit => {
+                change.committed = true;
+                true
+            }
+            _ => false,
+        });
+    }
+
+    /// Every half second: metrics that need no better, and whether a majority still answers.
+    pub async fn watch_quorum(&self) {
+        let mut clock = tokio::time::interval(Duration::from_millis(500));
+        clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let begun = Instant::now();
+        loop {
+            clock.tick().await;
+            self.metrics.positions(&self.positions.borrow());
+            let (silence, detail) = self.core(|core| {
+                for (index, member) in core.members.iter().enumerate() {
+                    let flushed = core.proposer.flush_of(index).unwrap_or_default();
+                    let lag = core.record_end.checked_sub(flushed).unwrap_or(0);
+                    self.metrics
+                        .safekeeper(&self.config.safekeepers[index], member.connected, lag);
+                }
+                core.silence(begun)
+            });
+            if silence > self.config.quorum_timeout {
+                self.fail(Fatal::NoQuorum {
+                    seconds: silence.as_secs_f64(),
+                    detail: detail.join("; "),
+                });
+                return;
+            }
+        }
+    }
+}
+
+impl Core {
+    /// How long no majority has been heard of, and what is known of those that are silent.
+    fn silence(&self, begun: Instant) -> (Duration, Vec<String>) {
+        let mut heard: Vec<Instant> = self
+            .members
+            .iter()
+            .map(|member| member.last_reply.unwrap_or(begun))
+            .collect();
+        heard.sort_unstable_by(|a, b| b.cmp(a));
+        let silence = heard[consensus::majority(heard.len()) - 1].elapsed();
+        (silence, self.errors())
+    }
+
+    pub fn errors(&self) -> Vec<String> {
+        self.members
+            .iter()
+            .filter_map(|member| member.last_error.clone())
+            .collect()
+    }
+
+    /// Lets go of WAL that every connected safekeeper has fsynced, and of committed WAL beyond the limit.
+    fn trim(&mut self, limit: usize) {
+        let Some(election) = self.proposer.election() else {
+            return;
+        };
+        let commit = self.proposer.commit_lsn();
+        let slowest = (0..self.members.len())
+            .filter(|index| self.members[*index].connected)
+            .map(|index| self.proposer.flush_of(index).unwrap_or(election.start_lsn))
+            .min()
+            .unwrap_or(commit);
+        let excess = Lsn(self.buffer.end().0.saturating_sub(limit as u64));
+        self.buffer.trim(slowest.max(excess).min(commit));
+    }
+
+    pub fn announcement(&self) -> Option<ElectedRequest> {
+        self.proposer.announcement()
+    }
+
+    /// Whether a majority knows that L is committed.
+    pub fn is_announced(&self) -> bool {
+        let Some(election) = self.proposer.election() else {
+            return false;
+        };
+        let known = self
+            .members
+            .iter()
+            .filter(|member| member.commit_lsn >= election.start_lsn)
+            .count();
+        self.proposer.is_established() && known >= consensus::majority(self.members.len())
+    }
+}

@@ -1,0 +1,221 @@
+//! Winning a term and settling where it begins.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pg_types::{Lsn, Term};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::DropGuard;
+use tracing::Instrument as _;
+
+use crate::core::Shared;
+use crate::member;
+use crate::stream::{self, ProposerHandle};
+use crate::{Fatal, PgConn, ProposerConfig};
+
+/// How long a majority waits for the rest before it votes: the rest may hold the best log.
+const STRAGGLERS: Duration = Duration::from_millis(150);
+
+#[derive(Debug, thiserror::Error)]
+pub enum ElectError {
+    #[error("no safekeepers are configured")]
+    NoSafekeepers,
+    #[error("timeline {timeline}: no term was won within {timeout:?}; {detail}")]
+    NoQuorum {
+        timeline: String,
+        timeout: Duration,
+        detail: String,
+    },
+    #[error(transparent)]
+    Fatal(#[from] Fatal),
+}
+
+/// A won election. A majority holds the log up to `start_lsn` and knows that it is committed. Dropping it ends
+/// what it started.
+#[derive(Debug)]
+pub struct Elected {
+    pub term: Term,
+    /// L: the compute's first record begins behind it.
+    pub start_lsn: Lsn,
+    /// Start of the record that ends at L, when the tail of the log told.
+    pub prev_record_lsn: Option<Lsn>,
+    pub system_identifier: u64,
+    pub pg_version: u32,
+    shared: Running,
+}
+
+/// Keeps the tasks of a proposer alive.
+pub struct Running {
+    pub shared: Arc<Shared>,
+    _guard: DropGuard,
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running")
+            .field("timeline", &self.shared.config.timeline)
+            .finish()
+    }
+}
+
+impl Elected {
+    /// Why this compute has to stop, as soon as it has to; fencing can come before Postgres is up.
+    pub fn fatal(&self) -> watch::Receiver<Option<Fatal>> {
+        self.shared.shared.fatal.subscribe()
+    }
+
+    /// Follows Postgres from L on. Connects as soon as Postgres answers.
+    pub fn stream(self, postgres: PgConn) -> ProposerHandle {
+        stream::start(
+            self.shared,
+            postgres,
+            self.start_lsn,
+            self.prev_record_lsn,
+            self.system_identifier,
+        )
+    }
+}
+
+/// Wins a term, finds L, brings a majority up to it, and makes it known there as committed.
+pub async fn elect(config: ProposerConfig) -> Result<Elected, ElectError> {
+    if config.safekeepers.is_empty() {
+        return Err(ElectError::NoSafekeepers);
+    }
+    let span =
+        tracing::info_span!("elect", timeline = %config.timeline, term = tracing::field::Empty);
+    async move {
+        let timeout = config.election_timeout;
+        let timeline = config.timeline.to_string();
+        let shared = Arc::new(Shared::new(config));
+        let running = Running {
+            _guard: shared.closed.clone().drop_guard(),
+            shared: shared.clone(),
+        };
+        for index in 0..shared.config.safekeepers.len() {
+            tokio::spawn(member::run(shared.clone(), index));
+        }
+        match tokio::time::timeout(timeout, settle(&shared)).await {
+            Ok(settled) => settled?,
+            Err(_) => {
+                let detail = shared.core(|core| match core.announcement() {
+                    Some(_) => format!(
+                        "the vote was won but the log could not be brought to a majority ({})",
+                        core.errors().join("; ")
+                    ),
+                    None => format!("{} ({})", unanswered(core), core.errors().join("; ")),
+                });
+                return Err(ElectError::NoQuorum {
+                    timeline,
+                    timeout,
+                    detail,
+                });
+            }
+        }
+        Ok(elected(running))
+    }
+    .instrument(span)
+    .await
+}
+
+fn unanswered(core: &crate::core::Core) -> String {
+    let answering = core
+        .members
+        .iter()
+        .filter(|member| member.connected)
+        .count();
+    format!("{answering} of {} safekeepers answer", core.members.len())
+}
+
+fn elected(running: Running) -> Elected {
+    let shared = &running.shared;
+    let (term, start_lsn, prev_record_lsn, identity) = shared.core(|core| {
+        let start_lsn = core
+            .proposer
+            .election()
+            .map_or(Lsn::INVALID, |election| election.start_lsn);
+        (
+            core.proposer.term(),
+            start_lsn,
+            core.prev_record_lsn,
+            core.identity.unwrap_or_default(),
+        )
+    });
+    shared.metrics.term.set(term.0 as i64);
+    tracing::Span::current().record("term", term.0);
+    tracing::info!(%term, %start_lsn, "elected");
+    let watched = shared.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = watched.watch_quorum() => {}
+            () = watched.closed.cancelled() => {}
+        }
+    });
+    Elected {
+        term,
+        start_lsn,
+        prev_record_lsn,
+        system_identifier: identity.0,
+        pg_version: identity.1,
+        shared: running,
+    }
+}
+
+/// Votes until won, then waits until L is settled.
+async fn settle(shared: &Shared) -> Result<(), Fatal> {
+    let mut majority_since: Option<Instant> = None;
+    let mut attempt: u32 = 0;
+    loop {
+        if let Some(fatal) = shared.fatal.borrow().clone() {
+            return Err(fatal);
+        }
+        let (greeted, settled, lost, asked, announced) = shared.core(|core| {
+            let greeted = core
+                .members
+                .iter()
+                .filter(|member| member.connected)
+                .count();
+            let settled = core.members.iter().all(|member| member.settled);
+            (
+                greeted >= consensus::majority(core.members.len()),
+                settled,
+                core.lost_to.take(),
+                core.request.is_some(),
+                core.is_announced(),
+            )
+        });
+        if announced {
+            return Ok(());
+        }
+        if let Some(term) = lost {
+            tracing::info!(%term, "vote lost, trying again");
+            attempt += 1;
+            // Two computes that start at once must not keep outbidding each other.
+            let random = u64::from(uuid::Uuid::new_v4().as_bytes()[0]);
+            tokio::time::sleep(Duration::from_millis(
+                random * u64::from(attempt.min(8)) / 4,
+            ))
+            .await;
+            campaign(shared, Some(term));
+        } else if greeted && !asked {
+            let since = *majority_since.get_or_insert_with(Instant::now);
+            if settled || since.elapsed() >= STRAGGLERS {
+                campaign(shared, None);
+            }
+        }
+        tokio::select! {
+            () = shared.campaign.notified() => {}
+            () = tokio::time::sleep(Duration::from_millis(50)) => {}
+        }
+    }
+}
+
+fn campaign(shared: &Shared, above: Option<Term>) {
+    shared.core(|core| {
+        if let Some(term) = above {
+            core.proposer.outbid(term);
+        }
+        core.request = core.proposer.campaign();
+    });
+    shared.wake_all();
+}

@@ -1,0 +1,130 @@
+//! The proposer: gets a compute the right to write, carries its WAL from Postgres to the safekeepers, and tells
+//! Postgres what is safe.
+//!
+//! [`elect`] wins a term, finds L, brings a majority up to it and makes it known as committed.
+//! [`Elected::stream`] then speaks physical replication to the compute's own Postgres, as its one synchronous
+//! standby, from L on. Each safekeeper has a task of its own that pushes WAL without waiting for replies; a slow
+//! or dead one holds up nobody and is supplied later, from memory or from a peer.
+//!
+//! Invariants:
+//! - Postgres is told `flush` only up to the commit LSN, which only `consensus` moves;
+//! - WAL leaves memory only when it is committed, so a lagging safekeeper always finds it at a peer;
+//! - once a higher term is seen, or no majority answers for the configured time, the proposer reports
+//!   [`Fatal`], acknowledges nothing more, and its compute must stop.
+//!
+//! Nothing here is durable. A crash loses WAL that no majority holds, which nobody was told is safe.
+
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod core;
+mod elect;
+mod follow;
+mod member;
+mod metrics;
+mod relations;
+mod replication;
+mod stream;
+mod supply;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pg_types::{Lsn, TenantId, Term, TimelineId};
+
+pub use elect::{ElectError, Elected, elect};
+pub use relations::RelationLedger;
+pub use stream::ProposerHandle;
+
+/// Whom to write for and to.
+#[derive(Clone, Debug)]
+pub struct ProposerConfig {
+    pub tenant: TenantId,
+    pub timeline: TimelineId,
+    /// WAL addresses of all safekeepers, `host:port`; their number decides what a majority is.
+    pub safekeepers: Vec<String>,
+    pub connect_timeout: Duration,
+    /// For the whole election, retries included.
+    pub election_timeout: Duration,
+    /// Without an answer from a majority for this long the proposer gives up.
+    pub quorum_timeout: Duration,
+    /// WAL kept in memory for safekeepers that lag; what is not committed is kept beyond it, and then no more
+    /// is taken from Postgres.
+    pub buffer_bytes: usize,
+    /// For the labels of the metrics.
+    pub compute_id: String,
+    /// Where WAL is counted by relation; the owner keeps it from run to run.
+    pub relations: Arc<RelationLedger>,
+}
+
+impl ProposerConfig {
+    pub fn new(
+        tenant: TenantId,
+        timeline: TimelineId,
+        safekeepers: Vec<String>,
+        compute_id: impl Into<String>,
+    ) -> ProposerConfig {
+        ProposerConfig {
+            tenant,
+            timeline,
+            safekeepers,
+            connect_timeout: Duration::from_secs(2),
+            election_timeout: Duration::from_secs(20),
+            quorum_timeout: Duration::from_secs(10),
+            buffer_bytes: 64 << 20,
+            compute_id: compute_id.into(),
+            relations: Arc::default(),
+        }
+    }
+}
+
+/// Where to find the compute's Postgres.
+#[derive(Clone, Debug)]
+pub struct PgConn {
+    pub socket_dir: PathBuf,
+    pub port: u16,
+    /// A role with REPLICATION that the local socket trusts.
+    pub user: String,
+    /// Physical slot, created when it does not exist.
+    pub slot: String,
+}
+
+/// How far the WAL has come.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Positions {
+    /// Last byte received from Postgres.
+    pub received: Lsn,
+    /// End of the last whole record received.
+    pub record_end: Lsn,
+    /// In memory on a majority.
+    pub written: Lsn,
+    /// Fsynced on a majority.
+    pub commit: Lsn,
+    /// Ingested by the pageserver.
+    pub applied: Lsn,
+    /// In object storage, with its index.
+    pub remote_consistent: Lsn,
+}
+
+/// An XLOG_FPW_CHANGE record in the stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FpwChange {
+    pub enabled: bool,
+    pub record_lsn: Lsn,
+    pub end_lsn: Lsn,
+    pub committed: bool,
+}
+
+/// Why the compute has to stop.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum Fatal {
+    #[error("a newer compute has taken over this timeline with term {by}; this one must stop")]
+    Fenced { by: Term },
+    #[error(
+        "no majority of the safekeepers has answered for {seconds:.1} s ({detail}); stopping, because a newer compute could already be running"
+    )]
+    NoQuorum { seconds: f64, detail: String },
+    #[error("the WAL cannot be carried on: {detail}")]
+    Stopped { detail: String },
+}

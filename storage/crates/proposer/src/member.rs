@@ -1,0 +1,363 @@
+//! One safekeeper: connect, ask for its vote, announce the term, push WAL, hear what it has; for ever again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use bytes::{Buf as _, Bytes};
+use consensus::{AppendHeader, Refusal};
+use futures::StreamExt as _;
+use pg_types::{Lsn, Term};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
+use wire::wal::{
+    self, AcceptorMessage, FirstMessage, MAX_FRAME_BYTES, MAX_WAL_BYTES, ProposeRequest,
+    ProposerMessage,
+};
+
+use crate::core::Shared;
+use crate::supply;
+
+const FIRST_BACKOFF: Duration = Duration::from_millis(20);
+const MAX_BACKOFF: Duration = Duration::from_secs(1);
+const HEARTBEAT_PERIOD: Duration = Duration::from_secs(1);
+/// A moved commit LSN waits this long for WAL to travel with.
+const COMMIT_DELAY: Duration = Duration::from_millis(3);
+/// A safekeeper that says nothing for this long although heartbeats go out is connected to anew.
+const SILENCE_LIMIT: Duration = Duration::from_secs(5);
+
+pub type Frames = FramedRead<OwnedReadHalf, LengthDelimitedCodec>;
+
+pub async fn connect(address: &str, timeout: Duration) -> anyhow::Result<(Frames, OwnedWriteHalf)> {
+    let stream = tokio::time::timeout(timeout, TcpStream::connect(address))
+        .await
+        .with_context(|| format!("safekeeper {address}: no connection within {timeout:?}"))?
+        .with_context(|| format!("safekeeper {address}: cannot connect"))?;
+    stream.set_nodelay(true)?;
+    let (reader, writer) = stream.into_split();
+    let frames = LengthDelimitedCodec::builder()
+        .max_frame_length(MAX_FRAME_BYTES)
+        .new_read(reader);
+    Ok((frames, writer))
+}
+
+/// Serves one safekeeper until the proposer is closed or has failed.
+pub async fn run(shared: Arc<Shared>, index: usize) {
+    let address = shared.config.safekeepers[index].clone();
+    let mut backoff = FIRST_BACKOFF;
+    while !shared.has_failed() {
+        let begun = Instant::now();
+        let ended = tokio::select! {
+            ended = session(&shared, index, &address) => ended,
+            () = shared.closed.cancelled() => return,
+        };
+        let error = ended.map_or_else(
+            |error| format!("{error:#}"),
+            |()| format!("safekeeper {address}: connection closed"),
+        );
+        tracing::info!(timeline = %shared.config.timeline, "{error}");
+        shared.disconnected(index, error);
+        if begun.elapsed() > MAX_BACKOFF {
+            backoff = FIRST_BACKOFF;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(backoff) => {}
+            () = shared.closed.cancelled() => return,
+        }
+        backoff = (backoff * 2).min(MAX_BACKOFF);
+    }
+}
+
+async fn session(shared: &Shared, index: usize, address: &str) -> anyhow::Result<()> {
+    let (mut frames, mut writer) = connect(address, shared.config.connect_timeout).await?;
+    let hello = FirstMessage::Propose(ProposeRequest {
+        version: wal::VERSION,
+        tenant: shared.config.tenant,
+        timeline: shared.config.timeline,
+        traceparent: shared.traceparent.clone(),
+    });
+    writer.write_all(&wal::encode(&hello)).await?;
+    let greeting = tokio::time::timeout(SILENCE_LIMIT, frames.next())
+        .await
+        .with_context(|| format!("safekeeper {address}: no greeting"))?;
+    match greeting
+        .transpose()?
+        .map(|frame| wal::decode::<AcceptorMessage>(&frame))
+        .transpose()?
+    {
+        Some(AcceptorMessage::Greeting(greeting)) => {
+            shared
+                .greeted(index, &greeting)
+                .map_err(|error| anyhow::anyhow!("safekeeper {address}: {error}"))?;
+        }
+        Some(AcceptorMessage::Failed(failure)) => bail!("safekeeper {address}: {failure}"),
+        Some(other) => bail!("safekeeper {address}: unexpected greeting {other:?}"),
+        None => bail!("safekeeper {address}: closed the connection without a greeting"),
+    }
+    let (position, positions) = watch::channel(None);
+    let send = Sender {
+        shared,
+        index,
+        writer,
+        asked: Term(0),
+        announced: false,
+        sent: Lsn::INVALID,
+        known_commit: Lsn::INVALID,
+        positions,
+    };
+    tokio::select! {
+        ended = receive(shared, index, address, frames, position) => ended,
+        ended = send.run() => ended.with_context(|| format!("safekeeper {address}: sending failed")),
+    }
+}
+
+/// Takes replies; `position` tells the sending half where the safekeeper's log is once it has adopted the term.
+async fn receive(
+    shared: &Shared,
+    index: usize,
+    address: &str,
+    mut frames: Frames,
+    position: watch::Sender<Option<Lsn>>,
+) -> anyhow::Result<()> {
+    loop {
+        let frame = tokio::time::timeout(SILENCE_LIMIT, frames.next())
+            .await
+            .with_context(|| format!("safekeeper {address}: silent for {SILENCE_LIMIT:?}"))?;
+        let Some(frame) = frame.transpose()? else {
+            return Ok(());
+        };
+        let message = wal::decode::<AcceptorMessage>(&frame)?;
+        match &message {
+            AcceptorMessage::Vote(reply) => shared.voted(index, reply.clone()),
+            AcceptorMessage::Elected(reply) => {
+                if !shared.replied(index, &message) {
+                    bail!("fenced");
+                }
+                position.send_replace(Some(reply.flush_lsn));
+                shared.wake_all();
+            }
+            AcceptorMessage::Append { reply, .. } => {
+                // Before the announcement such replies only say that the safekeeper lives.
+                let announced = shared.core(|core| core.announcement().is_some());
+                if announced && !shared.replied(index, &message) {
+                    bail!("fenced");
+                }
+                position.send_if_modified(|position| match position {
+                    Some(known) if *known < reply.flush_lsn => {
+                        *known = reply.flush_lsn;
+                        true
+                    }
+                    _ => false,
+                });
+            }
+            AcceptorMessage::Refused(Refusal::HigherTerm(term)) => {
+                if shared.core(|core| core.announcement().is_some()) {
+                    shared.fenced(*term);
+                } else {
+                    shared.core(|core| core.lost_to = Some(*term));
+                    shared.campaign.notify_one();
+                }
+                bail!("safekeeper {address}: promised to term {term}");
+            }
+            AcceptorMessage::Refused(refusal) => bail!("safekeeper {address}: {refusal}"),
+            AcceptorMessage::Failed(failure) => bail!("safekeeper {address}: {failure}"),
+            AcceptorMessage::Greeting(_) => bail!("safekeeper {address}: greeted twice"),
+        }
+    }
+}
+
+struct Sender<'a> {
+    shared: &'a Shared,
+    index: usize,
+    writer: OwnedWriteHalf,
+    /// Term of the last vote asked for on this connection.
+    asked: Term,
+    announced: bool,
+    /// Where the next append begins.
+    sent: Lsn,
+    known_commit: Lsn,
+    /// Flushed position, once the term is adopted.
+    positions: watch::Receiver<Option<Lsn>>,
+}
+
+enum Work {
+    Message(ProposerMessage),
+    Wal(AppendHeader, Bytes),
+    /// WAL that memory does not hold any more, or never did, up to here.
+    Fetch {
+        to: Lsn,
+    },
+    /// The commit LSN moved and there is no WAL for it to travel with.
+    Commit,
+    Nothing,
+}
+
+impl Sender<'_> {
+    async fn run(mut self) -> anyhow::Result<()> {
+        let mut heartbeat = tokio::time::interval(HEARTBEAT_PERIOD);
+        heartbeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut commit_due: Option<Instant> = None;
+        loop {
+            match self.next() {
+                Work::Message(message) => self.writer.write_all(&wal::encode(&message)).await?,
+                Work::Wal(header, bytes) => {
+                    commit_due = None;
+                    self.append(header, bytes).await?;
+                    continue;
+                }
+                Work::Fetch { to } => {
+                    self.fetch(to).await?;
+                    continue;
+                }
+                Work::Commit => {
+                    let due = *commit_due.get_or_insert_with(|| Instant::now() + COMMIT_DELAY);
+                    if due <= Instant::now() {
+                        commit_due = None;
+                        self.beat().await?;
+                        continue;
+                    }
+                }
+                Work::Nothing => commit_due = None,
+            }
+            let due = commit_due.unwrap_or_else(|| Instant::now() + HEARTBEAT_PERIOD);
+            tokio::select! {
+                () = self.shared.woken(self.index) => {}
+                () = tokio::time::sleep_until(due), if commit_due.is_some() => {}
+                _ = heartbeat.tick() => self.beat().await?,
+            }
+        }
+    }
+
+    fn next(&mut self) -> Work {
+        let position = *self.positions.borrow_and_update();
+        self.shared.core(|core| {
+            let Some(announcement) = core.announcement() else {
+                return match core.request {
+                    Some(request) if request.term > self.asked => {
+                        self.asked = request.term;
+                        Work::Message(ProposerMessage::Vote(request))
+                    }
+                    _ => Work::Nothing,
+                };
+            };
+            if !self.announced {
+                self.announced = true;
+                return Work::Message(ProposerMessage::Elected(announcement));
+            }
+            let Some(position) = position else {
+                return Work::Nothing;
+            };
+            self.sent = self.sent.max(position);
+            let commit_lsn = core.proposer.commit_lsn();
+            if self.sent < core.buffer.start() {
+                return Work::Fetch {
+                    to: core.buffer.start(),
+                };
+            }
+            if let Some(bytes) = core.buffer.piece(self.sent, MAX_WAL_BYTES) {
+                let end_lsn = self.sent + bytes.len() as u64;
+                let header = AppendHeader {
+                    term: core.proposer.term(),
+                    begin_lsn: self.sent,
+                    end_lsn,
+                    commit_lsn,
+                };
+                return Work::Wal(header, bytes);
+            }
+            if commit_lsn > self.known_commit {
+                Work::Commit
+            } else {
+                Work::Nothing
+            }
+        })
+    }
+
+    async fn append(&mut self, header: AppendHeader, wal: Bytes) -> anyhow::Result<()> {
+        let head = wal::encode_head(&ProposerMessage::Append(header), wal.len());
+        self.writer.write_all_buf(&mut head.chain(wal)).await?;
+        self.sent = header.end_lsn;
+        self.known_commit = self.known_commit.max(header.commit_lsn);
+        Ok(())
+    }
+
+    /// An append without WAL: says what is committed, and asks for a sign of life.
+    async fn beat(&mut self) -> anyhow::Result<()> {
+        if self.positions.borrow().is_none() {
+            return Ok(());
+        }
+        let (term, commit_lsn) = self
+            .shared
+            .core(|core| (core.proposer.term(), core.proposer.commit_lsn()));
+        let header = AppendHeader {
+            term,
+            begin_lsn: self.sent,
+            end_lsn: self.sent,
+            commit_lsn,
+        };
+        self.append(header, Bytes::new()).await
+    }
+
+    /// Sends WAL up to `to` from a peer's log; at least one piece, or waits a moment.
+    async fn fetch(&mut self, to: Lsn) -> anyhow::Result<()> {
+        let Some(source) = supply::source(self.shared, self.index, self.sent) else {
+            tokio::time::sleep(FIRST_BACKOFF).await;
+            return Ok(());
+        };
+        let mut fetched = match supply::open(self.shared, source, self.sent, to).await {
+            Ok(fetched) => fetched,
+            Err(error) => {
+                tracing::info!(
+                    "cannot fetch WAL for {}: {error:#}",
+                    self.shared.config.safekeepers[self.index]
+                );
+                tokio::time::sleep(FIRST_BACKOFF).await;
+                return Ok(());
+            }
+        };
+        loop {
+            match fetched.next().await {
+                Ok(supply::Piece::Wal(wal)) => {
+                    let (term, commit_lsn) = self
+                        .shared
+                        .core(|core| (core.proposer.term(), core.proposer.commit_lsn()));
+                    let end_lsn = self.sent + wal.len() as u64;
+                    let header = AppendHeader {
+                        term,
+                        begin_lsn: self.sent,
+                        end_lsn,
+                        commit_lsn,
+                    };
+                    self.append(header, wal).await?;
+                }
+                Ok(supply::Piece::End) => return Ok(()),
+                Ok(supply::Piece::Trimmed) => return self.reset(source).await,
+                Err(error) => {
+                    tracing::info!(
+                        "fetching WAL for {} broke off: {error:#}",
+                        self.shared.config.safekeepers[self.index]
+                    );
+                    tokio::time::sleep(FIRST_BACKOFF).await;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// What this safekeeper lacks is gone everywhere: it starts again where `source` still has WAL.
+    async fn reset(&mut self, source: usize) -> anyhow::Result<()> {
+        let Some(request) = supply::reset_to(self.shared, source, self.sent) else {
+            tokio::time::sleep(FIRST_BACKOFF).await;
+            return Ok(());
+        };
+        tracing::warn!(to = %request.to, from = %self.sent, "safekeeper {} was away too long and starts again", self.shared.config.safekeepers[self.index]);
+        self.writer
+            .write_all(&wal::encode(&ProposerMessage::Reset(request)))
+            .await?;
+        self.sent = request.to;
+        Ok(())
+    }
+}

@@ -1,0 +1,251 @@
+//! The HTTP management API (see `docs/interfaces.md`).
+
+use std::sync::Arc;
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use consensus::TermStart;
+use pg_types::{Lsn, TenantId, TimelineId};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::control::Identity;
+use crate::registry::{Created, Listed, Registry};
+use crate::timeline::{OpenError, Status};
+
+pub fn router(registry: Arc<Registry>) -> Router {
+    let router = Router::new()
+        .route(
+            "/v1/tenant/{tenant}/timeline/{timeline}",
+            post(create).get(status).delete(remove),
+        )
+        .route("/v1/timelines", get(list))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .fallback(|| async {
+            ApiError::new(
+                StatusCode::NOT_FOUND,
+                "not_found",
+                "no such path; see docs/interfaces.md",
+            )
+        });
+    telemetry::http(router).with_state(registry)
+}
+
+struct ApiError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+}
+
+impl ApiError {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> ApiError {
+        ApiError {
+            status,
+            code,
+            message: message.into(),
+        }
+    }
+
+    fn bad_request(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message)
+    }
+
+    fn internal(error: impl std::fmt::Display) -> ApiError {
+        tracing::error!(%error, "request failed");
+        ApiError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            error.to_string(),
+        )
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        (
+            self.status,
+            Json(json!({"code": self.code, "message": self.message})),
+        )
+            .into_response()
+    }
+}
+
+fn ids(tenant: &str, timeline: &str) -> Result<(TenantId, TimelineId), ApiError> {
+    let tenant = tenant
+        .parse()
+        .map_err(|error| ApiError::bad_request(format!("tenant: {error}")))?;
+    let timeline = timeline
+        .parse()
+        .map_err(|error| ApiError::bad_request(format!("timeline: {error}")))?;
+    Ok((tenant, timeline))
+}
+
+#[derive(Deserialize)]
+struct CreateBody {
+    start_lsn: Lsn,
+    system_identifier: String,
+    pg_version: u32,
+}
+
+#[derive(Serialize)]
+struct TimelineBody {
+    tenant_id: TenantId,
+    timeline_id: TimelineId,
+    state: &'static str,
+    reason: Option<String>,
+    #[serde(flatten)]
+    positions: Option<Positions>,
+}
+
+#[derive(Serialize)]
+struct Positions {
+    start_lsn: Lsn,
+    system_identifier: String,
+    pg_version: u32,
+    term: pg_types::Term,
+    term_history: Vec<TermStart>,
+    flush_lsn: Lsn,
+    commit_lsn: Lsn,
+    remote_consistent_lsn: Lsn,
+    oldest_lsn: Lsn,
+}
+
+impl From<Status> for TimelineBody {
+    fn from(status: Status) -> TimelineBody {
+        let Status {
+            identity,
+            position,
+            oldest_lsn,
+            stopped,
+        } = status;
+        TimelineBody {
+            tenant_id: identity.tenant,
+            timeline_id: identity.timeline,
+            state: if stopped.is_some() {
+                "stopped"
+            } else {
+                "active"
+            },
+            reason: stopped,
+            positions: Some(Positions {
+                start_lsn: identity.start_lsn,
+                system_identifier: identity.system_identifier.to_string(),
+                pg_version: identity.pg_version,
+                term: position.term,
+                term_history: position.history.entries().to_vec(),
+                flush_lsn: position.flush_lsn,
+                commit_lsn: position.commit_lsn,
+                remote_consistent_lsn: position.horizon_lsn,
+                oldest_lsn,
+            }),
+        }
+    }
+}
+
+impl From<Listed> for TimelineBody {
+    fn from(listed: Listed) -> TimelineBody {
+        match listed {
+            Listed::Open(timeline) => timeline.status().into(),
+            Listed::Broken((tenant_id, timeline_id), reason) => TimelineBody {
+                tenant_id,
+                timeline_id,
+                state: "stopped",
+                reason: Some(reason),
+                positions: None,
+            },
+        }
+    }
+}
+
+async fn create(
+    State(registry): State<Arc<Registry>>,
+    Path((tenant, timeline)): Path<(String, String)>,
+    body: Result<Json<CreateBody>, JsonRejection>,
+) -> Result<Response, ApiError> {
+    let (tenant, timeline) = ids(&tenant, &timeline)?;
+    let Json(body) = body.map_err(|error| ApiError::bad_request(error.body_text()))?;
+    let system_identifier = body.system_identifier.parse().map_err(|_| {
+        ApiError::bad_request(format!(
+            "system_identifier {:?} is not a decimal number of 64 bits",
+            body.system_identifier
+        ))
+    })?;
+    if !body.start_lsn.is_valid() || body.start_lsn != body.start_lsn.align() {
+        return Err(ApiError::bad_request(format!(
+            "start_lsn {} is not a record boundary",
+            body.start_lsn
+        )));
+    }
+    let identity = Identity {
+        tenant,
+        timeline,
+        system_identifier,
+        pg_version: body.pg_version,
+        start_lsn: body.start_lsn,
+    };
+    let created = registry
+        .create(identity)
+        .await
+        .map_err(|error| match error {
+            crate::registry::RegistryError::Open(OpenError::Version(_)) => {
+                ApiError::bad_request(error.to_string())
+            }
+            other => ApiError::internal(other),
+        })?;
+    let status = match created {
+        Created::New => StatusCode::CREATED,
+        Created::Same => StatusCode::OK,
+        Created::Different => {
+            let message = format!(
+                "timeline {timeline} exists here with another start_lsn, system_identifier or pg_version; delete it first or use another id"
+            );
+            return Err(ApiError::new(StatusCode::CONFLICT, "conflict", message));
+        }
+    };
+    let listed = registry
+        .get((tenant, timeline))
+        .ok_or_else(|| absent(tenant, timeline))?;
+    Ok((status, Json(TimelineBody::from(listed))).into_response())
+}
+
+fn absent(tenant: TenantId, timeline: TimelineId) -> ApiError {
+    let message =
+        format!("timeline {timeline} of tenant {tenant} does not exist on this safekeeper");
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
+}
+
+async fn status(
+    State(registry): State<Arc<Registry>>,
+    Path((tenant, timeline)): Path<(String, String)>,
+) -> Result<Json<TimelineBody>, ApiError> {
+    let (tenant, timeline) = ids(&tenant, &timeline)?;
+    let listed = registry
+        .get((tenant, timeline))
+        .ok_or_else(|| absent(tenant, timeline))?;
+    Ok(Json(listed.into()))
+}
+
+async fn remove(
+    State(registry): State<Arc<Registry>>,
+    Path((tenant, timeline)): Path<(String, String)>,
+) -> Result<StatusCode, ApiError> {
+    registry
+        .delete(ids(&tenant, &timeline)?)
+        .await
+        .map_err(ApiError::internal)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn list(State(registry): State<Arc<Registry>>) -> Json<Vec<TimelineBody>> {
+    Json(
+        registry
+            .list()
+            .into_iter()
+            .map(TimelineBody::from)
+            .collect(),
+    )
+}

@@ -1,0 +1,82 @@
+//! `weir-safekeeper`: one member of the quorum that holds WAL.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Parser;
+use safekeeper::Registry;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Parser)]
+#[command(
+    version,
+    about = "Holds the WAL of Weir's timelines durably, as one of a quorum"
+)]
+struct Args {
+    /// Number of this safekeeper, unique in the installation
+    #[arg(long)]
+    id: u64,
+    /// Address for proposers and pageservers
+    #[arg(long)]
+    listen_wal: SocketAddr,
+    /// Address of the management API and the metrics
+    #[arg(long)]
+    listen_http: SocketAddr,
+    /// Where WAL and control files live
+    #[arg(long)]
+    data_dir: PathBuf,
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let telemetry = telemetry::init("weir-safekeeper")?;
+    raise_file_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(run(args));
+    telemetry.shutdown();
+    outcome
+}
+
+async fn run(args: Args) -> anyhow::Result<()> {
+    let dir = args.data_dir.clone();
+    let registry = Arc::new(tokio::task::spawn_blocking(move || Registry::open(&dir)).await??);
+    registry.start();
+    let wal = TcpListener::bind(args.listen_wal)
+        .await
+        .with_context(|| format!("cannot listen on {} for WAL", args.listen_wal))?;
+    let http = TcpListener::bind(args.listen_http)
+        .await
+        .with_context(|| format!("cannot listen on {} for HTTP", args.listen_http))?;
+    tracing::info!(id = args.id, wal = %wal.local_addr()?, http = %http.local_addr()?, data_dir = %args.data_dir.display(), "safekeeper serves");
+    let wal = tokio::spawn(safekeeper::server::serve(wal, registry.clone(), args.id));
+    let mut terminate = signal(SignalKind::terminate())?;
+    // WAL that was acknowledged is on disk: there is nothing to finish before the process goes.
+    let stop = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    };
+    tokio::select! {
+        served = axum::serve(http, safekeeper::api::router(registry)) => served.context("the HTTP server ended")?,
+        ended = wal => ended.context("the WAL server ended")?,
+        () = stop => {}
+    }
+    tracing::info!("safekeeper stops");
+    Ok(())
+}
+
+/// Each timeline takes some file descriptors, more than the usual soft limit allows in sum.
+fn raise_file_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    if let Err(error) = raised {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}

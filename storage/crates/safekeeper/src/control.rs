@@ -1,0 +1,138 @@
+//! The control file: what a timeline is and what this safekeeper has promised for it.
+//!
+//! Replaced as a whole: written beside, fsynced, renamed, directory fsynced. A crash leaves the old or the
+//! new one. A file that does not check out is never guessed at: the promise in it can't be made up.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+
+use consensus::Durable;
+use pg_types::{Lsn, TenantId, TimelineId};
+use serde::{Deserialize, Serialize};
+
+const FILE: &str = "control";
+const MAGIC: &[u8; 8] = b"WEIRSK01";
+
+/// What a timeline is; never changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Identity {
+    pub tenant: TenantId,
+    pub timeline: TimelineId,
+    pub system_identifier: u64,
+    pub pg_version: u32,
+    /// The record boundary where its WAL begins.
+    pub start_lsn: Lsn,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Control {
+    pub identity: Identity,
+    pub durable: Durable,
+    /// What each reader that holds WAL has durable elsewhere.
+    pub readers: BTreeMap<String, Lsn>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    #[error("cannot {action} control file {path}: {source}")]
+    Io {
+        action: &'static str,
+        path: String,
+        source: std::io::Error,
+    },
+    #[error(
+        "control file {path} is damaged ({why}); restore it or delete the timeline here and let another safekeeper supply it"
+    )]
+    Damaged { path: String, why: &'static str },
+}
+
+fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> ControlError {
+    let path = path.display().to_string();
+    move |source| ControlError::Io {
+        action,
+        path,
+        source,
+    }
+}
+
+pub fn load(dir: &Path) -> Result<Control, ControlError> {
+    let path = dir.join(FILE);
+    let bytes = fs::read(&path).map_err(io("read", &path))?;
+    parse(&bytes).map_err(|why| ControlError::Damaged {
+        path: path.display().to_string(),
+        why,
+    })
+}
+
+fn parse(bytes: &[u8]) -> Result<Control, &'static str> {
+    let body = bytes
+        .strip_prefix(MAGIC)
+        .ok_or("it does not start as one, or is of another version")?;
+    let (payload, sum) = body.split_last_chunk::<4>().ok_or("it is cut short")?;
+    if crc32c::crc32c(payload) != u32::from_le_bytes(*sum) {
+        return Err("its checksum is wrong");
+    }
+    postcard::from_bytes(payload).map_err(|_| "its content makes no sense")
+}
+
+pub fn store(dir: &Path, control: &Control) -> Result<(), ControlError> {
+    let payload = postcard::to_stdvec(control).expect("plain structs serialise into memory");
+    let (path, temporary) = (dir.join(FILE), dir.join("control.tmp"));
+    let mut file = File::create(&temporary).map_err(io("write", &temporary))?;
+    let sum = crc32c::crc32c(&payload).to_le_bytes();
+    [&MAGIC[..], &payload, &sum]
+        .iter()
+        .try_for_each(|part| file.write_all(part))
+        .and_then(|()| file.sync_all())
+        .map_err(io("write", &temporary))?;
+    fs::rename(&temporary, &path).map_err(io("replace", &path))?;
+    sync_dir(dir).map_err(io("fsync the directory of", &path))
+}
+
+/// Makes creations, renames and removals in a directory durable.
+pub fn sync_dir(dir: &Path) -> std::io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control() -> Control {
+        Control {
+            identity: Identity {
+                tenant: TenantId([1; 16]),
+                timeline: TimelineId([2; 16]),
+                system_identifier: 7,
+                pg_version: 15,
+                start_lsn: Lsn(0x0150_0000),
+            },
+            durable: Durable::new(Lsn(0x0150_0000)),
+            readers: BTreeMap::from([("pageserver".to_owned(), Lsn(0x0150_0000))]),
+        }
+    }
+
+    #[test]
+    fn a_control_file_comes_back_as_it_was() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        store(dir.path(), &control()).expect("store");
+        assert_eq!(load(dir.path()).expect("load"), control());
+    }
+
+    #[test]
+    fn any_torn_or_flipped_control_file_is_refused() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        store(dir.path(), &control()).expect("store");
+        let good = fs::read(dir.path().join(FILE)).expect("read");
+        for cut in 0..good.len() {
+            assert!(parse(&good[..cut]).is_err(), "cut to {cut} bytes");
+        }
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 0x10;
+            assert!(parse(&bad).is_err(), "flipped a bit of byte {at}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The safekeeper: holds the WAL of timelines durably, as one of a quorum.
+//!
+//! Proposers write to it under a term, pageservers read from it what is committed (`wire::wal`), and the
+//! control plane creates and deletes timelines over HTTP. The rules are those of the `consensus` crate; here
+//! is what they need of disks and connections.
+//!
+//! Below the data directory each timeline has its own, `<tenant>/<timeline>/`:
+//! - `control`: identity, promise, term history, commit LSN, horizon; replaced atomically, checksummed;
+//! - `<segment>`: 16 MiB of WAL each, named as Postgres does, sparse where nothing was written yet.
+//!
+//! Invariants:
+//! - a promise or a history is on disk before any reply that follows from it leaves;
+//! - WAL is reported as flushed only after an fsync that began when it was complete, up to a record boundary;
+//! - a log is cut on disk, zeroes behind the cut, before the history that demanded it is stored;
+//! - segments go only when the control file already says that nothing below is needed.
+//!
+//! What a crash leaves: the last control file, and WAL that may end in a torn record. A start finds the end
+//! of the last whole record behind the stored commit LSN, writes that tail once more (what only the page
+//! cache still had may not be on disk), clears what follows, and goes on from there. A timeline that can't be
+//! read or written stops alone, says why, and acknowledges nothing.
+
+#![forbid(unsafe_code)]
+
+pub mod api;
+pub mod control;
+pub mod metrics;
+mod recovery;
+pub mod registry;
+pub mod segments;
+pub mod server;
+pub mod timeline;
+
+pub use registry::Registry;

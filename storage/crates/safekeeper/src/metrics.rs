@@ -1,0 +1,87 @@
+//! Counters of the process, in the default Prometheus registry.
+
+use std::sync::LazyLock;
+
+use prometheus::{
+    Histogram, IntCounter, IntCounterVec, IntGaugeVec, exponential_buckets, register_histogram,
+    register_int_counter, register_int_counter_vec, register_int_gauge_vec,
+};
+
+pub static FSYNC_SECONDS: LazyLock<Histogram> = LazyLock::new(|| {
+    let buckets = exponential_buckets(0.000_05, 2.0, 18).expect("valid buckets");
+    register_histogram!(
+        "weir_safekeeper_fsync_seconds",
+        "Time of one WAL fsync",
+        buckets
+    )
+    .expect("registered once")
+});
+pub static WAL_BYTES: LazyLock<IntCounter> = LazyLock::new(|| {
+    register_int_counter!(
+        "weir_safekeeper_wal_written_bytes_total",
+        "WAL taken into the log"
+    )
+    .expect("registered once")
+});
+pub static SENT_BYTES: LazyLock<IntCounter> = LazyLock::new(|| {
+    register_int_counter!(
+        "weir_safekeeper_wal_sent_bytes_total",
+        "WAL sent to readers and peers"
+    )
+    .expect("registered once")
+});
+pub static TRIMMED_SEGMENTS: LazyLock<IntCounter> = LazyLock::new(|| {
+    register_int_counter!(
+        "weir_safekeeper_trimmed_segments_total",
+        "WAL segments removed as no longer needed"
+    )
+    .expect("registered once")
+});
+pub static TIMELINES: LazyLock<IntGaugeVec> = LazyLock::new(|| {
+    register_int_gauge_vec!(
+        "weir_safekeeper_timelines",
+        "Timelines by state",
+        &["state"]
+    )
+    .expect("registered once")
+});
+pub static CONNECTIONS: LazyLock<IntGaugeVec> = LazyLock::new(|| {
+    register_int_gauge_vec!(
+        "weir_safekeeper_connections",
+        "Open WAL connections by kind",
+        &["kind"]
+    )
+    .expect("registered once")
+});
+pub static ELECTIONS: LazyLock<IntCounterVec> = LazyLock::new(|| {
+    register_int_counter_vec!(
+        "weir_safekeeper_votes_total",
+        "Votes by outcome",
+        &["granted"]
+    )
+    .expect("registered once")
+});
+pub static POSITION: LazyLock<IntGaugeVec> = LazyLock::new(|| {
+    register_int_gauge_vec!(
+        "weir_safekeeper_position_bytes",
+        "WAL positions of a timeline as byte positions",
+        &["tenant_id", "timeline_id", "position"]
+    )
+    .expect("registered once")
+});
+
+/// Counts a connection of a kind while it lives.
+pub struct Connection(&'static str);
+
+impl Connection {
+    pub fn open(kind: &'static str) -> Connection {
+        CONNECTIONS.with_label_values(&[kind]).inc();
+        Connection(kind)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        CONNECTIONS.with_label_values(&[self.0]).dec();
+    }
+}

@@ -1,0 +1,352 @@
+//! All timelines of this safekeeper.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use pg_types::{TenantId, TimelineId};
+use wire::wal::{Failure, FailureKind};
+
+use crate::control::{Identity, sync_dir};
+use crate::metrics;
+use crate::timeline::{OpenError, Timeline};
+
+/// A timeline that stopped because of its disk is opened again on demand, but not more often than this.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+const MAINTENANCE_PERIOD: Duration = Duration::from_secs(1);
+
+pub type Id = (TenantId, TimelineId);
+
+#[derive(Clone)]
+enum Entry {
+    Open(Arc<Timeline>),
+    /// It could not be opened.
+    Broken {
+        reason: String,
+        since: Instant,
+    },
+}
+
+pub struct Registry {
+    dir: PathBuf,
+    entries: Mutex<HashMap<Id, Entry>>,
+    /// Held while a timeline is created, deleted or opened again.
+    changes: tokio::sync::Mutex<()>,
+    /// Locked as long as the process lives, so that no second one works on the same files.
+    _lock: fs::File,
+}
+
+/// What `create` found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Created {
+    New,
+    Same,
+    /// It exists with other values.
+    Different,
+}
+
+/// One line of the list of timelines.
+pub enum Listed {
+    Open(Arc<Timeline>),
+    Broken(Id, String),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    #[error("cannot use data directory {dir}: {source}")]
+    Dir { dir: String, source: std::io::Error },
+    #[error("data directory {0} is in use by another safekeeper process")]
+    InUse(String),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+impl Registry {
+    /// Opens every timeline below `dir`. One that can't be opened is kept as broken and harms no other. Blocks.
+    pub fn open(dir: &Path) -> Result<Registry, RegistryError> {
+        let bad = |source| RegistryError::Dir {
+            dir: dir.display().to_string(),
+            source,
+        };
+        fs::create_dir_all(dir).map_err(bad)?;
+        let lock = fs::File::create(dir.join("lock")).map_err(bad)?;
+        lock.try_lock()
+            .map_err(|_| RegistryError::InUse(dir.display().to_string()))?;
+        let registry = Registry {
+            dir: dir.to_owned(),
+            entries: Mutex::default(),
+            changes: tokio::sync::Mutex::default(),
+            _lock: lock,
+        };
+        for id in registry.find().map_err(bad)? {
+            let entry = registry.load(id);
+            registry.entries.lock().insert(id, entry);
+        }
+        registry.count();
+        Ok(registry)
+    }
+
+    fn find(&self) -> std::io::Result<Vec<Id>> {
+        let mut found = Vec::new();
+        for tenant in fs::read_dir(&self.dir)? {
+            let tenant = tenant?;
+            let Some(tenant_id) = parse(&tenant.file_name()) else {
+                continue;
+            };
+            for timeline in fs::read_dir(tenant.path())? {
+                let timeline = timeline?;
+                if let Some(timeline_id) = parse(&timeline.file_name()) {
+                    found.push((tenant_id, timeline_id));
+                } else {
+                    // A creation or a deletion that a crash cut short.
+                    fs::remove_dir_all(timeline.path())?;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn path(&self, (tenant, timeline): Id) -> PathBuf {
+        self.dir.join(tenant.to_string()).join(timeline.to_string())
+    }
+
+    fn load(&self, id: Id) -> Entry {
+        match Timeline::open(&self.path(id)) {
+            Ok(timeline) => Entry::Open(Arc::new(timeline)),
+            Err(error) => {
+                let reason = error.to_string();
+                tracing::error!(tenant = %id.0, timeline = %id.1, reason, "timeline cannot be opened");
+                Entry::Broken {
+                    reason,
+                    since: Instant::now(),
+                }
+            }
+        }
+    }
+
+    /// Begins the background work of every timeline that is open.
+    pub fn start(self: &Arc<Registry>) {
+        let open: Vec<Arc<Timeline>> = self
+            .entries
+            .lock()
+            .values()
+            .filter_map(|entry| {
+                if let Entry::Open(timeline) = entry {
+                    Some(timeline.clone())
+                } else {
+                    None
+                }
+            })
+            .collect();
+        open.into_iter().for_each(start_timeline);
+    }
+
+    fn count(&self) {
+        let entries = self.entries.lock();
+        let active = entries
+            .values()
+            .filter(
+                |entry| matches!(entry, Entry::Open(timeline) if timeline.stop_state().is_none()),
+            )
+            .count();
+        metrics::TIMELINES
+            .with_label_values(&["active"])
+            .set(active as i64);
+        metrics::TIMELINES
+            .with_label_values(&["stopped"])
+            .set((entries.len() - active) as i64);
+    }
+
+    pub async fn create(
+        self: &Arc<Registry>,
+        identity: Identity,
+    ) -> Result<Created, RegistryError> {
+        let id = (identity.tenant, identity.timeline);
+        let _change = self.changes.lock().await;
+        match self.entries.lock().get(&id) {
+            Some(Entry::Open(existing)) if existing.identity == identity => {
+                return Ok(Created::Same);
+            }
+            Some(_) => return Ok(Created::Different),
+            None => {}
+        }
+        let registry = self.clone();
+        let timeline = tokio::task::spawn_blocking(move || registry.create_blocking(identity))
+            .await
+            .expect("creation does not panic")?;
+        start_timeline(timeline.clone());
+        self.entries.lock().insert(id, Entry::Open(timeline));
+        self.count();
+        tracing::info!(tenant = %id.0, timeline = %id.1, start_lsn = %identity.start_lsn, "timeline created");
+        Ok(Created::New)
+    }
+
+    /// The directory appears with its control file in it, or not at all.
+    fn create_blocking(&self, identity: Identity) -> Result<Arc<Timeline>, RegistryError> {
+        let path = self.path((identity.tenant, identity.timeline));
+        let parent = self.dir.join(identity.tenant.to_string());
+        let temporary = parent.join(format!("{}.new", identity.timeline));
+        let bad = |source| RegistryError::Dir {
+            dir: path.display().to_string(),
+            source,
+        };
+        fs::create_dir_all(&temporary).map_err(bad)?;
+        Timeline::create(&temporary, identity)?;
+        fs::rename(&temporary, &path).map_err(bad)?;
+        sync_dir(&parent)
+            .and_then(|()| sync_dir(&self.dir))
+            .map_err(bad)?;
+        Ok(Arc::new(Timeline::open(&path)?))
+    }
+
+    /// Idempotent.
+    pub async fn delete(self: &Arc<Registry>, id: Id) -> Result<(), RegistryError> {
+        let _change = self.changes.lock().await;
+        let Some(entry) = self.entries.lock().get(&id).cloned() else {
+            return Ok(());
+        };
+        let (path, parent) = (self.path(id), self.dir.join(id.0.to_string()));
+        let doomed = path.with_extension("deleted");
+        let bad = {
+            let dir = path.display().to_string();
+            |source| RegistryError::Dir { dir, source }
+        };
+        let registry = self.clone();
+        let remove = move || {
+            if let Entry::Open(timeline) = entry {
+                timeline.close("the timeline was deleted");
+                timeline.quiesce();
+            }
+            // What an earlier removal left half done.
+            if doomed.exists() {
+                fs::remove_dir_all(&doomed)?;
+            }
+            fs::rename(&path, &doomed)?;
+            sync_dir(&parent)?;
+            registry.entries.lock().remove(&id);
+            fs::remove_dir_all(&doomed)?;
+            // Stays while the tenant has other timelines.
+            let _ = fs::remove_dir(&parent);
+            Ok(())
+        };
+        tokio::task::spawn_blocking(remove)
+            .await
+            .expect("removal does not panic")
+            .map_err(bad)?;
+        self.count();
+        tracing::info!(tenant = %id.0, timeline = %id.1, "timeline deleted");
+        Ok(())
+    }
+
+    pub fn list(&self) -> Vec<Listed> {
+        let entries = self.entries.lock();
+        let mut ids: Vec<&Id> = entries.keys().collect();
+        ids.sort();
+        ids.into_iter()
+            .map(|id| match &entries[id] {
+                Entry::Open(timeline) => Listed::Open(timeline.clone()),
+                Entry::Broken { reason, .. } => Listed::Broken(*id, reason.clone()),
+            })
+            .collect()
+    }
+
+    pub fn get(&self, id: Id) -> Option<Listed> {
+        Some(match self.entries.lock().get(&id)? {
+            Entry::Open(timeline) => Listed::Open(timeline.clone()),
+            Entry::Broken { reason, .. } => Listed::Broken(id, reason.clone()),
+        })
+    }
+
+    /// The timeline for a WAL connection; tries once more to open one whose disk failed a while ago.
+    pub async fn connect(self: &Arc<Registry>, id: Id) -> Result<Arc<Timeline>, Failure> {
+        if let Some(timeline) = self.usable(id)? {
+            return Ok(timeline);
+        }
+        let _change = self.changes.lock().await;
+        if let Some(timeline) = self.usable(id)? {
+            return Ok(timeline);
+        }
+        let registry = self.clone();
+        let before = self.entries.lock().get(&id).cloned();
+        let entry = tokio::task::spawn_blocking(move || {
+            if let Some(Entry::Open(stopped)) = before {
+                stopped.quiesce();
+            }
+            registry.load(id)
+        })
+        .await
+        .expect("opening does not panic");
+        self.entries.lock().insert(id, entry.clone());
+        self.count();
+        match entry {
+            Entry::Open(timeline) => {
+                tracing::info!(tenant = %id.0, timeline = %id.1, "timeline works again");
+                start_timeline(timeline.clone());
+                Ok(timeline)
+            }
+            Entry::Broken { reason, .. } => Err(Failure {
+                kind: FailureKind::Stopped,
+                message: reason,
+            }),
+        }
+    }
+
+    /// `None` when it is time to try to open it again.
+    fn usable(&self, id: Id) -> Result<Option<Arc<Timeline>>, Failure> {
+        let entries = self.entries.lock();
+        let (reason, retry) = match entries.get(&id) {
+            None => {
+                let message = format!(
+                    "timeline {} of tenant {} does not exist on this safekeeper; create it first",
+                    id.1, id.0
+                );
+                return Err(Failure {
+                    kind: FailureKind::NotFound,
+                    message,
+                });
+            }
+            Some(Entry::Broken { reason, since }) => {
+                (reason.clone(), since.elapsed() > RETRY_AFTER)
+            }
+            Some(Entry::Open(timeline)) => match timeline.stop_state() {
+                None => return Ok(Some(timeline.clone())),
+                Some(stop) => (
+                    stop.reason,
+                    stop.retryable && stop.since.elapsed() > RETRY_AFTER,
+                ),
+            },
+        };
+        if retry {
+            Ok(None)
+        } else {
+            Err(Failure {
+                kind: FailureKind::Stopped,
+                message: reason,
+            })
+        }
+    }
+}
+
+fn parse<T: std::str::FromStr>(name: &std::ffi::OsStr) -> Option<T> {
+    name.to_str()?.parse().ok()
+}
+
+fn start_timeline(timeline: Arc<Timeline>) {
+    tokio::spawn(timeline.clone().run_flusher());
+    tokio::spawn(async move {
+        let mut clock = tokio::time::interval(MAINTENANCE_PERIOD);
+        clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = timeline.closed().cancelled() => return,
+                _ = clock.tick() => {}
+            }
+            let timeline = timeline.clone();
+            // An error has stopped the timeline and is reported by whoever asks next.
+            let _ = tokio::task::spawn_blocking(move || timeline.maintain()).await;
+        }
+    });
+}

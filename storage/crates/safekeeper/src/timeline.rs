@@ -1,0 +1,386 @@
+//! One timeline on this safekeeper: the acceptor over its files.
+//!
+//! Three locks, always taken in this order: `promises` (the control file), `fsync` (one at a time), `state`
+//! (memory and page cache). The first two are held across disk waits, so what takes them must be on a thread
+//! that may block; `state` is only held across one while an election cuts the log.
+
+mod reading;
+mod writing;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use consensus::{Acceptor, AppendReply, LogPosition, Refusal};
+use parking_lot::Mutex;
+use pg_types::{Lsn, WAL_SEGMENT_BYTES};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use wal_decode::WalStreamDecoder;
+use wire::wal::{Failure, FailureKind};
+
+use crate::control::{self, Control, ControlError, Identity};
+use crate::metrics;
+use crate::recovery;
+use crate::segments::Segments;
+
+/// What connections of a timeline wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    pub reply: AppendReply,
+    pub ingested_lsn: Lsn,
+    pub remote_consistent_lsn: Lsn,
+}
+
+/// Why a timeline does nothing any more.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    pub reason: String,
+    pub since: Instant,
+    /// Opening it again from disk may help (a full disk that has room again).
+    pub retryable: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TimelineError {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Failed(#[from] Failure),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    #[error("cannot read the WAL in {dir}: {source}")]
+    Io { dir: String, source: std::io::Error },
+    #[error(
+        "WAL before {commit} was acknowledged but its file is missing in {dir}; restore it or delete the timeline here"
+    )]
+    Missing { dir: String, commit: Lsn },
+    #[error("Postgres {0} is not supported; this safekeeper knows 15")]
+    Version(u32),
+}
+
+struct State {
+    acceptor: Acceptor,
+    /// Follows the log to its end and finds the record boundaries; `None` after it met bytes that are no WAL.
+    decoder: Option<WalStreamDecoder>,
+    segments: Segments,
+    readers: BTreeMap<String, Lsn>,
+    ingested_lsn: Lsn,
+    /// The connection whose appends are taken.
+    writer: u64,
+    stopped: Option<Stop>,
+}
+
+pub struct Timeline {
+    pub identity: Identity,
+    dir: PathBuf,
+    /// The control file as it is on disk.
+    promises: Mutex<Control>,
+    fsync: Mutex<()>,
+    state: Mutex<State>,
+    progress: watch::Sender<Progress>,
+    flush_wanted: Notify,
+    connections: AtomicU64,
+    closed: CancellationToken,
+}
+
+/// A timeline as the HTTP API shows it.
+#[derive(Clone, Debug)]
+pub struct Status {
+    pub identity: Identity,
+    pub position: LogPosition,
+    pub oldest_lsn: Lsn,
+    pub stopped: Option<String>,
+}
+
+fn stopped(reason: &str) -> Failure {
+    Failure {
+        kind: FailureKind::Stopped,
+        message: reason.to_owned(),
+    }
+}
+
+fn failure(kind: FailureKind, message: impl Into<String>) -> Failure {
+    Failure {
+        kind,
+        message: message.into(),
+    }
+}
+
+impl Timeline {
+    /// Writes a new timeline into the empty directory `dir`.
+    pub fn create(dir: &Path, identity: Identity) -> Result<(), OpenError> {
+        recovery::major(identity.pg_version)?;
+        let durable = consensus::Durable::new(identity.start_lsn);
+        control::store(
+            dir,
+            &Control {
+                identity,
+                durable,
+                readers: BTreeMap::new(),
+            },
+        )?;
+        Ok(())
+    }
+
+    /// Opens what is on disk. Blocks.
+    pub fn open(dir: &Path) -> Result<Timeline, OpenError> {
+        let control = control::load(dir)?;
+        let recovered = recovery::recover(dir, &control)?;
+        let acceptor = Acceptor::new(control.durable.clone(), recovered.end);
+        let progress = Progress {
+            reply: acceptor.append_reply(),
+            ingested_lsn: Lsn::INVALID,
+            remote_consistent_lsn: control.durable.horizon_lsn,
+        };
+        let state = State {
+            acceptor,
+            decoder: Some(recovered.decoder),
+            segments: recovered.segments,
+            readers: control.readers.clone(),
+            ingested_lsn: Lsn::INVALID,
+            writer: 0,
+            stopped: None,
+        };
+        Ok(Timeline {
+            identity: control.identity,
+            dir: dir.to_owned(),
+            promises: Mutex::new(control),
+            fsync: Mutex::new(()),
+            state: Mutex::new(state),
+            progress: watch::Sender::new(progress),
+            flush_wanted: Notify::new(),
+            connections: AtomicU64::new(0),
+            closed: CancellationToken::new(),
+        })
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Cancelled when the timeline is stopped or deleted; its connections end.
+    pub fn closed(&self) -> &CancellationToken {
+        &self.closed
+    }
+
+    pub fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    /// A number for a connection, to tell the one whose appends count.
+    pub fn connect(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub fn status(&self) -> Status {
+        let state = self.state.lock();
+        Status {
+            identity: self.identity,
+            position: state.acceptor.position(),
+            oldest_lsn: self.oldest(&state),
+            stopped: state.stopped.as_ref().map(|stop| stop.reason.clone()),
+        }
+    }
+
+    pub fn stop_state(&self) -> Option<Stop> {
+        self.state.lock().stopped.clone()
+    }
+
+    fn oldest(&self, state: &State) -> Lsn {
+        let begin = state.segments.first().unwrap_or(state.acceptor.flush_lsn());
+        begin
+            .max(self.identity.start_lsn)
+            .max(self.reset_point(state))
+    }
+
+    /// After a reset the log begins within a segment; before it there are zeroes.
+    fn reset_point(&self, state: &State) -> Lsn {
+        let horizon = state.acceptor.durable().horizon_lsn;
+        let same_segment = state.segments.first().is_none_or(|first| {
+            first.segment_number(WAL_SEGMENT_BYTES) == horizon.segment_number(WAL_SEGMENT_BYTES)
+        });
+        if same_segment { horizon } else { Lsn::INVALID }
+    }
+
+    fn running<'a>(&self, state: &'a mut State) -> Result<&'a mut State, Failure> {
+        match &state.stopped {
+            Some(stop) => Err(stopped(&stop.reason)),
+            None => Ok(state),
+        }
+    }
+
+    /// Ends everything on this timeline because it is going away.
+    pub fn close(&self, reason: &str) {
+        let stop = Stop {
+            reason: reason.to_owned(),
+            since: Instant::now(),
+            retryable: false,
+        };
+        self.state.lock().stopped = Some(stop);
+        self.closed.cancel();
+        self.retire();
+    }
+
+    /// Waits until nothing of a stopped timeline writes to its directory any more, and nothing will: whoever
+    /// still wants to finds it stopped. An old control file must not replace one that its successor stores. Blocks.
+    pub fn quiesce(&self) {
+        drop((self.promises.lock(), self.fsync.lock()));
+    }
+
+    fn disk_failed(&self, doing: &str, error: &dyn std::fmt::Display) -> Failure {
+        self.stop(&mut self.state.lock(), doing, error)
+    }
+
+    /// Nothing more is acknowledged on this timeline until it is opened again.
+    fn stop(&self, state: &mut State, doing: &str, error: &dyn std::fmt::Display) -> Failure {
+        let dir = self.dir.display();
+        let reason = format!(
+            "cannot {doing} in {dir}: {error}; free or repair the disk, it is tried again on the next connection"
+        );
+        self.stop_for(state, reason, true)
+    }
+
+    fn stop_for(&self, state: &mut State, reason: String, retryable: bool) -> Failure {
+        let Identity {
+            tenant, timeline, ..
+        } = self.identity;
+        tracing::error!(%tenant, %timeline, reason, "timeline stopped");
+        let failure = stopped(&reason);
+        state.stopped.get_or_insert(Stop {
+            reason,
+            since: Instant::now(),
+            retryable,
+        });
+        self.closed.cancel();
+        failure
+    }
+
+    fn publish(&self, state: &State) {
+        let progress = Progress {
+            reply: state.acceptor.append_reply(),
+            ingested_lsn: state.ingested_lsn,
+            remote_consistent_lsn: state.acceptor.durable().horizon_lsn,
+        };
+        self.progress
+            .send_if_modified(|current| std::mem::replace(current, progress) != progress);
+    }
+
+    fn store(&self, stored: &mut Control, control: Control) -> Result<(), Failure> {
+        if *stored == control {
+            return Ok(());
+        }
+        control::store(&self.dir, &control)
+            .map_err(|error| self.disk_failed("store the control file", &error))?;
+        *stored = control;
+        Ok(())
+    }
+
+    fn control(&self, durable: consensus::Durable, readers: BTreeMap<String, Lsn>) -> Control {
+        Control {
+            identity: self.identity,
+            durable,
+            readers,
+        }
+    }
+
+    /// Fsyncs what is written. Blocks.
+    pub fn flush(&self) -> Result<(), Failure> {
+        let _one_at_a_time = self.fsync.lock();
+        let (ticket, job) = {
+            let mut state = self.state.lock();
+            let state = self.running(&mut state)?;
+            let Some(ticket) = state.acceptor.begin_flush() else {
+                return Ok(());
+            };
+            (ticket, state.segments.sync_job())
+        };
+        let timer = metrics::FSYNC_SECONDS.start_timer();
+        job.run()
+            .map_err(|error| self.disk_failed("fsync WAL", &error))?;
+        timer.observe_duration();
+        let mut state = self.state.lock();
+        state.acceptor.flushed(ticket);
+        self.publish(&state);
+        Ok(())
+    }
+
+    /// Fsyncs whenever something is written, until the timeline closes.
+    pub async fn run_flusher(self: Arc<Timeline>) {
+        loop {
+            tokio::select! {
+                () = self.closed.cancelled() => return,
+                () = self.flush_wanted.notified() => {}
+            }
+            let timeline = self.clone();
+            // An error has stopped the timeline and is reported by whoever asks next.
+            let _ = tokio::task::spawn_blocking(move || timeline.flush()).await;
+        }
+    }
+
+    /// Stores the commit LSN and the readers' positions if they moved, then trims. Blocks.
+    pub fn maintain(&self) -> Result<(), Failure> {
+        let mut promises = self.promises.lock();
+        let (control, horizon) = {
+            let mut state = self.state.lock();
+            let state = self.running(&mut state)?;
+            if let Some(horizon) = state.readers.values().min() {
+                state.acceptor.raise_horizon(*horizon);
+            }
+            self.publish(state);
+            let durable = state.acceptor.snapshot();
+            let horizon = durable.horizon_lsn;
+            (self.control(durable, state.readers.clone()), horizon)
+        };
+        self.store(&mut promises, control)?;
+        let removed = {
+            let mut state = self.state.lock();
+            let state = self.running(&mut state)?;
+            state
+                .segments
+                .remove_below(horizon)
+                .map_err(|error| self.stop(state, "remove old WAL", &error))?
+        };
+        metrics::TRIMMED_SEGMENTS.inc_by(removed);
+        self.report();
+        Ok(())
+    }
+
+    fn report(&self) {
+        let (tenant, timeline) = (
+            self.identity.tenant.to_string(),
+            self.identity.timeline.to_string(),
+        );
+        let progress = *self.progress.borrow();
+        let positions = [
+            ("flush", progress.reply.flush_lsn),
+            ("commit", progress.reply.commit_lsn),
+            ("remote_consistent", progress.remote_consistent_lsn),
+            ("ingested", progress.ingested_lsn),
+        ];
+        for (name, lsn) in positions {
+            metrics::POSITION
+                .with_label_values(&[tenant.as_str(), timeline.as_str(), name])
+                .set(lsn.0 as i64);
+        }
+    }
+
+    /// Forgets the timeline's metrics.
+    fn retire(&self) {
+        let (tenant, timeline) = (
+            self.identity.tenant.to_string(),
+            self.identity.timeline.to_string(),
+        );
+        for name in ["flush", "commit", "remote_consistent", "ingested"] {
+            // It was never reported if the timeline was gone within a second.
+            let _ =
+                metrics::POSITION.remove_label_values(&[tenant.as_str(), timeline.as_str(), name]);
+        }
+    }
+}

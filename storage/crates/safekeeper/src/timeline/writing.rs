@@ -1,0 +1,208 @@
+//! What proposers ask of a timeline: votes, adoption, appends.
+
+use consensus::{
+    AppendHeader, AppendReply, ElectedReply, ElectedRequest, LogPosition, Refusal, ResetRequest,
+    VoteReply, VoteRequest,
+};
+use pg_types::Lsn;
+use wal_decode::WalStreamDecoder;
+use wire::wal::{Failure, FailureKind};
+
+use super::{State, Timeline, TimelineError, failure};
+use crate::control::{self, Control};
+use crate::{metrics, recovery};
+
+impl Timeline {
+    /// Position for a greeting, after an fsync so that it is the best this log can offer. Blocks.
+    pub fn position(&self) -> Result<(LogPosition, Lsn), Failure> {
+        self.flush()?;
+        let mut state = self.state.lock();
+        let state = self.running(&mut state)?;
+        Ok((state.acceptor.position(), self.oldest(state)))
+    }
+
+    /// Blocks.
+    pub fn vote(&self, request: &VoteRequest) -> Result<VoteReply, Failure> {
+        self.flush()?;
+        let mut promises = self.promises.lock();
+        let mut state = self.state.lock();
+        let state = self.running(&mut state)?;
+        if let Some(promise) = state.acceptor.vote(request) {
+            let control = self.control(promise.clone(), state.readers.clone());
+            self.store_locked(&mut promises, state, control)?;
+            state.acceptor.install(promise);
+            // Whoever wrote until now is fenced and gets told with the next reply.
+            self.publish(state);
+        }
+        let reply = state.acceptor.vote_reply(request);
+        metrics::ELECTIONS
+            .with_label_values(&[if reply.granted { "true" } else { "false" }])
+            .inc();
+        Ok(reply)
+    }
+
+    /// Like [`Timeline::store`] for a caller that holds the state, which a stop needs.
+    fn store_locked(
+        &self,
+        stored: &mut Control,
+        state: &mut State,
+        control: Control,
+    ) -> Result<(), Failure> {
+        control::store(&self.dir, &control)
+            .map_err(|error| self.stop(state, "store the control file", &error))?;
+        *stored = control;
+        Ok(())
+    }
+
+    /// Adopts a winner's history and takes appends from `connection` only. Blocks.
+    pub fn elected(
+        &self,
+        connection: u64,
+        request: &ElectedRequest,
+    ) -> Result<ElectedReply, TimelineError> {
+        self.flush()?;
+        let mut promises = self.promises.lock();
+        let mut state = self.state.lock();
+        let state = self.running(&mut state)?;
+        let adoption = match state.acceptor.elected(request) {
+            Err(refusal @ Refusal::Diverged { .. }) => {
+                let reason = format!(
+                    "{refusal}; delete the timeline here once the quorum's log is known to be right"
+                );
+                return Err(self.stop_for(state, reason, false).into());
+            }
+            planned => planned?,
+        };
+        // A decoder that failed can't be continued: what came after the last good record goes, too.
+        let to = if state.decoder.is_some() {
+            adoption.truncate_to
+        } else {
+            adoption.truncate_to.min(state.acceptor.write_lsn())
+        };
+        if to < state.acceptor.end_lsn() {
+            state
+                .segments
+                .cut(to)
+                .map_err(|error| self.stop(state, "cut the log", &error))?;
+            tracing::info!(timeline = %self.identity.timeline, %to, end = %state.acceptor.end_lsn(), "log cut");
+            state.acceptor.truncated(to);
+            state.decoder = None;
+        }
+        if state.decoder.is_none() {
+            state.decoder = Some(recovery::decoder(&self.identity, state.acceptor.end_lsn()));
+        }
+        let control = self.control(adoption.state.clone(), state.readers.clone());
+        self.store_locked(&mut promises, state, control)?;
+        state.acceptor.install(adoption.state);
+        state.writer = connection;
+        self.publish(state);
+        let decoder = state
+            .decoder
+            .as_ref()
+            .filter(|decoder| decoder.boundary() == state.acceptor.flush_lsn());
+        Ok(state
+            .acceptor
+            .elected_reply(decoder.and_then(WalStreamDecoder::last_record)))
+    }
+
+    /// Empties the log to start again where nothing before is needed. Blocks.
+    pub fn reset(
+        &self,
+        connection: u64,
+        request: &ResetRequest,
+    ) -> Result<AppendReply, TimelineError> {
+        self.flush()?;
+        let mut promises = self.promises.lock();
+        let mut state = self.state.lock();
+        let state = self.running(&mut state)?;
+        self.check_writer(state, connection)?;
+        let durable = state.acceptor.reset(request)?;
+        // In this order: WAL below a stored horizon is dropped by the next start, a missing log is not made up.
+        let control = self.control(durable.clone(), state.readers.clone());
+        self.store_locked(&mut promises, state, control)?;
+        state
+            .segments
+            .clear()
+            .map_err(|error| self.stop(state, "clear the log", &error))?;
+        state.acceptor.install_reset(durable);
+        state.decoder = Some(recovery::decoder(&self.identity, request.to));
+        self.publish(state);
+        Ok(state.acceptor.append_reply())
+    }
+
+    fn check_writer(&self, state: &State, connection: u64) -> Result<(), Failure> {
+        if state.writer == connection {
+            return Ok(());
+        }
+        Err(failure(
+            FailureKind::Superseded,
+            "another connection of a proposer has taken over this timeline",
+        ))
+    }
+
+    /// Takes WAL into the page cache; the fsync follows by itself.
+    pub fn append(
+        &self,
+        connection: u64,
+        header: &AppendHeader,
+        wal: &[u8],
+    ) -> Result<(), TimelineError> {
+        let mut state = self.state.lock();
+        let state = self.running(&mut state)?;
+        // The term comes first: a fenced proposer must learn that it is.
+        let plan = state.acceptor.append(header, wal.len() as u64)?;
+        self.check_writer(state, connection)?;
+        let fresh = &wal[plan.skip as usize..];
+        if !fresh.is_empty() {
+            let boundary = self.boundary_after(state, plan.write_at, fresh)?;
+            state
+                .segments
+                .write(plan.write_at, fresh)
+                .map_err(|error| self.stop(state, "write WAL", &error))?;
+            state
+                .acceptor
+                .written(plan.write_at + fresh.len() as u64, boundary);
+            metrics::WAL_BYTES.inc_by(fresh.len() as u64);
+        }
+        state
+            .acceptor
+            .announce_commit(header.term, header.commit_lsn);
+        let flush = state.acceptor.begin_flush().is_some();
+        self.publish(state);
+        if flush {
+            self.flush_wanted.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Checks new WAL record by record; the end of the last whole one.
+    fn boundary_after(&self, state: &mut State, at: Lsn, wal: &[u8]) -> Result<Lsn, Failure> {
+        let decoder = state.decoder.as_mut().ok_or_else(|| {
+            failure(
+                FailureKind::BadRequest,
+                "announce the term again: the WAL sent before was damaged",
+            )
+        })?;
+        // Padding, and what follows an XLOG_SWITCH, belongs to a record but may still be on its way.
+        let mut reached = state.acceptor.write_lsn();
+        let mut feed = || {
+            let end = at + wal.len() as u64;
+            let mut records = decoder.feed(at, wal)?;
+            loop {
+                if records.boundary() <= end {
+                    reached = reached.max(records.boundary());
+                }
+                if records.next_record()?.is_none() {
+                    return Ok(reached);
+                }
+            }
+        };
+        feed().map_err(|error: wal_decode::WalError| {
+            state.decoder = None;
+            failure(
+                FailureKind::BadRequest,
+                format!("the proposer sent damaged WAL: {error}"),
+            )
+        })
+    }
+}

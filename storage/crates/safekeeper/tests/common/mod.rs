@@ -1,0 +1,390 @@
+//! Real safekeeper processes, a real Postgres, and a place for them that goes away with the test.
+
+#![allow(dead_code)]
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pg_types::v15::ControlFile;
+use pg_types::{Lsn, PgMajor, TenantId, TimelineId, WAL_SEGMENT_BYTES, wal::record_end};
+use proposer::{PgConn, ProposerConfig};
+use wal_decode::WalStreamDecoder;
+
+const PG_BIN: &str = "/usr/lib/postgresql/15/bin";
+/// Header, 0xFF and length byte, CheckPoint struct.
+const CHECKPOINT_RECORD_BYTES: u64 = 24 + 2 + 88;
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Polls until `ready` gives something.
+pub async fn eventually<T>(what: &str, mut ready: impl AsyncFnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(value) = ready().await {
+            return value;
+        }
+        assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("address").port()
+}
+
+pub struct SafekeeperProcess {
+    pub id: u64,
+    pub dir: PathBuf,
+    pub wal: String,
+    pub http: String,
+    child: Option<Child>,
+}
+
+impl SafekeeperProcess {
+    pub async fn start(id: u64, dir: &Path) -> SafekeeperProcess {
+        let mut process = SafekeeperProcess {
+            id,
+            dir: dir.join(format!("safekeeper-{id}")),
+            wal: format!("127.0.0.1:{}", free_port()),
+            http: format!("127.0.0.1:{}", free_port()),
+            child: None,
+        };
+        process.restart().await;
+        process
+    }
+
+    pub async fn restart(&mut self) {
+        assert!(self.child.is_none(), "it runs already");
+        let child = Command::new(env!("CARGO_BIN_EXE_weir-safekeeper"))
+            .args([
+                "--id",
+                &self.id.to_string(),
+                "--listen-wal",
+                &self.wal,
+                "--listen-http",
+                &self.http,
+            ])
+            .arg("--data-dir")
+            .arg(&self.dir)
+            .spawn()
+            .expect("start weir-safekeeper");
+        self.child = Some(child);
+        let url = format!("http://{}/healthz", self.http);
+        eventually("the safekeeper to serve", async || {
+            reqwest::get(&url)
+                .await
+                .ok()
+                .filter(|reply| reply.status().is_success())
+        })
+        .await;
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().expect("kill a child of ours");
+            child.wait().expect("reap it");
+        }
+    }
+
+    pub fn url(&self, tenant: TenantId, timeline: TimelineId) -> String {
+        format!(
+            "http://{}/v1/tenant/{tenant}/timeline/{timeline}",
+            self.http
+        )
+    }
+
+    pub fn timeline_dir(&self, tenant: TenantId, timeline: TimelineId) -> PathBuf {
+        self.dir.join(tenant.to_string()).join(timeline.to_string())
+    }
+}
+
+impl Drop for SafekeeperProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Some safekeepers with one timeline.
+pub struct Quorum {
+    pub safekeepers: Vec<SafekeeperProcess>,
+    pub tenant: TenantId,
+    pub timeline: TimelineId,
+    pub start_lsn: Lsn,
+    pub system_identifier: u64,
+}
+
+impl Quorum {
+    pub async fn start(dir: &Path, count: u64, postgres: &Postgres) -> Quorum {
+        let mut safekeepers = Vec::new();
+        for id in 1..=count {
+            safekeepers.push(SafekeeperProcess::start(id, dir).await);
+        }
+        let quorum = Quorum {
+            safekeepers,
+            tenant: TenantId([0xaa; 16]),
+            timeline: TimelineId([0xbb; 16]),
+            start_lsn: postgres.start_lsn,
+            system_identifier: postgres.system_identifier,
+        };
+        for safekeeper in &quorum.safekeepers {
+            let reply = create(
+                &safekeeper.url(quorum.tenant, quorum.timeline),
+                quorum.start_lsn,
+                quorum.system_identifier,
+            )
+            .await;
+            assert_eq!(reply.status(), 201);
+        }
+        quorum
+    }
+
+    pub fn config(&self) -> ProposerConfig {
+        let addresses = self
+            .safekeepers
+            .iter()
+            .map(|safekeeper| safekeeper.wal.clone())
+            .collect();
+        ProposerConfig::new(self.tenant, self.timeline, addresses, "ep-test")
+    }
+
+    pub async fn status(&self, index: usize) -> serde_json::Value {
+        let url = self.safekeepers[index].url(self.tenant, self.timeline);
+        reqwest::get(url)
+            .await
+            .expect("status")
+            .json()
+            .await
+            .expect("JSON")
+    }
+
+    pub async fn lsn(&self, index: usize, field: &str) -> Lsn {
+        let status = self.status(index).await;
+        status[field]
+            .as_str()
+            .unwrap_or_else(|| panic!("no {field} in {status}"))
+            .parse()
+            .expect("an LSN")
+    }
+
+    /// Waits until every safekeeper has committed up to `lsn`.
+    pub async fn all_committed(&self, lsn: Lsn) {
+        for index in 0..self.safekeepers.len() {
+            eventually("every safekeeper to have everything", async || {
+                (self.lsn(index, "commit_lsn").await >= lsn).then_some(())
+            })
+            .await;
+        }
+    }
+
+    /// WAL of one safekeeper as its files hold it.
+    pub fn wal(&self, index: usize, from: Lsn, to: Lsn) -> Vec<u8> {
+        read_wal(
+            &self.safekeepers[index].timeline_dir(self.tenant, self.timeline),
+            from,
+            to,
+        )
+    }
+}
+
+pub async fn create(url: &str, start_lsn: Lsn, system_identifier: u64) -> reqwest::Response {
+    let body = serde_json::json!({
+        "start_lsn": start_lsn, "system_identifier": system_identifier.to_string(), "pg_version": 15
+    });
+    reqwest::Client::new()
+        .post(url)
+        .json(&body)
+        .send()
+        .await
+        .expect("create")
+}
+
+pub fn read_wal(dir: &Path, from: Lsn, to: Lsn) -> Vec<u8> {
+    let mut wal = Vec::new();
+    let mut at = from;
+    while at < to {
+        let file = dir.join(at.segment_file_name(WAL_SEGMENT_BYTES));
+        let segment =
+            std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let begin = at.segment_offset(WAL_SEGMENT_BYTES) as usize;
+        let length = (to.0 - at.0).min(WAL_SEGMENT_BYTES - begin as u64) as usize;
+        wal.extend_from_slice(&segment[begin..begin + length]);
+        at = at + length as u64;
+    }
+    wal
+}
+
+/// Transactions whose commit record is whole in this WAL, and where the last record ends.
+pub fn committed_xids(start: Lsn, wal: &[u8]) -> (std::collections::HashSet<u32>, Lsn) {
+    use pg_types::wal::{info, rmgr};
+    let mut decoder = WalStreamDecoder::new(start, PgMajor::V15);
+    let mut records = decoder.feed(start, wal).expect("WAL");
+    let mut xids = std::collections::HashSet::new();
+    while let Some(record) = records.next_record().expect("undamaged WAL") {
+        let decoded =
+            wal_decode::decode(record.start_lsn, record.end_lsn, record.bytes).expect("a record");
+        if decoded.rmid == rmgr::XACT && decoded.info & info::xact::OP_MASK == info::xact::COMMIT {
+            xids.insert(decoded.xid);
+        }
+    }
+    (xids, records.boundary())
+}
+
+/// A stock Postgres whose only synchronous standby is the proposer.
+pub struct Postgres {
+    pub dir: PathBuf,
+    pub port: u16,
+    pub start_lsn: Lsn,
+    pub system_identifier: u64,
+    child: Option<Child>,
+}
+
+/// Postgres refuses to run as root.
+fn unprivileged(program: &str) -> Command {
+    let path = format!("{PG_BIN}/{program}");
+    if nix::unistd::geteuid().is_root() {
+        let mut command = Command::new("setpriv");
+        command.args([
+            "--reuid=postgres",
+            "--regid=postgres",
+            "--clear-groups",
+            &path,
+        ]);
+        command
+    } else {
+        Command::new(path)
+    }
+}
+
+impl Postgres {
+    /// A fresh cluster below `dir`, not running yet.
+    pub fn init(dir: &Path) -> Postgres {
+        let home = dir.join("postgres");
+        std::fs::create_dir(&home).expect("directory");
+        open_to_postgres(dir, &home);
+        let data = home.join("data");
+        let done = unprivileged("initdb")
+            .args(["-A", "trust", "-U", "weir", "--no-sync", "-D"])
+            .arg(&data)
+            .stdout(Stdio::null())
+            .status()
+            .expect("initdb");
+        assert!(done.success(), "initdb failed");
+        let settings = "wal_level = replica\nfsync = off\nlisten_addresses = ''\nsynchronous_standby_names = 'weir_proposer'\n\
+                        restart_after_crash = off\nshared_buffers = 32MB\nmax_wal_size = 64MB\n";
+        let config = data.join("postgresql.auto.conf");
+        std::fs::write(&config, settings).expect("settings");
+        let control = std::fs::read(data.join("global/pg_control")).expect("pg_control");
+        let control = ControlFile::parse(&control).expect("pg_control");
+        Postgres {
+            start_lsn: record_end(control.checkpoint(), CHECKPOINT_RECORD_BYTES),
+            system_identifier: control.system_identifier(),
+            port: free_port(),
+            dir: home,
+            child: None,
+        }
+    }
+
+    pub fn start(&mut self) {
+        let child = unprivileged("postgres")
+            .arg("-D")
+            .arg(self.dir.join("data"))
+            .arg("-k")
+            .arg(&self.dir)
+            .args(["-p", &self.port.to_string()])
+            .stderr(std::fs::File::create(self.dir.join("log")).expect("log"))
+            .spawn()
+            .expect("start postgres");
+        self.child = Some(child);
+    }
+
+    /// kill -9 of the postmaster; its children notice and go.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().expect("kill a child of ours");
+            child.wait().expect("reap it");
+        }
+    }
+
+    pub fn conn(&self) -> PgConn {
+        PgConn {
+            socket_dir: self.dir.clone(),
+            port: self.port,
+            user: "weir".into(),
+            slot: "weir".into(),
+        }
+    }
+
+    pub async fn connect(&self) -> tokio_postgres::Client {
+        let mut config = tokio_postgres::Config::new();
+        config
+            .host_path(&self.dir)
+            .port(self.port)
+            .user("weir")
+            .dbname("postgres");
+        eventually("Postgres to take connections", async || {
+            let (client, connection) = config.connect(tokio_postgres::NoTls).await.ok()?;
+            tokio::spawn(connection);
+            Some(client)
+        })
+        .await
+    }
+
+    pub fn pgbench(&self, arguments: &[&str]) -> Child {
+        unprivileged("pgbench")
+            .args(["-U", "weir", "-p", &self.port.to_string(), "-h"])
+            .arg(&self.dir)
+            .args(arguments)
+            .arg("postgres")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("start pgbench")
+    }
+
+    pub fn wal(&self, from: Lsn, to: Lsn) -> Vec<u8> {
+        read_wal(&self.dir.join("data/pg_wal"), from, to)
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Lets the unprivileged Postgres into its own directory within the test's private one.
+fn open_to_postgres(dir: &Path, home: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    if nix::unistd::geteuid().is_root() {
+        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o711)).expect("permissions");
+        let user = nix::unistd::User::from_name("postgres")
+            .expect("passwd")
+            .expect("user postgres");
+        nix::unistd::chown(home, Some(user.uid), Some(user.gid)).expect("chown");
+    }
+}
+
+pub async fn finish(child: Child) -> String {
+    let output = tokio::task::spawn_blocking(move || child.wait_with_output())
+        .await
+        .expect("join")
+        .expect("wait");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    text
+}
+
+pub async fn current_lsn(client: &tokio_postgres::Client) -> Lsn {
+    let row = client
+        .query_one("SELECT pg_current_wal_insert_lsn()::text", &[])
+        .await
+        .expect("query");
+    row.get::<_, String>(0).parse().expect("an LSN")
+}

@@ -1,0 +1,191 @@
+//! Promises to readers: they get what is committed, byte for byte, and nothing else; WAL is trimmed only as far
+//! as they allow; and a safekeeper that was away while it went starts again behind it.
+
+mod common;
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use common::{PATIENCE, Postgres, Quorum, current_lsn, eventually};
+use futures::StreamExt as _;
+use pg_types::Lsn;
+use proposer::elect;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
+use wire::wal::{self, FailureKind, Feedback, FirstMessage, ReadReply, StreamRequest, WalFrame};
+
+struct Reader {
+    frames: FramedRead<OwnedReadHalf, LengthDelimitedCodec>,
+    writer: OwnedWriteHalf,
+}
+
+impl Reader {
+    async fn connect(quorum: &Quorum, index: usize, start_lsn: Lsn) -> (Reader, ReadReply) {
+        let stream = TcpStream::connect(&quorum.safekeepers[index].wal)
+            .await
+            .expect("connect");
+        let (reader, mut writer) = stream.into_split();
+        let request = FirstMessage::Read(StreamRequest {
+            version: wal::VERSION,
+            tenant: quorum.tenant,
+            timeline: quorum.timeline,
+            start_lsn,
+            reader: "pageserver".into(),
+            holds_wal: true,
+            traceparent: String::new(),
+        });
+        writer
+            .write_all(&wal::encode(&request))
+            .await
+            .expect("send");
+        let mut frames = LengthDelimitedCodec::builder()
+            .max_frame_length(wal::MAX_FRAME_BYTES)
+            .new_read(reader);
+        let reply: BytesMut = frames.next().await.expect("a reply").expect("a frame");
+        (
+            Reader { frames, writer },
+            wal::decode(&reply).expect("a reply"),
+        )
+    }
+
+    /// Everything up to `end`.
+    async fn read_to(&mut self, mut at: Lsn, end: Lsn) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while at < end {
+            let frame = tokio::time::timeout(PATIENCE, self.frames.next())
+                .await
+                .expect("in time");
+            let frame = frame
+                .expect("the stream goes on")
+                .expect("a frame")
+                .freeze();
+            let (head, wal) = wal::decode_with_wal::<WalFrame>(frame).expect("WAL");
+            assert_eq!(head.start_lsn, at, "WAL comes in order");
+            at = at + wal.len() as u64;
+            assert!(
+                at <= head.commit_lsn || wal.is_empty(),
+                "sent {at}, committed is {}",
+                head.commit_lsn
+            );
+            bytes.extend_from_slice(&wal);
+        }
+        bytes
+    }
+
+    async fn report(&mut self, ingested_lsn: Lsn, remote_consistent_lsn: Lsn) {
+        let feedback = Feedback {
+            ingested_lsn,
+            remote_consistent_lsn,
+        };
+        self.writer
+            .write_all(&wal::encode(&feedback))
+            .await
+            .expect("send");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_get_what_is_committed_and_decide_what_may_go() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut postgres = Postgres::init(dir.path());
+    let mut quorum = Quorum::start(dir.path(), 3, &postgres).await;
+    let mut config = quorum.config();
+    config.buffer_bytes = 1 << 20;
+    let elected = elect(config.clone()).await.expect("elected");
+    postgres.start();
+    let handle = elected.stream(postgres.conn());
+    let client = postgres.connect().await;
+    let start = quorum.start_lsn;
+    let (mut reader, reply) = Reader::connect(&quorum, 0, start).await;
+    assert!(
+        matches!(reply, ReadReply::Ok { oldest_lsn, .. } if oldest_lsn == start),
+        "{reply:?}"
+    );
+
+    // One is away while two segments fill.
+    quorum.safekeepers[2].kill();
+    for table in ["a", "b"] {
+        let fill = format!(
+            "CREATE TABLE {table} AS SELECT g, repeat('x', 50) FROM generate_series(1, 60000) g"
+        );
+        client.batch_execute(&fill).await.expect("fill");
+        client
+            .query_one("SELECT pg_switch_wal()", &[])
+            .await
+            .expect("switch");
+    }
+    client
+        .batch_execute("CREATE TABLE c ()")
+        .await
+        .expect("write");
+    let end = current_lsn(&client).await;
+    handle.committed(end).await.expect("committed");
+    let bytes = reader.read_to(start, end).await;
+    assert!(
+        bytes[..(end.0 - start.0) as usize] == postgres.wal(start, end),
+        "the reader got other bytes than pg_wal has"
+    );
+
+    // What the pageserver applied comes back to the compute; what it made durable may go.
+    reader.report(end, end).await;
+    let mut positions = handle.positions();
+    let applied = positions.wait_for(|now| now.applied >= end && now.remote_consistent >= end);
+    tokio::time::timeout(PATIENCE, applied)
+        .await
+        .expect("feedback in time")
+        .expect("proposer lives");
+    let first_segment = quorum.safekeepers[0]
+        .timeline_dir(quorum.tenant, quorum.timeline)
+        .join("000000010000000000000001");
+    eventually("old segments to go", async || {
+        (!first_segment.exists()).then_some(())
+    })
+    .await;
+    let (mut other, reply) = Reader::connect(&quorum, 1, start).await;
+    assert!(
+        matches!(reply, ReadReply::Ok { .. }),
+        "the second has not been told: {reply:?}"
+    );
+    other.report(end, end).await;
+    let first_segment = quorum.safekeepers[1]
+        .timeline_dir(quorum.tenant, quorum.timeline)
+        .join("000000010000000000000001");
+    eventually("old segments to go", async || {
+        (!first_segment.exists()).then_some(())
+    })
+    .await;
+    let (_, reply) = Reader::connect(&quorum, 0, start).await;
+    assert!(
+        matches!(&reply, ReadReply::Refused(failure) if failure.kind == FailureKind::Trimmed),
+        "{reply:?}"
+    );
+
+    // The horizon survives a kill -9, and with it what is left of the log.
+    quorum.safekeepers[1].kill();
+    quorum.safekeepers[1].restart().await;
+    assert_eq!(quorum.lsn(1, "remote_consistent_lsn").await, end);
+    assert_eq!(quorum.lsn(1, "commit_lsn").await, end);
+
+    // The one that was away finds nothing at its peers to go on from, and starts again.
+    quorum.safekeepers[2].restart().await;
+    client
+        .batch_execute("CREATE TABLE d (); DROP TABLE d")
+        .await
+        .expect("write");
+    let end = current_lsn(&client).await;
+    quorum.all_committed(end).await;
+    let from = quorum.lsn(2, "oldest_lsn").await;
+    assert!(from > start && quorum.wal(2, from, end) == postgres.wal(from, end));
+    quorum.safekeepers[2].kill();
+    quorum.safekeepers[2].restart().await;
+    assert_eq!(quorum.lsn(2, "flush_lsn").await, end);
+    handle.shutdown().await;
+
+    // An election with it alone beside one other still finds everything committed.
+    quorum.safekeepers[0].kill();
+    config.election_timeout = Duration::from_secs(20);
+    let again = elect(config).await.expect("elected");
+    assert!(again.start_lsn >= end);
+}

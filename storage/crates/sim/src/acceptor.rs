@@ -1,0 +1,276 @@
+//! A simulated safekeeper: the acceptor state machine over a disk that forgets.
+
+use consensus::acceptor::FlushTicket;
+use consensus::{Acceptor, Durable, Refusal};
+use pg_types::Lsn;
+use rand::RngExt as _;
+use rand_chacha::ChaCha8Rng;
+
+use crate::Bug;
+use crate::log::{Log, START};
+use crate::network::{ToAcceptor, ToProposer};
+
+/// An fsync under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Flush {
+    pub incarnation: u32,
+    pub ticket: FlushTicket,
+    end: Lsn,
+    cuts: u32,
+}
+
+pub struct SimAcceptor {
+    /// `None` while it is down.
+    pub machine: Option<Acceptor>,
+    pub log: Log,
+    /// WAL before this record boundary is gone.
+    pub oldest: Lsn,
+    /// Counts starts; work begun in an earlier one is void.
+    pub incarnation: u32,
+    stored: Durable,
+    synced: Lsn,
+    cuts: u32,
+    flushing: bool,
+    /// Who appended last, and hears of finished fsyncs.
+    writer: Option<usize>,
+    bug: Option<Bug>,
+}
+
+/// What a step leads to.
+#[derive(Default)]
+pub struct Outcome {
+    pub reply: Option<ToProposer>,
+    pub flush: Option<Flush>,
+    /// It died in the middle of the step, without a reply.
+    pub crashed: bool,
+}
+
+impl Outcome {
+    fn reply(reply: ToProposer) -> Outcome {
+        Outcome {
+            reply: Some(reply),
+            ..Outcome::default()
+        }
+    }
+}
+
+impl SimAcceptor {
+    pub fn new(bug: Option<Bug>) -> SimAcceptor {
+        let stored = Durable::new(START);
+        SimAcceptor {
+            machine: Some(Acceptor::new(stored.clone(), START)),
+            log: Log::default(),
+            oldest: START,
+            incarnation: 0,
+            stored,
+            synced: START,
+            cuts: 0,
+            flushing: false,
+            writer: None,
+            bug,
+        }
+    }
+
+    fn machine(&mut self) -> &mut Acceptor {
+        self.machine
+            .as_mut()
+            .expect("only a running acceptor is given work")
+    }
+
+    fn store(&mut self, state: Durable) {
+        self.stored = state.clone();
+        self.machine().install(state);
+    }
+
+    pub fn handle(&mut self, rng: &mut ChaCha8Rng, from: usize, message: ToAcceptor) -> Outcome {
+        match message {
+            ToAcceptor::Greet => Outcome::reply(ToProposer::Greeting(self.machine().position())),
+            ToAcceptor::Vote(request) => {
+                if let Some(promise) = self.machine().vote(&request) {
+                    if self.bug == Some(Bug::VoteNotStored) {
+                        self.machine().install(promise);
+                    } else {
+                        self.store(promise);
+                    }
+                }
+                Outcome::reply(ToProposer::Vote(self.machine().vote_reply(&request)))
+            }
+            ToAcceptor::Elected(request) => match self.machine().elected(&request) {
+                Ok(adoption) => self.adopt(rng, adoption),
+                Err(refusal) => Self::refuse(refusal),
+            },
+            ToAcceptor::Append(header, wal) => {
+                match self.machine().append(&header, wal.len() as u64) {
+                    Ok(plan) => {
+                        let known = self.machine().write_lsn();
+                        self.log.push(&wal[plan.skip as usize..]);
+                        let (end, boundary) = (self.log.end(), self.log.boundary(known));
+                        self.machine().written(end, boundary);
+                        self.machine()
+                            .announce_commit(header.term, header.commit_lsn);
+                        self.writer = Some(from);
+                        let mut reply = self.machine().append_reply();
+                        if self.bug == Some(Bug::AckBeforeFsync) {
+                            reply.flush_lsn = reply.write_lsn;
+                        }
+                        Outcome {
+                            flush: self.begin_flush(),
+                            ..Outcome::reply(ToProposer::Append(reply))
+                        }
+                    }
+                    Err(refusal) => Self::refuse(refusal),
+                }
+            }
+            ToAcceptor::Reset(request) => match self.machine().reset(&request) {
+                Ok(state) => {
+                    // Control file first: a crash in between leaves old WAL, which the next start drops.
+                    self.stored = state.clone();
+                    if rng.random_bool(0.2) {
+                        return Outcome {
+                            crashed: true,
+                            ..Outcome::default()
+                        };
+                    }
+                    self.log.skip_to(request.to);
+                    (self.synced, self.oldest, self.cuts) = (request.to, request.to, self.cuts + 1);
+                    self.machine().install_reset(state);
+                    Outcome::reply(ToProposer::Append(self.machine().append_reply()))
+                }
+                Err(refusal) => Self::refuse(refusal),
+            },
+            ToAcceptor::Fetch { term, from, to } => {
+                if !self.machine().follows(term) || to > self.machine().flush_lsn() || from >= to {
+                    return Outcome::default();
+                }
+                if from < self.oldest {
+                    return Outcome::reply(ToProposer::Trimmed {
+                        horizon: self.oldest,
+                    });
+                }
+                Outcome::reply(ToProposer::Fetched {
+                    from,
+                    wal: self.log.slice(from, to).to_vec(),
+                })
+            }
+        }
+    }
+
+    fn refuse(refusal: Refusal) -> Outcome {
+        Outcome::reply(ToProposer::Refused(refusal))
+    }
+
+    fn adopt(&mut self, rng: &mut ChaCha8Rng, adoption: consensus::acceptor::Adoption) -> Outcome {
+        let mut to = adoption.truncate_to;
+        let crash_between = rng.random_bool(0.05);
+        if self.bug == Some(Bug::HistoryBeforeCut) && to < self.log.end() && crash_between {
+            self.stored = adoption.state;
+            return Outcome {
+                crashed: true,
+                ..Outcome::default()
+            };
+        }
+        if self.bug == Some(Bug::CutBelowCommit) {
+            to = to.min(self.stored.commit_lsn);
+            let machine = Acceptor::new(self.stored.clone(), to.min(self.machine().flush_lsn()));
+            self.machine = Some(machine);
+        }
+        if to < self.log.end() {
+            self.log.cut(to);
+            self.synced = self.synced.min(to);
+            self.cuts += 1;
+        }
+        self.machine().truncated(to);
+        if crash_between {
+            return Outcome {
+                crashed: true,
+                ..Outcome::default()
+            };
+        }
+        self.store(adoption.state);
+        let reply = self.machine().elected_reply(None);
+        Outcome {
+            flush: self.begin_flush(),
+            ..Outcome::reply(ToProposer::Elected(reply))
+        }
+    }
+
+    fn begin_flush(&mut self) -> Option<Flush> {
+        if self.flushing {
+            return None;
+        }
+        let ticket = self.machine().begin_flush()?;
+        self.flushing = true;
+        Some(Flush {
+            incarnation: self.incarnation,
+            ticket,
+            end: self.log.end(),
+            cuts: self.cuts,
+        })
+    }
+
+    /// An fsync is done: whom to tell what, and the next fsync if WAL came in meanwhile.
+    pub fn flushed(&mut self, flush: Flush) -> (Option<(usize, ToProposer)>, Option<Flush>) {
+        if flush.incarnation != self.incarnation || self.machine.is_none() {
+            return (None, None);
+        }
+        self.flushing = false;
+        if flush.cuts == self.cuts {
+            self.synced = self.synced.max(flush.end);
+        }
+        self.machine().flushed(flush.ticket);
+        let reply = ToProposer::Append(self.machine().append_reply());
+        (
+            self.writer.map(|writer| (writer, reply)),
+            self.begin_flush(),
+        )
+    }
+
+    /// Housekeeping: the commit LSN reaches the disk, and WAL that object storage made unneeded goes.
+    pub fn tidy(&mut self, trim_below: Option<Lsn>) {
+        let Some(machine) = &mut self.machine else {
+            return;
+        };
+        if let Some(horizon) = trim_below {
+            machine.raise_horizon(horizon);
+            self.oldest = self.oldest.max(machine.durable().horizon_lsn);
+        }
+        let snapshot = machine.snapshot();
+        // A promise that was never stored stays out of the snapshot, too.
+        let term = if self.bug == Some(Bug::VoteNotStored) {
+            self.stored.term
+        } else {
+            snapshot.term
+        };
+        self.stored = Durable { term, ..snapshot };
+    }
+
+    /// Power is cut: memory goes, and of what was not fsynced a random, perhaps damaged piece stays.
+    pub fn crash(&mut self, rng: &mut ChaCha8Rng) {
+        self.machine = None;
+        self.incarnation += 1;
+        self.flushing = false;
+        self.writer = None;
+        let end = self.log.end();
+        if self.synced < end {
+            let kept = Lsn(rng.random_range(self.synced.0..=end.0));
+            self.log.cut(kept);
+            if kept > self.synced && rng.random_bool(0.5) {
+                self.log
+                    .damage(Lsn(rng.random_range(self.synced.0..kept.0)));
+            }
+        }
+    }
+
+    pub fn restart(&mut self) {
+        // What lies below the horizon may be left over from a reset and is never used again.
+        self.oldest = self.oldest.max(self.stored.horizon_lsn);
+        if self.log.end() < self.oldest {
+            self.log.skip_to(self.oldest);
+        }
+        let boundary = self.log.boundary(self.stored.commit_lsn);
+        self.log.cut(boundary);
+        self.synced = boundary;
+        self.cuts += 1;
+        self.machine = Some(Acceptor::new(self.stored.clone(), boundary));
+    }
+}

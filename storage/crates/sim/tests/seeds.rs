@@ -1,0 +1,53 @@
+//! Promise: over random schedules of crashes, partitions and competing computes nothing acknowledged is lost
+//! or changed. A failure prints its seed; `WEIR_SIM_SEED=n` runs
+//! that one, `WEIR_SIM_SEEDS=n` runs n of them.
+
+use std::panic::catch_unwind;
+
+use sim::Report;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn no_schedule_loses_what_was_acknowledged() {
+    let seeds = match number("WEIR_SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("WEIR_SIM_SEEDS").unwrap_or(200),
+    };
+    let count = seeds.end - seeds.start;
+    let mut total = Report::default();
+    for seed in seeds {
+        let outcome = catch_unwind(|| sim::run(seed))
+            .unwrap_or_else(|_| panic!("seed {seed}: an assertion of the code failed"));
+        let report = outcome.unwrap_or_else(|violation| panic!("{violation}"));
+        total.elections += report.elections;
+        total.commits += report.commits;
+        total.crashes += report.crashes;
+        total.committed_bytes += report.committed_bytes;
+    }
+    println!("{count} seeds: {total:?}");
+    if count >= 100 {
+        let average = |sum: u32| f64::from(sum) / count as f64;
+        assert!(
+            average(total.elections) > 3.0,
+            "the runs are too quiet to prove anything: {total:?}"
+        );
+        assert!(
+            average(total.commits) > 20.0,
+            "the runs are too quiet to prove anything: {total:?}"
+        );
+        assert!(
+            average(total.crashes) > 3.0,
+            "the runs are too quiet to prove anything: {total:?}"
+        );
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in 0..5 {
+        assert_eq!(sim::run(seed), sim::run(seed));
+    }
+}

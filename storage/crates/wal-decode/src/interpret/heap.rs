@@ -1,0 +1,117 @@
+//! What heap records clear on the visibility map.
+//!
+//! It is a side effect on pages that the record does not name, until the minors of August 2026 (17.11, 18.6): those
+//! name each map page on which bits were cleared, behind the heap pages, and make the record's end its LSN. Both come
+//! from servers of one major, so each record says for itself which it is.
+
+use pg_types::maps::{VM_ALL_FROZEN, VM_VALID_BITS, vm_page};
+use pg_types::wal::{info, rmgr};
+use pg_types::{ForkNumber, Key, RelTag};
+use smallvec::SmallVec;
+
+use super::{PageStep, Sink, malformed};
+use crate::error::InterpretError;
+use crate::record::{BlockRef, DecodedRecord};
+
+/// Bit of insert, multi-insert, delete and (for the old version) update records.
+const ALL_VISIBLE_CLEARED: u8 = 0x01;
+/// Bit of update records for the new version.
+const NEW_ALL_VISIBLE_CLEARED: u8 = 0x02;
+/// Bit of lock records.
+const ALL_FROZEN_CLEARED: u8 = 0x01;
+
+/// Heap blocks of one relation whose map bits a record clears, and which bits.
+pub struct MapClears {
+    pub rel: RelTag,
+    pub blknos: SmallVec<[u32; 2]>,
+    pub flags: u8,
+}
+
+/// Adds what the record clears on visibility map pages that it does not name, one change for each map page. If it names
+/// one, no other has a bit to clear.
+pub(super) fn visibility_map_clears<S: Sink>(
+    record: &DecodedRecord<'_>,
+    out: &mut S,
+) -> Result<(), S::Error> {
+    let Some(clears) = map_clears(record)? else {
+        return Ok(());
+    };
+    let is_map = |block: &BlockRef<'_>| block.rel.fork == ForkNumber::VisibilityMap;
+    if record.blocks.iter().any(is_map) {
+        return Ok(());
+    }
+    let rel = clears.rel.with_fork(ForkNumber::VisibilityMap);
+    let mut blknos = clears.blknos.as_slice();
+    while let [first, rest @ ..] = blknos {
+        let same_page = 1 + rest
+            .iter()
+            .take_while(|blkno| vm_page(**blkno) == vm_page(*first))
+            .count();
+        let (now, later) = blknos.split_at(same_page);
+        let step = PageStep::VisibilityMapClear {
+            heap_blknos: now,
+            flags: clears.flags,
+        };
+        out.page(Key::rel_block(rel, vm_page(*first)), step)?;
+        blknos = later;
+    }
+    Ok(())
+}
+
+/// What a heap record clears on the visibility map, named or not.
+pub fn map_clears(record: &DecodedRecord<'_>) -> Result<Option<MapClears>, InterpretError> {
+    let op = record.info & info::heap::OP_MASK;
+    let (flags_at, cleared_bit, flags) = match (record.rmid, op) {
+        (rmgr::HEAP, info::heap::INSERT) => (2, ALL_VISIBLE_CLEARED, VM_VALID_BITS),
+        (rmgr::HEAP, info::heap::DELETE) => (7, ALL_VISIBLE_CLEARED, VM_VALID_BITS),
+        (rmgr::HEAP, info::heap::UPDATE | info::heap::HOT_UPDATE) => return update_clears(record),
+        (rmgr::HEAP, info::heap::LOCK) => (7, ALL_FROZEN_CLEARED, VM_ALL_FROZEN),
+        (rmgr::HEAP2, info::heap2::MULTI_INSERT) => (0, ALL_VISIBLE_CLEARED, VM_VALID_BITS),
+        (rmgr::HEAP2, info::heap2::LOCK_UPDATED) => (7, ALL_FROZEN_CLEARED, VM_ALL_FROZEN),
+        _ => return Ok(None),
+    };
+    if flag_byte(record, flags_at)? & cleared_bit == 0 {
+        return Ok(None);
+    }
+    let (rel, blkno) = heap_block(record, 0)?;
+    Ok(Some(MapClears {
+        rel,
+        blknos: SmallVec::from_slice(&[blkno]),
+        flags,
+    }))
+}
+
+/// Block 0 is the new version's page; block 1 the old one's, when it is another.
+fn update_clears(record: &DecodedRecord<'_>) -> Result<Option<MapClears>, InterpretError> {
+    let flags = flag_byte(record, 7)?;
+    let (rel, new) = heap_block(record, 0)?;
+    let old = record.block(1).map_or(new, |block| block.blkno);
+    let mut blknos = SmallVec::new();
+    if flags & ALL_VISIBLE_CLEARED != 0 {
+        blknos.push(old);
+    }
+    if flags & NEW_ALL_VISIBLE_CLEARED != 0 {
+        blknos.push(new);
+    }
+    blknos.dedup();
+    Ok((!blknos.is_empty()).then_some(MapClears {
+        rel,
+        blknos,
+        flags: VM_VALID_BITS,
+    }))
+}
+
+fn flag_byte(record: &DecodedRecord<'_>, at: usize) -> Result<u8, InterpretError> {
+    record
+        .main_data
+        .get(at)
+        .copied()
+        .ok_or_else(|| malformed(record, "its body is too short"))
+}
+
+fn heap_block(record: &DecodedRecord<'_>, id: u8) -> Result<(RelTag, u32), InterpretError> {
+    let block = record
+        .block(id)
+        .ok_or_else(|| malformed(record, "it lacks the block it changes"))?;
+    Ok((block.rel, block.blkno))
+}

@@ -1,0 +1,439 @@
+//! One decoded WAL record, borrowed from the bytes it was read from.
+
+use bytes::Bytes;
+use pg_types::v15::image;
+use pg_types::wal::{
+    BKPBLOCK_FORK_MASK, BKPBLOCK_HAS_DATA, BKPBLOCK_HAS_IMAGE, BKPBLOCK_SAME_REL,
+    BKPBLOCK_WILL_INIT, RECORD_HEADER_BYTES, RecordHeader, XLR_BLOCK_ID_DATA_LONG,
+    XLR_BLOCK_ID_DATA_SHORT, XLR_BLOCK_ID_ORIGIN, XLR_BLOCK_ID_TOPLEVEL_XID, XLR_MAX_BLOCK_ID,
+    record_crc,
+};
+use pg_types::{BLCKSZ, ForkNumber, Lsn, RelTag};
+use smallvec::SmallVec;
+
+use crate::error::WalError;
+
+/// A full-page image carried by a record, still compressed as it was logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockImage<'a> {
+    pub bytes: &'a [u8],
+    pub hole_offset: u16,
+    pub hole_length: u16,
+    /// `bimg_info` bits as Postgres defines them for the major version (apply, compression method).
+    pub info: u8,
+    /// Whether redo must restore the image; false for images logged only for consistency checking.
+    pub apply: bool,
+}
+
+/// One block a record refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRef<'a> {
+    /// Block id within the record (0..=32).
+    pub id: u8,
+    pub rel: RelTag,
+    pub blkno: u32,
+    /// The record initialises the page from nothing (`BKPBLOCK_WILL_INIT`).
+    pub will_init: bool,
+    pub image: Option<BlockImage<'a>>,
+    /// Data registered for this block; empty when there is none.
+    pub data: &'a [u8],
+}
+
+/// A record with its headers parsed; all slices borrow from the record's bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodedRecord<'a> {
+    /// Where the record starts.
+    pub start_lsn: Lsn,
+    /// First byte after the record, MAXALIGNed: the LSN that pages changed by it carry.
+    pub end_lsn: Lsn,
+    pub prev_lsn: Lsn,
+    pub xid: u32,
+    /// Resource manager id.
+    pub rmid: u8,
+    /// `xl_info`, including the low (XLR) bits.
+    pub info: u8,
+    pub top_level_xid: Option<u32>,
+    pub origin: Option<u16>,
+    pub blocks: SmallVec<[BlockRef<'a>; 4]>,
+    pub main_data: &'a [u8],
+    /// The whole record as it stands in the WAL, without page headers.
+    pub raw: &'a [u8],
+}
+
+impl<'a> DecodedRecord<'a> {
+    /// The block with this id.
+    pub fn block(&self, id: u8) -> Option<&BlockRef<'a>> {
+        self.blocks.iter().find(|block| block.id == id)
+    }
+
+    /// The resource manager's own bits of `xl_info` (`~XLR_INFO_MASK`).
+    pub fn op(&self) -> u8 {
+        self.info & 0xF0
+    }
+
+    pub fn summary(&self) -> Summary {
+        let images = self.blocks.iter().filter_map(|block| block.image.as_ref());
+        let (mut count, mut bytes) = (0, 0);
+        for image in images.filter(|image| image.apply) {
+            count += 1;
+            bytes += image.bytes.len() as u32;
+        }
+        Summary {
+            rmid: self.rmid,
+            info: self.info,
+            bytes: self.raw.len() as u32,
+            images: count,
+            image_bytes: bytes,
+        }
+    }
+}
+
+/// What the headers of a record say of one block; the bytes of its image and its data come later.
+#[derive(Clone, Copy)]
+struct BlockHeader {
+    id: u8,
+    rel: RelTag,
+    blkno: u32,
+    will_init: bool,
+    image: Option<ImageHeader>,
+    data_len: u16,
+}
+
+#[derive(Clone, Copy)]
+struct ImageHeader {
+    length: u16,
+    hole_offset: u16,
+    hole_length: u16,
+    info: u8,
+}
+
+/// What the headers of a record say besides its blocks.
+struct Head {
+    header: RecordHeader,
+    top_level_xid: Option<u32>,
+    origin: Option<u16>,
+    /// Bytes of all headers; images and data of the blocks follow, then the main data.
+    bytes: usize,
+}
+
+/// What counts in statistics of a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    pub rmid: u8,
+    pub info: u8,
+    /// Bytes of the record, images included.
+    pub bytes: u32,
+    /// Page images that redo must restore, and their bytes as logged.
+    pub images: u32,
+    pub image_bytes: u32,
+}
+
+/// Parses a whole record's headers. The checksum is not looked at (the stream decoder did).
+#[inline]
+pub fn decode(start_lsn: Lsn, end_lsn: Lsn, bytes: &[u8]) -> Result<DecodedRecord<'_>, WalError> {
+    collect(start_lsn, end_lsn, bytes).map_err(|why| malformed(start_lsn, why))
+}
+
+/// As [`decode`], for whoever only counts: every header is checked all the same, but nothing is kept of them.
+#[inline]
+pub fn summarize(start_lsn: Lsn, bytes: &[u8]) -> Result<Summary, WalError> {
+    let (mut images, mut image_bytes) = (0, 0);
+    let head = walk(bytes, |block| {
+        if let Some(image) = block.image.filter(|image| image.info & image::APPLY != 0) {
+            images += 1;
+            image_bytes += u32::from(image.length);
+        }
+        Ok(())
+    });
+    let head = head.map_err(|why| malformed(start_lsn, why))?;
+    Ok(Summary {
+        rmid: head.header.rmid,
+        info: head.header.info,
+        bytes: head.header.total_len,
+        images,
+        image_bytes,
+    })
+}
+
+#[cold]
+fn malformed(lsn: Lsn, why: &'static str) -> WalError {
+    WalError::Record {
+        lsn,
+        why: why.to_owned(),
+    }
+}
+
+type ParseResult<T> = Result<T, &'static str>;
+
+const CUT_SHORT: &str = "its headers are cut short";
+
+#[inline(always)]
+fn collect(start_lsn: Lsn, end_lsn: Lsn, bytes: &[u8]) -> ParseResult<DecodedRecord<'_>> {
+    let mut blocks: SmallVec<[BlockRef<'_>; 4]> = SmallVec::new();
+    // Bytes of image and data of each block; the payload comes behind all headers, in the same order.
+    let mut lengths: SmallVec<[(u16, u16); 8]> = SmallVec::new();
+    let head = walk(bytes, |block| {
+        lengths.push((block.image.map_or(0, |image| image.length), block.data_len));
+        blocks.push(BlockRef {
+            id: block.id,
+            rel: block.rel,
+            blkno: block.blkno,
+            will_init: block.will_init,
+            image: block.image.map(|image| BlockImage {
+                bytes: &[],
+                hole_offset: image.hole_offset,
+                hole_length: image.hole_length,
+                info: image.info,
+                apply: image.info & image::APPLY != 0,
+            }),
+            data: &[],
+        });
+        Ok(())
+    })?;
+    let mut payload = &bytes[head.bytes..];
+    for (block, (image_len, data_len)) in blocks.iter_mut().zip(lengths) {
+        let image_bytes = split_off(&mut payload, usize::from(image_len))?;
+        if let Some(image) = &mut block.image {
+            image.bytes = image_bytes;
+        }
+        block.data = split_off(&mut payload, usize::from(data_len))?;
+    }
+    Ok(DecodedRecord {
+        start_lsn,
+        end_lsn,
+        prev_lsn: head.header.prev,
+        xid: head.header.xid,
+        rmid: head.header.rmid,
+        info: head.header.info,
+        top_level_xid: head.top_level_xid,
+        origin: head.origin,
+        blocks,
+        main_data: payload,
+        raw: bytes,
+    })
+}
+
+/// Reads all headers of a record, checks that they make sense and add up to its length, and hands out its blocks.
+#[inline(always)]
+fn walk(bytes: &[u8], mut block: impl FnMut(&BlockHeader) -> ParseResult<()>) -> ParseResult<Head> {
+    let header = RecordHeader::parse(bytes).ok_or("it is shorter than a record header")?;
+    if header.total_len as usize != bytes.len() {
+        return Err("its length field differs from its length");
+    }
+    let mut rest = &bytes[RECORD_HEADER_BYTES..];
+    // Bytes of blocks announced by the headers so far; headers end where only these are left.
+    let mut payload = 0;
+    // Relation of the last block reference, for `SAME_REL`.
+    let mut rel = None;
+    let mut next_id = 0;
+    let (mut top_level_xid, mut origin, mut main_len) = (None, None, 0);
+    while rest.len() > payload {
+        match rest[0] {
+            id @ 0..=XLR_MAX_BLOCK_ID => {
+                if id < next_id {
+                    return Err("its block references are out of order");
+                }
+                next_id = id + 1;
+                let found = block_header(&mut rest, &mut rel)?;
+                payload += usize::from(found.data_len);
+                if let Some(image) = found.image {
+                    payload += usize::from(image.length);
+                }
+                block(&found)?;
+            }
+            long_or_short @ (XLR_BLOCK_ID_DATA_SHORT | XLR_BLOCK_ID_DATA_LONG) => {
+                if long_or_short == XLR_BLOCK_ID_DATA_SHORT {
+                    let [_, length] = array(&mut rest)?;
+                    main_len = usize::from(length);
+                } else {
+                    let [_, length @ ..]: [u8; 5] = array(&mut rest)?;
+                    main_len = u32::from_le_bytes(length) as usize;
+                }
+                // The main data's header is always the last one.
+                if rest.len().checked_sub(payload) != Some(main_len) {
+                    return Err("its headers do not add up to its length");
+                }
+                break;
+            }
+            XLR_BLOCK_ID_ORIGIN => {
+                let [_, number @ ..]: [u8; 3] = array(&mut rest)?;
+                origin = Some(u16::from_le_bytes(number));
+            }
+            XLR_BLOCK_ID_TOPLEVEL_XID => {
+                let [_, xid @ ..]: [u8; 5] = array(&mut rest)?;
+                top_level_xid = Some(u32::from_le_bytes(xid));
+            }
+            _ => return Err("an unknown header byte"),
+        }
+    }
+    if rest.len() != payload + main_len {
+        return Err("its headers do not add up to its length");
+    }
+    Ok(Head {
+        header,
+        top_level_xid,
+        origin,
+        bytes: bytes.len() - rest.len(),
+    })
+}
+
+/// `rest` begins with the block's id.
+#[inline(always)]
+fn block_header(
+    rest: &mut &[u8],
+    last_rel: &mut Option<(u32, u32, u32)>,
+) -> ParseResult<BlockHeader> {
+    let [id, flags, data_len @ ..]: [u8; 4] = array(rest)?;
+    let data_len = u16::from_le_bytes(data_len);
+    if (flags & BKPBLOCK_HAS_DATA != 0) != (data_len > 0) {
+        return Err("a block's data flag and data length disagree");
+    }
+    let image = if flags & BKPBLOCK_HAS_IMAGE != 0 {
+        Some(image_header(rest)?)
+    } else {
+        None
+    };
+    if flags & BKPBLOCK_SAME_REL == 0 {
+        *last_rel = Some((u32_of(rest)?, u32_of(rest)?, u32_of(rest)?));
+    }
+    let (spc, db, rel) = last_rel.ok_or("its first block names no relation")?;
+    let fork =
+        ForkNumber::from_u8(flags & BKPBLOCK_FORK_MASK).ok_or("a block names an unknown fork")?;
+    Ok(BlockHeader {
+        id,
+        rel: RelTag { spc, db, rel, fork },
+        blkno: u32_of(rest)?,
+        will_init: flags & BKPBLOCK_WILL_INIT != 0,
+        image,
+        data_len,
+    })
+}
+
+#[inline]
+fn image_header(rest: &mut &[u8]) -> ParseResult<ImageHeader> {
+    let [length_low, length_high, offset_low, offset_high, info] = array(rest)?;
+    let image_len = u16::from_le_bytes([length_low, length_high]);
+    let hole_offset = u16::from_le_bytes([offset_low, offset_high]);
+    let length = usize::from(image_len);
+    let compressed = info & image::COMPRESS_MASK != 0;
+    let has_hole = info & image::HAS_HOLE != 0;
+    if length > BLCKSZ || (compressed && length == BLCKSZ) {
+        return Err("an image is longer than a page");
+    }
+    let hole_length = match (compressed, has_hole) {
+        (true, true) => u16::from_le_bytes(array(rest)?),
+        (true, false) => 0,
+        (false, _) => (BLCKSZ - length) as u16,
+    };
+    let hole_end = usize::from(hole_offset) + usize::from(hole_length);
+    let hole_is_real = hole_offset > 0 && hole_length > 0 && hole_end <= BLCKSZ;
+    if has_hole != (hole_offset > 0 || hole_length > 0) || (has_hole && !hole_is_real) {
+        return Err("an image's hole makes no sense");
+    }
+    Ok(ImageHeader {
+        length: image_len,
+        hole_offset,
+        hole_length,
+        info,
+    })
+}
+
+#[inline(always)]
+fn array<const N: usize>(rest: &mut &[u8]) -> ParseResult<[u8; N]> {
+    let (found, behind) = rest.split_first_chunk().ok_or(CUT_SHORT)?;
+    *rest = behind;
+    Ok(*found)
+}
+
+#[inline(always)]
+fn u32_of(rest: &mut &[u8]) -> ParseResult<u32> {
+    array(rest).map(u32::from_le_bytes)
+}
+
+#[inline]
+fn split_off<'a>(rest: &mut &'a [u8], length: usize) -> ParseResult<&'a [u8]> {
+    let (found, behind) = rest.split_at_checked(length).ok_or(CUT_SHORT)?;
+    *rest = behind;
+    Ok(found)
+}
+
+/// The record as kept to redo block `block_id`: images of all blocks and the data of the other blocks are
+/// left out, their addresses stay, lengths and checksum are made right. It decodes like any record.
+///
+/// Redo of a block may therefore use the main data, the block's own data, and where the other blocks are,
+/// but never what they hold; no resource manager of Postgres needs more.
+pub fn strip_images(record: &DecodedRecord<'_>, block_id: u8) -> Bytes {
+    let keep_data = |block: &BlockRef<'_>| block.id == block_id;
+    if record
+        .blocks
+        .iter()
+        .all(|block| block.image.is_none() && (block.data.is_empty() || keep_data(block)))
+    {
+        return Bytes::copy_from_slice(record.raw);
+    }
+    let mut out = Vec::with_capacity(record.raw.len().min(1024));
+    out.extend_from_slice(&record.raw[..RECORD_HEADER_BYTES]);
+    let mut last_rel = None;
+    for block in &record.blocks {
+        let data_len = if keep_data(block) {
+            block.data.len()
+        } else {
+            0
+        };
+        let rel = (block.rel.spc, block.rel.db, block.rel.rel);
+        let mut flags = block.rel.fork as u8;
+        if data_len > 0 {
+            flags |= BKPBLOCK_HAS_DATA;
+        }
+        if block.will_init {
+            flags |= BKPBLOCK_WILL_INIT;
+        }
+        if last_rel == Some(rel) {
+            flags |= BKPBLOCK_SAME_REL;
+        }
+        out.extend_from_slice(&[block.id, flags]);
+        out.extend_from_slice(&(data_len as u16).to_le_bytes());
+        if last_rel != Some(rel) {
+            for part in [rel.0, rel.1, rel.2] {
+                out.extend_from_slice(&part.to_le_bytes());
+            }
+            last_rel = Some(rel);
+        }
+        out.extend_from_slice(&block.blkno.to_le_bytes());
+    }
+    if let Some(origin) = record.origin {
+        out.push(XLR_BLOCK_ID_ORIGIN);
+        out.extend_from_slice(&origin.to_le_bytes());
+    }
+    if let Some(xid) = record.top_level_xid {
+        out.push(XLR_BLOCK_ID_TOPLEVEL_XID);
+        out.extend_from_slice(&xid.to_le_bytes());
+    }
+    push_main_data_header(&mut out, record.main_data.len());
+    for block in record.blocks.iter().filter(|block| keep_data(block)) {
+        out.extend_from_slice(block.data);
+    }
+    out.extend_from_slice(record.main_data);
+    seal(&mut out);
+    Bytes::from(out)
+}
+
+/// Appends the header for main data of this length, none for none.
+pub(crate) fn push_main_data_header(out: &mut Vec<u8>, length: usize) {
+    match u8::try_from(length) {
+        Ok(0) => {}
+        Ok(short) => out.extend_from_slice(&[XLR_BLOCK_ID_DATA_SHORT, short]),
+        Err(_) => {
+            out.push(XLR_BLOCK_ID_DATA_LONG);
+            out.extend_from_slice(&(length as u32).to_le_bytes());
+        }
+    }
+}
+
+/// Makes length and checksum of a record under construction right.
+pub(crate) fn seal(record: &mut [u8]) {
+    let length = record.len() as u32;
+    record[..4].copy_from_slice(&length.to_le_bytes());
+    let crc = record_crc(record);
+    record[RECORD_HEADER_BYTES - 4..RECORD_HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+}

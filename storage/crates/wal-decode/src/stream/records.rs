@@ -1,0 +1,247 @@
+//! One piece of the stream: the records that end in it.
+
+use pg_types::wal::{LONG_PAGE_HEADER_BYTES, RECORD_HEADER_BYTES, page_header_bytes};
+use pg_types::{Lsn, XLOG_BLCKSZ};
+
+use super::{Partial, RawRecord, WalStreamDecoder, check_sum, is_switch};
+use crate::error::WalError;
+
+/// Longest record accepted; Postgres 15 cannot allocate more for one.
+const MAX_RECORD_BYTES: u32 = 1 << 30;
+/// A record's buffer grows as its bytes arrive, so that a damaged length cannot claim a gigabyte; and one that grew
+/// beyond this is given back after its record.
+const BUFFER_KEPT: usize = 1 << 20;
+
+/// The records that end in one piece of WAL, lent one by one.
+pub struct Records<'d> {
+    decoder: &'d mut WalStreamDecoder,
+    wal: &'d [u8],
+    /// Everything in `wal` before is consumed.
+    at: usize,
+    /// Where what `wal` has of the current page ends, while a record may begin at `at`; 0 when something else is due.
+    page_end: usize,
+}
+
+/// Where a whole record lies.
+enum Place {
+    /// In the piece, from here on, with this length.
+    Piece(usize, usize),
+    Assembled,
+}
+
+impl Records<'_> {
+    pub(super) fn new<'d>(decoder: &'d mut WalStreamDecoder, wal: &'d [u8]) -> Records<'d> {
+        Records {
+            decoder,
+            wal,
+            at: 0,
+            page_end: 0,
+        }
+    }
+
+    /// End of the last record lent.
+    pub fn boundary(&self) -> Lsn {
+        self.decoder.boundary
+    }
+
+    /// The next whole record, or `None` when the piece has no more.
+    #[inline]
+    pub fn next_record(&mut self) -> Result<Option<RawRecord<'_>>, WalError> {
+        let start = self.decoder.position;
+        // Nearly all records lie on one page and in one piece.
+        let found = match self.length_here() {
+            Some(total) => {
+                let from = self.at;
+                self.take_here(total)
+                    .map(|()| Some((start, Place::Piece(from, total))))
+            }
+            None => self.advance(),
+        };
+        match found {
+            Ok(Some((start_lsn, place))) => Ok(Some(RawRecord {
+                start_lsn,
+                end_lsn: self.decoder.boundary,
+                bytes: match place {
+                    Place::Piece(from, total) => &self.wal[from..from + total],
+                    Place::Assembled => &self.decoder.assembled,
+                },
+            })),
+            Ok(None) => Ok(None),
+            Err(error) => {
+                self.page_end = 0;
+                Err(self.decoder.fail(error))
+            }
+        }
+    }
+
+    /// Length of the record that begins here, if all of it is here.
+    #[inline]
+    fn length_here(&self) -> Option<usize> {
+        let page = self.wal.get(self.at..self.page_end)?;
+        let total = u32::from_le_bytes(*page.first_chunk()?) as usize;
+        (RECORD_HEADER_BYTES..=page.len())
+            .contains(&total)
+            .then_some(total)
+    }
+
+    /// Checks and consumes the record of `total` bytes that begins here.
+    #[inline]
+    fn take_here(&mut self, total: usize) -> Result<(), WalError> {
+        let start = self.decoder.position;
+        let record = &self.wal[self.at..self.at + total];
+        self.decoder.check_header(start, record)?;
+        check_sum(start, record)?;
+        // Records begin on eight bytes.
+        let padded = total.next_multiple_of(8);
+        if padded <= self.page_end - self.at && !is_switch(record) {
+            self.at += padded;
+            self.decoder.position = start + padded as u64;
+            self.decoder.passed(start, self.decoder.position);
+        } else {
+            // The piece ends before the padding does, or nothing more comes in this segment.
+            let switches = is_switch(record);
+            self.consume(total);
+            self.decoder.finish(start, switches);
+            self.page_end = 0;
+        }
+        Ok(())
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.at += bytes;
+        self.decoder.position = self.decoder.position + bytes as u64;
+    }
+
+    /// Bytes of the piece that are left.
+    fn left(&self) -> usize {
+        self.wal.len() - self.at
+    }
+
+    /// Goes on to the next whole record, over whatever is before it: padding, page headers, parts of a record.
+    fn advance(&mut self) -> Result<Option<(Lsn, Place)>, WalError> {
+        self.decoder.check_fault()?;
+        loop {
+            self.page_end = 0;
+            if self.decoder.position < self.decoder.skip_to {
+                let gap = self.decoder.skip_to.0 - self.decoder.position.0;
+                self.consume(self.left().min(usize::try_from(gap).unwrap_or(usize::MAX)));
+                if self.decoder.position < self.decoder.skip_to {
+                    return Ok(None);
+                }
+            }
+            let position = self.decoder.position;
+            let in_page = position.0 % XLOG_BLCKSZ;
+            let page_left = (XLOG_BLCKSZ - in_page) as usize;
+            if in_page == 0 {
+                let length = page_header_bytes(position);
+                let Some(header) = self.gather(length) else {
+                    return Ok(None);
+                };
+                self.decoder.check_page_header(&header[..length])?;
+                self.decoder.position = position + length as u64;
+            } else if let Some(partial) = self.decoder.partial {
+                if self.left() == 0 {
+                    return Ok(None);
+                }
+                if self.continue_record(partial, page_left)? {
+                    return Ok(Some((partial.start, Place::Assembled)));
+                }
+            } else {
+                if (in_page as usize) < page_header_bytes(Lsn(position.0 - in_page)) {
+                    return Err(WalError::NotABoundary {
+                        lsn: position,
+                        why: "it lies inside a page header",
+                    });
+                }
+                if self.decoder.cut.is_empty() {
+                    self.page_end = self.at + page_left.min(self.left());
+                    if let Some(total) = self.length_here() {
+                        let from = self.at;
+                        self.take_here(total)?;
+                        return Ok(Some((position, Place::Piece(from, total))));
+                    }
+                }
+                if !self.begin_record()? {
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// The next `length` bytes, at most 40, consumed but not yet counted in the position; `None` until all are there.
+    fn gather(&mut self, length: usize) -> Option<[u8; LONG_PAGE_HEADER_BYTES]> {
+        let cut = &mut self.decoder.cut;
+        let take = (length - cut.len()).min(self.wal.len() - self.at);
+        cut.extend_from_slice(&self.wal[self.at..self.at + take]);
+        self.at += take;
+        if cut.len() < length {
+            return None;
+        }
+        let mut bytes = [0; LONG_PAGE_HEADER_BYTES];
+        bytes[..length].copy_from_slice(cut);
+        cut.clear();
+        Some(bytes)
+    }
+
+    /// Sees the length of a record that is not whole here and begins to put it together; false when more bytes are
+    /// needed for that.
+    fn begin_record(&mut self) -> Result<bool, WalError> {
+        let start = self.decoder.position;
+        // The length is never split by a page: records start on 8-byte boundaries. The header may be.
+        let Some(bytes) = self.gather(4) else {
+            return Ok(false);
+        };
+        let length = &bytes[..4];
+        let total = u32::from_le_bytes([length[0], length[1], length[2], length[3]]);
+        if total == 0 {
+            return Err(WalError::Zero { lsn: start });
+        }
+        if (total as usize) < RECORD_HEADER_BYTES || total > MAX_RECORD_BYTES {
+            return Err(WalError::Record {
+                lsn: start,
+                why: format!("a length of {total} bytes"),
+            });
+        }
+        let decoder = &mut *self.decoder;
+        decoder.position = start + 4;
+        decoder.assembled.clear();
+        decoder.assembled.shrink_to(BUFFER_KEPT);
+        decoder.assembled.extend_from_slice(length);
+        decoder.partial = Some(Partial {
+            start,
+            total: total as usize,
+        });
+        Ok(true)
+    }
+
+    /// Takes what this page has of the partial record; whether it is whole.
+    fn continue_record(&mut self, partial: Partial, page_left: usize) -> Result<bool, WalError> {
+        let had = self.decoder.assembled.len();
+        let take = (partial.total - had).min(page_left).min(self.left());
+        let bytes = &self.wal[self.at..self.at + take];
+        self.decoder.assembled.extend_from_slice(bytes);
+        self.consume(take);
+        let decoder = &mut *self.decoder;
+        if had < RECORD_HEADER_BYTES {
+            decoder.check_header(partial.start, &decoder.assembled)?;
+        }
+        if decoder.assembled.len() < partial.total {
+            return Ok(false);
+        }
+        decoder.partial = None;
+        check_sum(partial.start, &decoder.assembled)?;
+        let switches = is_switch(&decoder.assembled);
+        decoder.finish(partial.start, switches);
+        Ok(true)
+    }
+}
+
+impl Drop for Records<'_> {
+    fn drop(&mut self) {
+        if self.at < self.wal.len() && self.decoder.fault.is_none() {
+            self.decoder.fault = Some(WalError::NotTaken {
+                lsn: self.decoder.position,
+            });
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! All of a stretch of WAL: what each step of replaying it takes.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use pg_types::{ForkNumber, Key, Lsn, PgMajor, WAL_SEGMENT_BYTES, XLOG_BLCKSZ};
+use serde_json::{Value, json};
+use wal_decode::{
+    MetaChange, PageStep, RawRecord, Sink, WalError, WalStats, WalStreamDecoder, decode,
+    interpret_into, summarize,
+};
+use wal_redo::ClusterSettings;
+
+use crate::pages::Pages;
+use crate::{Start, cpu_ns, files};
+
+/// Bytes handed to the decoder at once.
+const PIECE: usize = 1 << 20;
+
+/// The WAL's bytes from a record boundary on.
+pub struct Stretch {
+    from: Lsn,
+    bytes: Vec<u8>,
+}
+
+impl Stretch {
+    pub fn read(pg_wal: &Path, from: Lsn) -> Result<Stretch> {
+        let mut bytes = Vec::new();
+        for (start, path) in files::wal_segments(pg_wal)? {
+            if start + WAL_SEGMENT_BYTES > from {
+                let segment = std::fs::read(path)?;
+                let skip = from.checked_sub(start).unwrap_or(0) as usize;
+                bytes.extend_from_slice(&segment[skip..]);
+            }
+        }
+        Ok(Stretch { from, bytes })
+    }
+
+    /// Hands out every record; returns how many there were and the end of the last.
+    pub fn for_each(
+        &self,
+        mut each: impl FnMut(RawRecord<'_>) -> Result<()>,
+    ) -> Result<(u64, Lsn)> {
+        let mut decoder = WalStreamDecoder::new(self.from, PgMajor::V15);
+        let mut count = 0;
+        for piece in self.bytes.chunks(PIECE) {
+            let mut records = decoder.feed(decoder.fed_to(), piece)?;
+            loop {
+                match records.next_record() {
+                    Ok(Some(record)) => {
+                        count += 1;
+                        each(record)?;
+                    }
+                    Ok(None) => break,
+                    // The end of what was written: zeroes, or what a recycled segment held before.
+                    Err(
+                        WalError::Zero { .. }
+                        | WalError::PageHeader { .. }
+                        | WalError::Record { .. }
+                        | WalError::Checksum { .. },
+                    ) => return Ok((count, records.boundary())),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok((count, decoder.boundary()))
+    }
+}
+
+/// Runs `work` and returns its result with the CPU time it took, in seconds.
+fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
+    let begun = cpu_ns();
+    let result = work()?;
+    Ok((result, (cpu_ns() - begun) as f64 / 1e9))
+}
+
+/// WAL that is gathered before it goes to its pages, as in a pageserver's open layer.
+const LAYER_BYTES: u64 = 256 << 20;
+
+/// Pages whose changes are kept together: so many that they fit into the processor's own cache.
+const GROUP: u32 = 64;
+
+/// A record to redo on a block's page.
+struct Todo {
+    slot: u32,
+    block: u8,
+    /// Whether the record lies in `apart` and not in the stretch.
+    apart: bool,
+    at: u32,
+    length: u32,
+    end_lsn: Lsn,
+}
+
+/// Replays what it is given. Redo of a page needs only what came before on that page, so that records are kept, where
+/// they lie, for groups of pages, and applied group by group, in WAL order each: that makes the same pages, and each
+/// page is in the processor's cache meanwhile.
+struct Replay<'w> {
+    stretch: &'w Stretch,
+    pages: Pages,
+    groups: Vec<Vec<Todo>>,
+    /// Records that page headers cut through, put together.
+    apart: Vec<u8>,
+    applied: u64,
+    /// CPU time that applying took, in nanoseconds.
+    redo_ns: u64,
+}
+
+impl Replay<'_> {
+    /// Brings all pages up to the last record.
+    fn flush(&mut self) -> Result<()> {
+        let begun = cpu_ns();
+        let record_of = |todo: &Todo| {
+            let from = if todo.apart {
+                &self.apart
+            } else {
+                &self.stretch.bytes
+            };
+            &from[todo.at as usize..][..todo.length as usize]
+        };
+        for group in &mut self.groups {
+            for (number, todo) in group.iter().enumerate() {
+                // Has the record after the next ones on its way to the cache before it is needed.
+                if let Some(ahead) = group.get(number + 4) {
+                    std::hint::black_box(record_of(ahead).first());
+                }
+                let record = decode(todo.end_lsn, todo.end_lsn, record_of(todo))?;
+                let block = record.block(todo.block).context("a block that was there")?;
+                let key = Key::rel_block(block.rel, block.blkno);
+                let step = PageStep::Redo {
+                    record: &record,
+                    block,
+                };
+                wal_redo::apply_step(SETTINGS, step, key, self.pages.slot(todo.slot))?;
+            }
+            self.applied += group.len() as u64;
+            group.clear();
+        }
+        self.apart.clear();
+        self.redo_ns += cpu_ns() - begun;
+        Ok(())
+    }
+}
+
+const SETTINGS: ClusterSettings = ClusterSettings {
+    major: PgMajor::V15,
+    hint_bits_logged: false,
+};
+
+impl Sink for Replay<'_> {
+    type Error = anyhow::Error;
+
+    fn meta(&mut self, change: MetaChange) -> Result<()> {
+        // What exists changes: first everything before.
+        self.flush()?;
+        self.pages.apply(&change);
+        Ok(())
+    }
+
+    fn page(&mut self, key: Key, step: PageStep<'_, '_>) -> Result<()> {
+        let slot = self.pages.number(key);
+        let (record, block) = match step {
+            PageStep::Image { record, block } | PageStep::Redo { record, block }
+                if block.rel.fork == ForkNumber::Main =>
+            {
+                (record, block)
+            }
+            // Few pages, all of whose changes come this way.
+            _ => {
+                wal_redo::apply_step(SETTINGS, step, key, self.pages.slot(slot))?;
+                self.applied += 1;
+                return Ok(());
+            }
+        };
+        let number = (slot / GROUP) as usize;
+        if number >= self.groups.len() {
+            self.groups.resize_with(number + 1, Vec::new);
+        }
+        let length = record.raw.len();
+        let apart = record.start_lsn.0 % XLOG_BLCKSZ + length as u64 > XLOG_BLCKSZ;
+        let at = if apart {
+            self.apart.extend_from_slice(record.raw);
+            self.apart.len() - length
+        } else {
+            (record.start_lsn.0 - self.stretch.from.0) as usize
+        };
+        self.groups[number].push(Todo {
+            slot,
+            block: block.id,
+            apart,
+            at: u32::try_from(at)?,
+            length: length as u32,
+            end_lsn: record.end_lsn,
+        });
+        Ok(())
+    }
+}
+
+/// Has changes found and takes no more notice of them.
+struct Found(u64);
+
+impl Sink for Found {
+    type Error = anyhow::Error;
+
+    fn meta(&mut self, change: MetaChange) -> Result<()> {
+        std::hint::black_box(change);
+        Ok(())
+    }
+
+    fn page(&mut self, key: Key, step: PageStep<'_, '_>) -> Result<()> {
+        std::hint::black_box((key, step));
+        self.0 += 1;
+        Ok(())
+    }
+}
+
+/// Passes that each do one step more; a step's own time is the difference.
+pub fn replay(pg_wal: &Path, start: &Start) -> Result<Value> {
+    let stretch = Stretch::read(pg_wal, start.from)?;
+    let ((records, end), framing) = timed(|| stretch.for_each(|_| Ok(())))?;
+    let (_, decoding) = timed(|| {
+        stretch.for_each(|raw| {
+            std::hint::black_box(decode(raw.start_lsn, raw.end_lsn, raw.bytes)?);
+            Ok(())
+        })
+    })?;
+    let (_, interpreting) = timed(|| follow(&stretch, start, &mut Found(0), |_, _| Ok(())))?;
+    let mut replay = Replay {
+        stretch: &stretch,
+        pages: Pages::load(start)?,
+        groups: Vec::new(),
+        apart: Vec::new(),
+        applied: 0,
+        redo_ns: 0,
+    };
+    let (_, all) = timed(|| {
+        let mut flush_at = start.from + LAYER_BYTES;
+        follow(&stretch, start, &mut replay, |end, replay| {
+            if end >= flush_at {
+                flush_at = end + LAYER_BYTES;
+                replay.flush()?;
+            }
+            Ok(())
+        })?;
+        replay.flush()
+    })?;
+    let redo = replay.redo_ns as f64 / 1e9;
+    Ok(json!({
+        "records": records,
+        "bytes": end.0 - start.from.0,
+        "end": end.to_string(),
+        "changes": replay.applied,
+        "pages_touched": replay.pages.touched(),
+        "seconds": all,
+        "steps": {
+            "framing_and_checksum": framing,
+            "decode": decoding - framing,
+            "interpret": interpreting - decoding,
+            "gather_by_page": all - redo - interpreting,
+            "redo": redo,
+        },
+    }))
+}
+
+/// Hands every change to `sink`, and after each record where it ended to `then`.
+fn follow<S: Sink<Error = anyhow::Error>>(
+    stretch: &Stretch,
+    start: &Start,
+    sink: &mut S,
+    mut then: impl FnMut(Lsn, &mut S) -> Result<()>,
+) -> Result<()> {
+    let mut state = start.state;
+    stretch.for_each(|raw| {
+        let record = decode(raw.start_lsn, raw.end_lsn, raw.bytes)?;
+        interpret_into(&record, &state, sink)?;
+        state.observe(&record)?;
+        then(raw.end_lsn, sink)
+    })?;
+    Ok(())
+}
+
+/// What `pg_waldump --stats` does: read the files piece by piece, check every record, parse its headers, count.
+pub fn stats(pg_wal: &Path, from: Lsn) -> Result<Value> {
+    let (mut stats, mut records) = (WalStats::default(), 0u64);
+    let (end, seconds) = timed(|| {
+        files::for_each_record(pg_wal, PgMajor::V15, Some(from), |raw| {
+            records += 1;
+            stats.add(&summarize(raw.start_lsn, raw.bytes)?);
+            Ok(())
+        })
+    })?;
+    let total = stats.total();
+    Ok(json!({
+        "records": records,
+        "record_bytes": total.rest_bytes + total.image_bytes,
+        "image_bytes": total.image_bytes,
+        "end": end.to_string(),
+        "seconds": seconds,
+    }))
+}

@@ -1,0 +1,9 @@
+//! The protocols between Weir's programs: messages and their encoding, no I/O.
+//!
+//! Every message travels as one frame: a 4-byte big-endian length, then the body. Limits are checked
+//! before anything is allocated.
+
+#![forbid(unsafe_code)]
+
+pub mod page;
+pub mod wal;

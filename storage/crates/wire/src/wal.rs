@@ -1,0 +1,291 @@
+//! The WAL service of a safekeeper: how a proposer writes, how a proposer fetches for a lagging peer, and
+//! how a pageserver reads.
+//!
+//! A frame is a 4-byte big-endian length, then a `postcard` message, then, for messages that carry WAL, the
+//! bytes of WAL up to the end of the frame. The first frame of a connection is a [`FirstMessage`] and decides
+//! what the connection is for:
+//!
+//! - `Propose`: answered by [`AcceptorMessage::Greeting`]; then [`ProposerMessage`]s are pipelined and
+//!   [`AcceptorMessage`]s come back. After an `Append` one reply may cover several.
+//! - `Fetch`: answered by [`FetchReply`]s until the range is complete.
+//! - `Read`: answered by one [`ReadReply`], then [`WalFrame`]s for as long as the connection lives, with a
+//!   heartbeat (no WAL) every second; the reader sends [`Feedback`] whenever it has news.
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use consensus::{
+    AppendHeader, AppendReply, ElectedReply, ElectedRequest, LogPosition, Refusal, ResetRequest,
+    VoteReply, VoteRequest,
+};
+use pg_types::{Lsn, TenantId, Term, TimelineId};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Current protocol version.
+pub const VERSION: u16 = 1;
+/// Largest frame either side accepts, bytes.
+pub const MAX_FRAME_BYTES: usize = 16 << 20;
+/// Most WAL that a sender puts into one frame, bytes.
+pub const MAX_WAL_BYTES: usize = 1 << 20;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FirstMessage {
+    Propose(ProposeRequest),
+    Fetch(FetchRequest),
+    Read(StreamRequest),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProposeRequest {
+    pub version: u16,
+    pub tenant: TenantId,
+    pub timeline: TimelineId,
+    /// W3C `traceparent` of the start that this election belongs to, empty if there is none.
+    pub traceparent: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Greeting {
+    pub safekeeper_id: u64,
+    pub system_identifier: u64,
+    pub pg_version: u32,
+    /// Where the timeline's WAL began when it was created.
+    pub timeline_start_lsn: Lsn,
+    /// First byte of WAL that is still here.
+    pub oldest_lsn: Lsn,
+    pub position: LogPosition,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProposerMessage {
+    Vote(VoteRequest),
+    Elected(ElectedRequest),
+    Reset(ResetRequest),
+    /// Followed by the WAL.
+    Append(AppendHeader),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AcceptorMessage {
+    Greeting(Greeting),
+    Vote(VoteReply),
+    Elected(ElectedReply),
+    Append {
+        reply: AppendReply,
+        /// Highest position that a pageserver reading here has ingested.
+        ingested_lsn: Lsn,
+        /// Position below which every holding reader needs no WAL any more.
+        remote_consistent_lsn: Lsn,
+    },
+    Refused(Refusal),
+    /// Nothing can be done with this timeline here; the connection ends.
+    Failed(Failure),
+}
+
+/// WAL `[start_lsn, end_lsn)` of the log that `term` continued.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchRequest {
+    pub version: u16,
+    pub tenant: TenantId,
+    pub timeline: TimelineId,
+    pub term: Term,
+    pub start_lsn: Lsn,
+    pub end_lsn: Lsn,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FetchReply {
+    /// Followed by the WAL from `start_lsn` on.
+    Wal {
+        start_lsn: Lsn,
+    },
+    Failed(Failure),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamRequest {
+    pub version: u16,
+    pub tenant: TenantId,
+    pub timeline: TimelineId,
+    /// First byte wanted; may lie ahead of what is committed here, the stream then waits.
+    pub start_lsn: Lsn,
+    /// Stable name of the reader.
+    pub reader: String,
+    /// Whether WAL must be kept until this reader reports it as durable elsewhere. Kept for the name, not
+    /// for the connection.
+    pub holds_wal: bool,
+    /// W3C `traceparent`, empty if there is none.
+    pub traceparent: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReadReply {
+    Ok {
+        commit_lsn: Lsn,
+        oldest_lsn: Lsn,
+        term: Term,
+    },
+    Refused(Failure),
+}
+
+/// Committed WAL, `[start_lsn, start_lsn + bytes)`, cut at any byte but never past `commit_lsn`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WalFrame {
+    pub start_lsn: Lsn,
+    /// A record boundary; the stream pauses there until more is committed.
+    pub commit_lsn: Lsn,
+    pub term: Term,
+    /// When the safekeeper sent this, microseconds since the Unix epoch.
+    pub sent_at_us: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Feedback {
+    /// Last record applied, in memory.
+    pub ingested_lsn: Lsn,
+    /// Everything below is in object storage and in its index.
+    pub remote_consistent_lsn: Lsn,
+}
+
+/// Why a request failed and what the caller can do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    pub kind: FailureKind,
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FailureKind {
+    /// The timeline does not exist on this safekeeper.
+    NotFound,
+    /// The WAL asked for was trimmed, object storage holds what it made.
+    Trimmed,
+    /// The timeline is stopped here (disk full, damaged file); another safekeeper may serve it.
+    Stopped,
+    /// A newer connection of the same proposer has taken over, or a newer term.
+    Superseded,
+    BadRequest,
+    Internal,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CodecError {
+    #[error("frame of {0} bytes; the limit is {MAX_FRAME_BYTES}")]
+    TooLarge(usize),
+    #[error("frame of {bytes} bytes does not hold a valid {expected}: {source}")]
+    Malformed {
+        expected: &'static str,
+        bytes: usize,
+        source: postcard::Error,
+    },
+    #[error("{expected} is followed by {surplus} bytes that do not belong to it")]
+    Surplus {
+        expected: &'static str,
+        surplus: usize,
+    },
+}
+
+/// A complete frame, length included.
+pub fn encode<T: Serialize>(message: &T) -> BytesMut {
+    encode_head(message, 0)
+}
+
+/// The beginning of a frame that `payload_bytes` of WAL follow: send both, without copying the WAL.
+pub fn encode_head<T: Serialize>(message: &T, payload_bytes: usize) -> BytesMut {
+    let mut frame = BytesMut::with_capacity(128);
+    frame.put_u32(0);
+    let mut frame =
+        postcard::to_extend(message, frame).expect("plain structs serialise into memory");
+    let length = frame.len() - 4 + payload_bytes;
+    debug_assert!(length <= MAX_FRAME_BYTES, "frame of {length} bytes");
+    frame[..4].copy_from_slice(&(length as u32).to_be_bytes());
+    frame
+}
+
+/// A message that must fill the frame's body.
+pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, CodecError> {
+    let (message, rest) = take(body)?;
+    if !rest.is_empty() {
+        return Err(CodecError::Surplus {
+            expected: name::<T>(),
+            surplus: rest.len(),
+        });
+    }
+    Ok(message)
+}
+
+/// A message and the WAL behind it, which shares the body's memory.
+pub fn decode_with_wal<T: DeserializeOwned>(mut body: Bytes) -> Result<(T, Bytes), CodecError> {
+    let (message, rest) = take(&body)?;
+    let head = body.len() - rest.len();
+    body.advance(head);
+    Ok((message, body))
+}
+
+fn take<T: DeserializeOwned>(body: &[u8]) -> Result<(T, &[u8]), CodecError> {
+    if body.len() > MAX_FRAME_BYTES {
+        return Err(CodecError::TooLarge(body.len()));
+    }
+    postcard::take_from_bytes(body).map_err(|source| CodecError::Malformed {
+        expected: name::<T>(),
+        bytes: body.len(),
+        source,
+    })
+}
+
+fn name<T>() -> &'static str {
+    std::any::type_name::<T>()
+        .rsplit("::")
+        .next()
+        .unwrap_or("message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_append_keeps_its_wal_without_copying_it() {
+        let header = AppendHeader {
+            term: Term(3),
+            begin_lsn: Lsn(16),
+            end_lsn: Lsn(21),
+            commit_lsn: Lsn(8),
+        };
+        let message = ProposerMessage::Append(header);
+        let mut frame = encode_head(&message, 5);
+        frame.extend_from_slice(b"hello");
+        let frame = frame.freeze();
+        assert_eq!(
+            u32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]) as usize,
+            frame.len() - 4
+        );
+        let body = frame.slice(4..);
+        let (decoded, wal) = decode_with_wal::<ProposerMessage>(body.clone()).expect("valid frame");
+        assert_eq!(decoded, message);
+        assert_eq!(wal, b"hello"[..]);
+        assert_eq!(wal.as_ptr(), body[body.len() - 5..].as_ptr());
+        assert!(matches!(
+            decode::<ProposerMessage>(&body),
+            Err(CodecError::Surplus { surplus: 5, .. })
+        ));
+    }
+
+    #[test]
+    fn garbage_is_an_error_and_never_a_panic() {
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        for length in 0..400_usize {
+            let body: Vec<u8> = (0..length)
+                .map(|_| {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    state as u8
+                })
+                .collect();
+            let _ = decode::<FirstMessage>(&body);
+            let _ = decode_with_wal::<AcceptorMessage>(Bytes::from(body.clone()));
+            let _ = decode_with_wal::<ProposerMessage>(Bytes::from(body));
+        }
+    }
+}

@@ -1,0 +1,48 @@
+"""Fixtures of the engine's system tests."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from harness import Engine, engine
+
+
+def _root() -> Path:
+    # Below /tmp, because Postgres runs unprivileged and must be able to reach it.
+    return Path(tempfile.mkdtemp(prefix="weir-system-"))
+
+
+@pytest.fixture
+def say(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """A figure for whoever reads the output, shown at its end also where tests run side by side."""
+    return lambda text: record_property("said", text)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    said = [
+        text
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport) and report.when == "call"
+        for name, text in report.user_properties
+        if name == "said"
+    ]
+    for text in said:
+        terminalreporter.write_line(str(text))
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Engine]:
+    """One engine for the tests of a module that break nothing."""
+    with engine(_root()) as running:
+        yield running
+
+
+@pytest.fixture
+def own() -> Iterator[Engine]:
+    """An engine of the test's own, to kill parts of."""
+    with engine(_root()) as running:
+        yield running

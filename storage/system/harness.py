@@ -1,0 +1,437 @@
+"""The engine as real processes: three safekeepers, a pageserver, computes on stock Postgres.
+
+Every process listens on an ephemeral loopback port, lives below one temporary directory and is ended by pid;
+`Engine.close` leaves no process and no mount behind, whatever a test did.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import itertools
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import psycopg
+
+PG_BIN = Path(os.environ.get("WEIR_PG_BIN_DIR", "/usr/lib/postgresql/15/bin"))
+PASSWORD = "correct horse"
+
+T = TypeVar("T")
+
+
+def default_bin_dir() -> Path:
+    target = os.environ.get("CARGO_TARGET_DIR", str(Path.home() / ".cache/weir/target"))
+    return Path(os.environ.get("WEIR_BIN_DIR", f"{target}/release"))
+
+
+# Below the ports that the kernel gives to outgoing connections, so that a server that was killed finds its port free
+# when it is started again; and a share for each of the processes that test side by side.
+_SHARE = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 4
+_PORTS = itertools.cycle(range(10_000 + _SHARE * 2_500, 10_000 + (_SHARE + 1) * 2_500))
+for _ in range(os.getpid() % 2_500):
+    next(_PORTS)
+
+
+def free_port() -> int:
+    """A port nobody listens on, and that this process has not given out lately."""
+    for port in _PORTS:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("a cycle has no end")
+
+
+def wait_for(what: str, probe: Callable[[], T | None], seconds: float = 120.0) -> T:
+    """Polls until `probe` returns something true; a probe that raises counts as not yet."""
+    deadline = time.monotonic() + seconds
+    last: object = None
+    while time.monotonic() < deadline:
+        try:
+            value = probe()
+            if value:
+                return value
+            last = value
+        except (httpx.HTTPError, psycopg.Error, OSError, AssertionError) as error:
+            last = error
+        time.sleep(0.05)
+    raise TimeoutError(f"{what}: not within {seconds} s; last seen: {last!r}")
+
+
+def scram_verifier(password: str) -> str:
+    """The SCRAM-SHA-256 verifier as Postgres stores it (RFC 5803)."""
+    salt, rounds = secrets.token_bytes(16), 4096
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, rounds)
+    stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+    server = hmac.digest(salted, b"Server Key", "sha256")
+    encode = lambda raw: base64.b64encode(raw).decode()  # noqa: E731
+    return f"SCRAM-SHA-256${rounds}:{encode(salt)}${encode(stored)}:{encode(server)}"
+
+
+def lsn(text: str) -> int:
+    high, low = text.split("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+@dataclass
+class Process:
+    """One supervised program: start, kill, start again with the same arguments."""
+
+    name: str
+    arguments: list[str]
+    log: Path
+    ready: Callable[[], Any]
+    child: subprocess.Popen[bytes] | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def launch(self) -> None:
+        with self.log.open("ab") as log:
+            self.child = subprocess.Popen(
+                self.arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, "RUST_LOG": os.environ.get("RUST_LOG", "info"), **self.environment},
+            )
+
+    def start(self, seconds: float = 120.0) -> None:
+        self.launch()
+        try:
+            wait_for(f"{self.name} to be ready", self._alive_and_ready, seconds)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}\n--- end of {self.log}:\n{self.tail()}") from None
+
+    def _alive_and_ready(self) -> Any:
+        if self.child is not None and self.child.poll() is not None:
+            raise RuntimeError(f"{self.name} exited with {self.child.returncode}; its log ends:\n{self.tail()}")
+        return self.ready()
+
+    def signal(self, number: int) -> None:
+        if self.child is not None and self.child.poll() is None:
+            self.child.send_signal(number)
+
+    def kill9(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def wait(self, seconds: float = 30.0) -> int:
+        assert self.child is not None
+        return self.child.wait(seconds)
+
+    def stop(self) -> None:
+        if self.child is None or self.child.poll() is not None:
+            return
+        self.signal(signal.SIGTERM)
+        try:
+            self.wait(20)
+        except subprocess.TimeoutExpired:
+            self.kill9()
+
+    def tail(self, lines: int = 40) -> str:
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+
+@dataclass
+class Timeline:
+    tenant: str
+    id: str
+    start_lsn: str
+
+
+@dataclass
+class Compute:
+    process: Process
+    http: httpx.Client
+    port: int
+    directory: Path
+    timeline: Timeline
+
+    def status(self) -> dict[str, Any]:
+        return self.http.get("/status").raise_for_status().json()
+
+    def wait_running(self, seconds: float = 60.0) -> dict[str, Any]:
+        def running() -> dict[str, Any] | None:
+            status = self.status()
+            if status["state"] in ("failed", "fenced"):
+                raise RuntimeError(f"compute is {status['state']}: {status['reason']}\n{self.process.tail()}")
+            return status if status["state"] == "running" else None
+
+        return wait_for("compute to run", running, seconds)
+
+    @property
+    def uri(self) -> str:
+        return f"postgresql://app:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{self.port}/appdb"
+
+    def connect(self, **options: Any) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.uri, connect_timeout=10, **{"autocommit": True, **options})
+
+    def admin(self, database: str = "appdb") -> psycopg.Connection[Any]:
+        """A superuser session over the agent's private socket."""
+        return psycopg.connect(
+            host=str(self.directory / "sock"), port=self.port, user="weir_admin", dbname=database, autocommit=True
+        )
+
+    def sql(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        with self.connect() as connection:
+            cursor = connection.execute(query, parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def suspend(self) -> None:
+        self.http.post("/terminate", json={"mode": "suspend"}).raise_for_status()
+        code = self.process.wait(60)
+        assert code == 0, f"suspended compute exited with {code}:\n{self.process.tail()}"
+
+    def kill9(self) -> None:
+        self.process.kill9()
+        wait_for("Postgres to die with its agent", lambda: not listening(self.port), 20)
+
+    def switch_full_page_writes(self, enabled: bool) -> dict[str, Any]:
+        answer = self.http.post("/full_page_writes", json={"enabled": enabled, "timeout_ms": 30_000}, timeout=40)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+def metric(of: Compute | httpx.Client, name: str, **labels: str) -> float:
+    """The sum of a metric of a compute, or of whoever is at that address, over the series that carry `labels`."""
+    total = 0.0
+    client = of.http if isinstance(of, Compute) else of
+    for line in client.get("/metrics").text.splitlines():
+        match = re.match(rf"{name}(?:\{{(.*)\}})? ([0-9.e+-]+)$", line)
+        if match and all(f'{key}="{value}"' in (match[1] or "") for key, value in labels.items()):
+            total += float(match[2])
+    return total
+
+
+def listening(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@dataclass
+class Engine:
+    root: Path
+    bin_dir: Path = field(default_factory=default_bin_dir)
+    pageserver_options: list[str] = field(default_factory=list)
+    # With mount://, layers are copied to local disk, as from a store that is far away.
+    object_store: str = "file://{objects}"
+    pageserver_environment: dict[str, str] = field(default_factory=dict)
+    safekeepers: list[Process] = field(default_factory=list)
+    wal_ports: list[int] = field(default_factory=list)
+    http_ports: list[int] = field(default_factory=list)
+    computes: list[Compute] = field(default_factory=list)
+
+    def start(self) -> None:
+        self.root.chmod(0o755)
+        for number in (1, 2, 3):
+            wal, http = free_port(), free_port()
+            self.wal_ports.append(wal)
+            self.http_ports.append(http)
+            data = self.root / f"safekeeper-{number}"
+            self.safekeepers.append(
+                self._spawn(
+                    f"safekeeper-{number}",
+                    [
+                        "weir-safekeeper",
+                        "--id",
+                        str(number),
+                        "--listen-wal",
+                        f"127.0.0.1:{wal}",
+                        "--listen-http",
+                        f"127.0.0.1:{http}",
+                        "--data-dir",
+                        str(data),
+                    ],
+                    http,
+                )
+            )
+        self.page_port, self.pageserver_http_port = free_port(), free_port()
+        (self.root / "objects").mkdir()
+        self.pageserver = self.another_pageserver("pageserver", self.page_port, self.pageserver_http_port)
+        self.storage = httpx.Client(base_url=f"http://127.0.0.1:{self.pageserver_http_port}", timeout=60)
+
+    def another_pageserver(self, name: str, pages: int, http: int) -> Process:
+        """A pageserver on the same object store, which takes over what is in it."""
+        arguments = [
+            *("--listen-pages", f"127.0.0.1:{pages}", "--listen-http", f"127.0.0.1:{http}"),
+            *("--data-dir", str(self.root / name)),
+            *("--object-store", self.object_store.format(objects=self.root / "objects")),
+            *("--pg-bin-dir", str(PG_BIN), *self.pageserver_options),
+        ]
+        return self._spawn(name, ["weir-pageserver", *arguments], http, self.pageserver_environment)
+
+    def _spawn(
+        self, name: str, arguments: list[str], http_port: int, environment: dict[str, str] | None = None
+    ) -> Process:
+        program = self.bin_dir / arguments[0]
+        assert program.exists(), f"{program} is missing: cargo build --release in storage/"
+        url = f"http://127.0.0.1:{http_port}/healthz"
+        process = Process(
+            name,
+            [str(program), *arguments[1:]],
+            self.root / f"{name}.log",
+            lambda: httpx.get(url, timeout=2).status_code == 200,
+            environment=dict(environment or {}),
+        )
+        process.start()
+        return process
+
+    # --- timelines
+
+    def create_timeline(self, tenant: str | None = None) -> Timeline:
+        tenant = tenant or secrets.token_hex(16)
+        self.storage.put(f"/v1/tenant/{tenant}", json={}).raise_for_status()
+        body = {"new_timeline_id": secrets.token_hex(16), "pg_version": 15, "safekeepers": self._wal_addresses()}
+        return self._finish_timeline(tenant, body)
+
+    def branch(self, parent: Timeline, **at: str) -> Timeline:
+        """A branch of `parent`; `ancestor_start_lsn` or `ancestor_timestamp` choose where, default is now."""
+        body = {
+            "new_timeline_id": secrets.token_hex(16),
+            "pg_version": 15,
+            "safekeepers": self._wal_addresses(),
+            "ancestor_timeline_id": parent.id,
+            **at,
+        }
+        return self._finish_timeline(parent.tenant, body)
+
+    def _wal_addresses(self) -> list[str]:
+        return [f"127.0.0.1:{port}" for port in self.wal_ports]
+
+    def _finish_timeline(self, tenant: str, body: dict[str, Any]) -> Timeline:
+        answer = self.storage.post(f"/v1/tenant/{tenant}/timeline", json=body)
+        assert answer.status_code == 201, answer.text
+        status = answer.json()
+        timeline = Timeline(tenant, body["new_timeline_id"], status["start_lsn"])
+        for port in self.http_ports:
+            created = httpx.post(
+                f"http://127.0.0.1:{port}/v1/tenant/{tenant}/timeline/{timeline.id}",
+                json={
+                    "start_lsn": status["start_lsn"],
+                    "system_identifier": str(status["system_identifier"]),
+                    "pg_version": 15,
+                },
+                timeout=10,
+            )
+            assert created.status_code in (200, 201), created.text
+        return timeline
+
+    def timeline_status(self, timeline: Timeline) -> dict[str, Any]:
+        return self.storage.get(f"/v1/tenant/{timeline.tenant}/timeline/{timeline.id}").raise_for_status().json()
+
+    def wait_ingested(self, timeline: Timeline, target: str, seconds: float = 60.0) -> None:
+        wait_for(
+            f"the pageserver to ingest {target}",
+            lambda: lsn(self.timeline_status(timeline)["last_record_lsn"]) >= lsn(target),
+            seconds,
+        )
+
+    def digest(self, timeline: Timeline, at: str | None = None) -> str:
+        """Reads every page as of an LSN, or as of now; a checksum that never changes."""
+        path = f"/v1/tenant/{timeline.tenant}/timeline/{timeline.id}/digest"
+        answer = self.storage.get(path, params={"lsn": at} if at else {})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["crc32c"]
+
+    # --- computes
+
+    def compute(self, timeline: Timeline, wait: bool = True, **spec: Any) -> Compute:
+        port, http_port = free_port(), free_port()
+        name = f"ep-{secrets.token_hex(4)}"
+        directory = self.root / "computes" / name
+        directory.mkdir(parents=True)
+        settings = {"shared_buffers": "64MB", "max_connections": "60", **spec.pop("settings", {})}
+        body = {
+            "compute_id": name,
+            "tenant_id": timeline.tenant,
+            "timeline_id": timeline.id,
+            "pg_version": 15,
+            "pg_bin_dir": str(PG_BIN),
+            "pg_user": "postgres",
+            "listen": "127.0.0.1",
+            "port": port,
+            "safekeepers": self._wal_addresses(),
+            "pageserver": {
+                "pages": f"127.0.0.1:{self.page_port}",
+                "http": f"http://127.0.0.1:{self.pageserver_http_port}",
+            },
+            "full_page_writes": True,
+            "roles": [{"name": "app", "password": scram_verifier(PASSWORD)}],
+            "databases": [{"name": "appdb", "owner": "app"}],
+            "settings": settings,
+            "audit_reads_per_second": 20,
+            "quorum_timeout_ms": 10_000,
+            **spec,
+        }
+        spec_file = directory / "spec.json"
+        spec_file.write_text(json.dumps(body))
+        base = f"http://127.0.0.1:{http_port}"
+        process = Process(
+            name,
+            [
+                str(self.bin_dir / "weir-compute"),
+                "--spec",
+                str(spec_file),
+                "--dir",
+                str(directory),
+                "--listen-http",
+                f"127.0.0.1:{http_port}",
+            ],
+            self.root / f"{name}.log",
+            lambda: httpx.get(f"{base}/status", timeout=2).status_code == 200,
+        )
+        compute = Compute(process, httpx.Client(base_url=base, timeout=30), port, directory, timeline)
+        self.computes.append(compute)
+        process.start()
+        if wait:
+            compute.wait_running()
+        return compute
+
+    # --- the end
+
+    def close(self) -> None:
+        for compute in self.computes:
+            if compute.process.child is not None and compute.process.child.poll() is None:
+                with contextlib.suppress(httpx.HTTPError):
+                    compute.http.post("/terminate", json={"mode": "immediate"}, timeout=5)
+            compute.process.stop()
+            compute.http.close()
+        if hasattr(self, "storage"):
+            self.storage.close()
+        for process in [getattr(self, "pageserver", None), *self.safekeepers]:
+            if process is not None:
+                process.stop()
+        for mount in mounts_below(self.root):
+            subprocess.run(["umount", "--lazy", mount], check=False, capture_output=True)
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def mounts_below(root: Path) -> list[str]:
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    return [line.split()[1] for line in lines if line.split()[1].startswith(f"{root}/")]
+
+
+@contextlib.contextmanager
+def engine(root: Path, **options: Any) -> Iterator[Engine]:
+    running = Engine(root, **options)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.close()

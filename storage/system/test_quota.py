@@ -1,0 +1,69 @@
+"""A branch that has reached its storage quota is a full disk to Postgres: nothing else stops, and room heals it."""
+
+from __future__ import annotations
+
+import json
+
+import psycopg
+import pytest
+from harness import Compute, Engine
+
+ROOM = 20 << 20
+INSERT = "INSERT INTO t SELECT n, repeat('x', 900) FROM generate_series(1, 5000) n"
+
+
+def set_quota(compute: Compute, quota: int | None) -> None:
+    spec = json.loads((compute.directory / "spec.json").read_text()) | {"storage_quota_bytes": quota}
+    answer = compute.http.post("/configure", json=spec, timeout=60)
+    assert answer.status_code == 200, answer.text
+
+
+def fill(compute: Compute) -> None:
+    def insert_much() -> None:
+        for _ in range(20):
+            compute.sql(INSERT)
+
+    with pytest.raises(psycopg.errors.DiskFull, match=r"could not extend file.*No space left on device"):
+        insert_much()
+
+
+def test_a_full_branch_says_disk_full_and_heals_by_a_larger_quota_or_by_less_data(shared: Engine) -> None:
+    compute = shared.compute(shared.create_timeline())
+    compute.sql("CREATE TABLE t (id int, filler text)")
+    compute.sql("CREATE TABLE other AS SELECT generate_series(1, 1000) AS id")
+    shared.wait_ingested(compute.timeline, compute.status()["commit_lsn"])
+
+    def size() -> int:
+        return shared.timeline_status(compute.timeline)["current_logical_size"]
+
+    quota = size() + ROOM
+    set_quota(compute, quota)
+    fill(compute)
+    log = compute.process.tail(400)
+    assert "disk full" in log
+    assert str(quota) in log
+    shared.wait_ingested(compute.timeline, compute.status()["commit_lsn"])
+    # Full is full, and not much earlier: system catalogs may go a little beyond.
+    assert quota - (1 << 20) < size() < quota + (1 << 20)
+
+    # Reads, changes in place and deletions go on.
+    assert compute.sql("SELECT count(*) FROM other") == [(1000,)]
+    compute.sql("DELETE FROM other WHERE id > 500")
+    assert compute.sql("SELECT count(*) FROM other") == [(500,)]
+
+    set_quota(compute, quota + ROOM)
+    compute.sql(INSERT)
+    fill(compute)
+    # The smaller one again: full at once, until data goes.
+    set_quota(compute, quota)
+    fill(compute)
+    compute.sql("DELETE FROM t")
+    with compute.admin() as connection:
+        connection.execute("VACUUM t")
+    compute.sql(INSERT)
+    # A table is emptied into new files, whose empty indexes need a little room.
+    fill(compute)
+    compute.sql("TRUNCATE t")
+    compute.sql(INSERT)
+    assert compute.sql("SELECT count(*) FROM t") == [(5000,)]
+    compute.suspend()

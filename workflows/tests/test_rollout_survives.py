@@ -1,0 +1,128 @@
+"""A rollout outlives what is lost below it: a step that was given up for dead and lives, a workflow that ended before
+its rollout did, a verdict that nobody can give."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+from test_rollout_controls import BARE, switches
+from test_rollout_repairs import change_rollout, switching
+from test_rollout_wishes import change, member
+from weir_testing.fleet import Fleet
+
+from weir.kit.clock import now
+from weir.operations import dispatcher as dispatching
+from weir.operations.dispatcher import Dispatcher
+from weir.rollouts.models import MemberState, RolloutStatus
+from weir_workflows.reconciler import activities as reconciler
+from weir_workflows.reconciler.rollouts import watch_deadlines
+from weir_workflows.rollout.going_back import GoingBack
+from weir_workflows.rollout.judge_activities import WaveActivities
+from weir_workflows.rollout.messages import Members
+from weir_workflows.rollout.probes import Probes
+
+
+async def test_a_step_given_up_for_dead_writes_nothing_about_who_went_back_meanwhile(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its worker stood still between wish and switch, longer than its heartbeat; its compute was taken back."""
+    (compute,) = await fleet.add(1)
+    ident = await fleet.start(**BARE, plan_approval_required=True)
+    await fleet.until(ident, "held")
+    await change(fleet, ident, compute, state=MemberState.BASELINE, batch=0)
+    await change_rollout(fleet, ident, status=RolloutStatus.RUNNING)
+    resources = fleet.weir.resources
+    back, stale = GoingBack(resources, Probes(resources)), switching(fleet)
+    send = stale._send
+
+    async def late(*arguments: Any) -> str | None:
+        await back.take(ident, {compute: (MemberState.ROLLED_BACK, "by somebody")})
+        return await send(*arguments)
+
+    monkeypatch.setattr(stale, "_send", late)
+    await stale.switch_batch(Members(ident, [compute]))
+    row = await member(fleet, ident, compute)
+    assert (row.state, row.confirmed_at, row.fpw_change_lsn) == (MemberState.ROLLED_BACK, None, None)
+    # Nor, when it fails late, does it take back again who is back.
+    await back.take(ident, {compute: (MemberState.FAILED, "not seen in storage")})
+    again = await member(fleet, ident, compute)
+    assert (again.state, again.rolled_back_at) == (MemberState.ROLLED_BACK, row.rolled_back_at)
+    # Nor does it wish anew what it had wished before.
+    monkeypatch.setattr(stale, "_send", send)
+    await change(fleet, ident, compute, state=MemberState.SWITCHING)
+    await stale.switch_batch(Members(ident, [compute]))
+    round_ = reconciler.ReconcilerActivities(resources)
+
+    async def repaired() -> bool:
+        await change(fleet, ident, compute, state=MemberState.ROLLED_BACK)
+        await round_.reconcile()
+        return await fleet.switch_of(compute) == (True, True)
+
+    await fleet.weir.wait(repaired)
+    await fleet.control(ident, "abort")
+    await fleet.until(ident, "aborted")
+
+
+async def test_a_rollback_after_the_end_that_was_lost_is_begun_again(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when Temporal has forgotten the rollout's own workflow, which is not begun beside it."""
+    ids = await fleet.add(2)
+    ident = await fleet.start(**BARE)
+    await fleet.until(ident, "completed")
+    monkeypatch.setattr(dispatching, "rollout_workflow_id", lambda ident: f"forgotten-{ident}")
+    long_ago = now() - timedelta(minutes=10)
+    await change_rollout(fleet, ident, status=RolloutStatus.ROLLING_BACK, dispatched_at=long_ago)
+    dispatcher = Dispatcher(fleet.weir.settings, fleet.weir.resources.database, fleet.weir.temporal)
+    await dispatcher.recover_lost_rollouts()
+    await fleet.until(ident, "rolled_back")
+    assert [await fleet.switch_of(compute) for compute in ids] == [(True, True)] * 2
+    with pytest.raises(RPCError, match="not found"):
+        await fleet.weir.temporal.get_workflow_handle(f"forgotten-{ident}").describe()
+    # Ended, it is left alone.
+    await dispatcher.recover_lost_rollouts()
+    assert (await fleet.get(ident))["status"] == "rolled_back"
+
+
+async def test_going_back_that_does_not_end_alerts_a_person(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    (compute,) = await fleet.add(1)
+    ident = await fleet.start(**BARE)
+    await fleet.until(ident, "completed")
+    await fleet.control(ident, "rollback")
+    await fleet.until(ident, "rolled_back")
+
+    async def unable(*_: Any) -> list[str]:
+        return []
+
+    async def alerts() -> dict[str, bool]:
+        await watch_deadlines(fleet.weir.resources)
+        found = (await fleet.weir.call("GET", f"/rollouts/{ident}/alerts"))["alerts"]
+        return {alert["kind"]: alert["cleared_at"] is None for alert in found}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reconciler, "finish_going_back", unable)
+        await change(fleet, ident, compute, rollback_lsn=None)
+        assert await alerts() == {}
+        await change(fleet, ident, compute, rollback_lsn=None, rolled_back_at=now() - timedelta(hours=1))
+        assert await alerts() == {"back_overdue": True}
+    await change(fleet, ident, compute, rollback_lsn="0/1800300")
+    assert await alerts() == {"back_overdue": False}
+
+
+async def test_a_wave_that_cannot_be_judged_is_held_for_a_person(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (compute,) = await fleet.add(1)
+
+    async def broken(*_: Any) -> Any:
+        raise ApplicationError("planted", non_retryable=True)
+
+    monkeypatch.setattr(WaveActivities, "_judge_wave", broken)
+    ident = await fleet.start(**BARE)
+    held = await fleet.until(ident, "held")
+    assert "could not be judged together: planted" in held["status_reason"]
+    await fleet.control(ident, "approve")
+    await fleet.until(ident, "completed")
+    assert await switches(fleet, compute) == 1

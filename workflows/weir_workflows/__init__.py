@@ -1,0 +1,1 @@
+"""Everything that takes time: Temporal workflows, their activities, and the worker."""

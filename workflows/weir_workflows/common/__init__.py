@@ -1,0 +1,1 @@
+"""What every workflow and activity shares."""

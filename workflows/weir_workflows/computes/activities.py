@@ -1,0 +1,98 @@
+"""Activities on computes. Each looks before it acts, and so may run twice."""
+
+from temporalio import activity
+
+from weir.clients.http import RemoteError
+from weir.endpoints.models import Endpoint, EndpointState
+from weir.endpoints.repository import EndpointRepository
+from weir.kit.clock import now
+from weir_workflows.common.errors import from_remote, missing
+from weir_workflows.common.heartbeat import heartbeats
+from weir_workflows.common.resources import Resources
+from weir_workflows.computes.spec import load_spec
+
+
+class ComputeActivities:
+    def __init__(self, resources: Resources) -> None:
+        self._r = resources
+
+    async def _endpoint(self, endpoint_id: str) -> Endpoint:
+        async with self._r.database.transaction() as session:
+            endpoint = await EndpointRepository(session).get(endpoint_id)
+        if endpoint is None:
+            raise missing("endpoint", endpoint_id)
+        return endpoint
+
+    @activity.defn
+    async def start_compute(self, endpoint_id: str) -> None:
+        async with self._r.database.transaction() as session:
+            endpoint = await EndpointRepository(session).get(endpoint_id)
+            if endpoint is None:
+                raise missing("endpoint", endpoint_id)
+            if endpoint.deleted_at is not None or endpoint.desired_state != EndpointState.ACTIVE:
+                # Nobody wants it any more: an abort or a deletion overtook this start.
+                return
+            spec = await load_spec(session, self._r.settings, endpoint)
+        async with heartbeats():
+            await self._r.computes.start(spec)
+        async with self._r.database.transaction() as session:
+            row = await session.get(Endpoint, endpoint_id, with_for_update=True)
+            if row is None:
+                raise missing("endpoint", endpoint_id)
+            row.state = EndpointState.ACTIVE
+            row.started_at = row.last_active = now()
+            row.suspended_at = None
+
+    @activity.defn
+    async def stop_compute(self, endpoint_id: str) -> None:
+        """A clean stop; by force when that does not work."""
+        await self._endpoint(endpoint_id)
+        async with heartbeats():
+            await self._r.computes.stop(endpoint_id, "suspend")
+        await self._at_rest(endpoint_id)
+
+    @activity.defn
+    async def abandon_compute(self, endpoint_id: str) -> None:
+        """Compensates a start that failed: nothing runs, and nothing is wanted."""
+        await self._endpoint(endpoint_id)
+        async with heartbeats():
+            await self._r.computes.stop(endpoint_id, "immediate")
+        async with self._r.database.transaction() as session:
+            row = await session.get(Endpoint, endpoint_id, with_for_update=True)
+            if row is not None:
+                row.desired_state = EndpointState.IDLE
+        await self._at_rest(endpoint_id)
+
+    async def _at_rest(self, endpoint_id: str) -> None:
+        async with self._r.database.transaction() as session:
+            row = await session.get(Endpoint, endpoint_id, with_for_update=True)
+            if row is not None and row.state != EndpointState.IDLE:
+                row.state = EndpointState.IDLE
+                row.suspended_at = now()
+
+    @activity.defn
+    async def forget_endpoint(self, endpoint_id: str) -> None:
+        await self._r.computes.remove(endpoint_id)
+        async with self._r.database.transaction() as session:
+            row = await session.get(Endpoint, endpoint_id, with_for_update=True)
+            if row is not None and row.deleted_at is None:
+                row.deleted_at = now()
+
+    @activity.defn
+    async def configure_compute(self, endpoint_id: str) -> None:
+        """Gives a running compute its current spec; one that does not run reads it at its next start."""
+        async with self._r.database.transaction() as session:
+            endpoint = await EndpointRepository(session).get(endpoint_id)
+            if endpoint is None:
+                raise missing("endpoint", endpoint_id)
+            spec = await load_spec(session, self._r.settings, endpoint)
+        if not await self._r.computes.running([endpoint_id]):
+            return
+        try:
+            async with heartbeats():
+                await self._r.agent(endpoint).configure(spec)
+        except RemoteError as error:
+            if not await self._r.computes.running([endpoint_id]):
+                return
+            raise from_remote(error) from error
+        await self._r.computes.keep_spec(spec)

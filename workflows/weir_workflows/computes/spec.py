@@ -1,0 +1,42 @@
+"""The spec a compute is given: read whole from the database each time, so that it can never be stale."""
+
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from weir.branches.models import Branch
+from weir.config import Settings
+from weir.databases.repository import DatabaseRepository
+from weir.endpoints.models import Endpoint
+from weir.projects.models import Project
+
+QUORUM_TIMEOUT_MS = 10_000
+AUDIT_READS_PER_SECOND = 20
+
+
+async def load_spec(session: AsyncSession, settings: Settings, endpoint: Endpoint) -> dict[str, Any]:
+    branch = await session.get_one(Branch, endpoint.branch_id)
+    project = await session.get_one(Project, branch.project_id)
+    repository = DatabaseRepository(session)
+    return {
+        "compute_id": endpoint.id,
+        "tenant_id": project.tenant_id,
+        "timeline_id": branch.timeline_id,
+        "pg_version": project.pg_version,
+        "pg_bin_dir": str(settings.pg_bin_dir),
+        "pg_user": settings.pg_user,
+        "listen": endpoint.host,
+        "port": endpoint.port,
+        "safekeepers": settings.safekeeper_wal_addresses,
+        "pageserver": {"pages": settings.pageserver_pages, "http": settings.pageserver_http_url},
+        "full_page_writes": endpoint.full_page_writes,
+        "roles": [{"name": role.name, "password": role.scram_verifier} for role in await repository.roles(branch.id)],
+        "databases": [
+            {"name": database.name, "owner": database.owner_name}
+            for database in await repository.databases(branch.id)
+        ],
+        "settings": endpoint.pg_settings,
+        "storage_quota_bytes": project.logical_size_limit,
+        "audit_reads_per_second": AUDIT_READS_PER_SECOND,
+        "quorum_timeout_ms": QUORUM_TIMEOUT_MS,
+    }

@@ -1,0 +1,1 @@
+"""One workflow per kind of operation."""

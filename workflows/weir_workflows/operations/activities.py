@@ -1,0 +1,23 @@
+from dataclasses import dataclass
+from uuid import UUID
+
+from temporalio import activity
+
+from weir.operations import service
+from weir_workflows.common.resources import Resources
+
+
+@dataclass(frozen=True)
+class OperationDone:
+    operation_id: str
+    error: str | None
+
+
+class OperationActivities:
+    def __init__(self, resources: Resources) -> None:
+        self._r = resources
+
+    @activity.defn
+    async def report_operation(self, message: OperationDone) -> None:
+        async with self._r.database.transaction() as session:
+            await service.mark_done(session, UUID(message.operation_id), message.error)

@@ -1,0 +1,263 @@
+"""One workflow per kind of operation.
+
+Each reads what is wanted when it runs, undoes what it made when it fails, and always reports: an operation
+ends as finished or failed, with the reason, and the operations that wait for it go on or are skipped.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+with workflow.unsafe.imports_passed_through():
+    from weir.operations.messages import OperationInput
+    from weir_workflows.common import policies
+    from weir_workflows.common.errors import reason_of
+    from weir_workflows.computes.activities import ComputeActivities
+    from weir_workflows.operations.activities import OperationActivities, OperationDone
+    from weir_workflows.storage.activities import BranchReadyInput, SafekeeperTimelineInput, StorageActivities
+    from weir_workflows.storage.restore import RestoreActivities
+
+Step = Callable[[], Awaitable[None]]
+
+
+async def _carry_out(operation: OperationInput, do: Step, undo: Step | None = None) -> None:
+    error: str | None = None
+    try:
+        await do()
+    except ActivityError as failure:
+        error = reason_of(failure)
+        if undo is not None:
+            error = await _compensate(undo, error)
+    await workflow.execute_activity_method(
+        OperationActivities.report_operation, OperationDone(operation.operation_id, error), **policies.RECORD
+    )
+
+
+async def _compensate(undo: Step, error: str) -> str:
+    try:
+        await undo()
+    except ActivityError as failure:
+        return f"{error}; undoing it failed too: {reason_of(failure)}"
+    return error
+
+
+def _branch_of(operation: OperationInput) -> str:
+    assert operation.branch_id is not None  # noqa: S101  the intent was written with one
+    return operation.branch_id
+
+
+def _endpoint_of(operation: OperationInput) -> str:
+    assert operation.endpoint_id is not None  # noqa: S101
+    return operation.endpoint_id
+
+
+async def _make_timeline(branch_id: str) -> None:
+    facts = await workflow.execute_activity_method(StorageActivities.create_timeline, branch_id, **policies.STORAGE)
+    await workflow.execute_activity_method(
+        StorageActivities.create_on_safekeepers, SafekeeperTimelineInput(branch_id, facts), **policies.STORAGE
+    )
+    await workflow.execute_activity_method(
+        StorageActivities.mark_branch_ready, BranchReadyInput(branch_id, facts.ancestor_lsn), **policies.RECORD
+    )
+
+
+@workflow.defn(name="create_project")
+class CreateProject:
+    """Tenant and main timeline. On failure both go, and the project with them."""
+
+    @workflow.run
+    async def run(self, operation: OperationInput) -> None:
+        async def do() -> None:
+            await workflow.execute_activity_method(
+                StorageActivities.create_tenant, operation.project_id, **policies.STORAGE
+            )
+            await _make_timeline(_branch_of(operation))
+
+        async def undo() -> None:
+            await workflow.execute_activity_method(
+                StorageActivities.delete_tenant, operation.project_id, **policies.UNDO
+            )
+            await workflow.execute_activity_method(
+                StorageActivities.forget_project, operation.project_id, **policies.RECORD
+            )
+
+        await _carry_out(operation, do, undo)
+
+
+@workflow.defn(name="create_branch")
+class CreateBranch:
+    @workflow.run
+    async def run(self, operation: OperationInput) -> None:
+        branch_id = _branch_of(operation)
+
+        async def do() -> None:
+            await workflow.execute_activity_method(
+                StorageActivities.resolve_branch_point, branch_id, **policies.STORAGE
+            )
+            await _make_timeline(branch_id)
+
+        async def undo() -> None:
+            await workflow.execute_activity_method(StorageActivities.delete_timeline, branch_id, **policies.UNDO)
+            await workflow.execute_activity_method(StorageActivities.forget_branch, branch_id, **policies.RECORD)
+
+        await _carry_out(operation, do, undo)
+
+
+@workflow.defn(name="start_compute")
+class StartCompute:
+    """A start somebody asked for is given up when it fails; one the reconciler asked for stays wanted, since
+    whatever is down will come back."""
+
+    @workflow.run
+    async def run(self, operation: OperationInput) -> None:
+        endpoint_id = _endpoint_of(operation)
+
+        async def do() -> None:
+            await workflow.execute_activity_method(ComputeActivities.start_compute, endpoint_id, **policies.COMPUTE)
+
+        async def undo() -> None:
+            await workflow.execute_activity_method(ComputeActivities.abandon_compute, endpoint_id, **policies.UNDO)
+
+        await _carry_out(operation, do, undo if operation.origin == "request" else None)
+
+
+@workflow.defn(name="suspend_compute")
+class SuspendCompute:
+    @workflow.run
+    async def run(self, operation: OperationInput) -> None:
+        async def do() -> None:
+            await workflow.execute_activity_method(
+                ComputeActivities.stop_compute, _endpoint_of(operation), **policies.COMPUTE
+            )
+
+        await _carry_out(operation, do)
+
+
+@workflow.defn(name="restart_compute")
+class RestartCompute:
+    @workflow.run
+    async def run(self, operation: OperationInput) -> None:
+        endpoint_id = _endpoint_of(operation)
+
+        async def do() -> None:
+            await workflow.execute_activity_method(ComputeActivities.stop_compute, endpoint_id, **policies.COMPUTE)
+            await workflow.execute_activity_method(ComputeActivities.start_compute, endpoint_id, **policies.COMPUTE)
+
+        await _carry_out(operation, do)
+
+
+@workflow.defn(name="delete_compute")
+class DeleteCompute:
+    @workflow.run
+    async def run(self, operation: OperationInput) -> None:
+        endpoint_id = _endpoint_of(operation)
+
+        async def do() -> None:
+            await workflow.execute_activity_method(ComputeActivities.stop_compute, endpoint_id, **policies.COMPUTE)
+            await workflow.execute_activity_method(ComputeActivities.forget_endpoint, endpoint_id, **policies.UNDO)
+
+        await _carry_out(operation, do)
+
+
+@workflow.defn(name="apply_config")
+class ApplyConfig:
+    @workflow.run
+    async def run(self, operation: OperationInput) -> None:
+        async def do() -> None:
+            await workflow.execute_activity_method(
+                ComputeActivities.configure_compute, _endpoint_of(operation), **policies.COMPUTE
+            )
+
+        await _carry_out(operation, do)
+
+
+@workflow.defn(name="delete_branch")
+class DeleteBranch:
+    @workflow.run
+    async def run(self, operation: OperationInput) -> None:
+        branch_id = _branch_of(operation)
+
+        async def do() -> None:
+            await workflow.execute_activity_method(StorageActivities.delete_timeline, branch_id, **policies.UNDO)
+            await workflow.execute_activity_method(StorageActivities.forget_branch, branch_id, **policies.RECORD)
+
+        await _carry_out(operation, do)
+
+
+@workflow.defn(name="restore_branch")
+class RestoreBranch:
+    """Computes stop, the branch gets its restored state, computes start. What fails before the exchange leaves the
+    branch as it was; after it nothing is undone, and the reconciler starts what could not be started."""
+
+    @workflow.run
+    async def run(self, operation: OperationInput) -> None:
+        ident = operation.operation_id
+
+        async def do() -> None:
+            found = await workflow.execute_activity_method(
+                RestoreActivities.look_at_restore, ident, **policies.RECORD
+            )
+            for endpoint in found.endpoints:
+                await workflow.execute_activity_method(ComputeActivities.stop_compute, endpoint, **policies.COMPUTE)
+            await workflow.execute_activity_method(RestoreActivities.exchange_timelines, ident, **policies.RECORD)
+            await start(found.endpoints)
+
+        async def start(endpoints: list[str]) -> None:
+            # Only those that are wanted running: the activity looks.
+            for endpoint in endpoints:
+                await workflow.execute_activity_method(ComputeActivities.start_compute, endpoint, **policies.COMPUTE)
+
+        async def undo() -> None:
+            found = await workflow.execute_activity_method(
+                RestoreActivities.look_at_restore, ident, **policies.RECORD
+            )
+            if found.exchanged:
+                return
+            await workflow.execute_activity_method(StorageActivities.delete_timeline, found.restored, **policies.UNDO)
+            await workflow.execute_activity_method(StorageActivities.forget_branch, found.restored, **policies.RECORD)
+            await start(found.endpoints)
+
+        await _carry_out(operation, do, undo)
+
+
+@workflow.defn(name="apply_storage_config")
+class ApplyStorageConfig:
+    @workflow.run
+    async def run(self, operation: OperationInput) -> None:
+        async def do() -> None:
+            await workflow.execute_activity_method(
+                StorageActivities.configure_tenant, operation.project_id, **policies.STORAGE
+            )
+
+        await _carry_out(operation, do)
+
+
+@workflow.defn(name="delete_project")
+class DeleteProject:
+    @workflow.run
+    async def run(self, operation: OperationInput) -> None:
+        async def do() -> None:
+            await workflow.execute_activity_method(
+                StorageActivities.delete_tenant, operation.project_id, **policies.UNDO
+            )
+            await workflow.execute_activity_method(
+                StorageActivities.forget_project, operation.project_id, **policies.RECORD
+            )
+
+        await _carry_out(operation, do)
+
+
+WORKFLOWS: list[type] = [
+    CreateProject,
+    CreateBranch,
+    StartCompute,
+    SuspendCompute,
+    RestartCompute,
+    DeleteCompute,
+    ApplyConfig,
+    DeleteBranch,
+    RestoreBranch,
+    ApplyStorageConfig,
+    DeleteProject,
+]

@@ -1,0 +1,1 @@
+"""Makes what runs follow what is wanted."""

@@ -1,0 +1,239 @@
+"""What rollouts leave to the reconciler: suspended computes that switch when they start, and steps past their
+deadline. Works from stored state and from what agents say, and from nothing else."""
+
+from collections import Counter
+from datetime import datetime, timedelta
+
+import structlog
+from prometheus_client import Gauge
+from sqlalchemy import ColumnElement, and_, literal, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from weir.clients.compute import ComputeStatus
+from weir.clients.http import RemoteError
+from weir.computes.repository import ComputeRow
+from weir.endpoints.models import Endpoint, EndpointState
+from weir.identity import audit
+from weir.kit.clock import now
+from weir.rollouts.intent import Strategy
+from weir.rollouts.models import IN_PROGRESS, MemberState, Rollout, RolloutAlert, RolloutMember, RolloutStatus
+from weir_workflows.common.resources import Resources
+
+log = structlog.get_logger()
+
+ORIGIN = "reconciler"
+STEP_OVERDUE = "step_overdue"
+HELD = "held"
+BACK_OVERDUE = "back_overdue"
+# While a rollout is paused nobody expects its steps to end.
+_EXPECTED = (RolloutStatus.RUNNING, RolloutStatus.ABORTING, RolloutStatus.ROLLING_BACK)
+OPEN_ALERTS = Gauge("weir_rollout_alerts", "Alerts of rollouts that nobody has seen to yet", ["kind"])
+
+
+async def confirm_deferred(
+    resources: Resources, rows: list[ComputeRow], seen: dict[str, ComputeStatus | str]
+) -> list[str]:
+    """Members that were suspended when their turn came, and now run switched, in storage's eyes too."""
+    running = {
+        row.endpoint.id: (row, status)
+        for row in rows
+        if isinstance(status := seen.get(row.endpoint.id), ComputeStatus)
+        and status.state == "running"
+        and status.full_page_writes is False
+    }
+    if not running:
+        return []
+    async with resources.database.transaction() as session:
+        waiting = await session.execute(
+            select(RolloutMember.rollout_id, RolloutMember.endpoint_id).where(
+                RolloutMember.state == MemberState.DEFERRED, RolloutMember.endpoint_id.in_(list(running))
+            )
+        )
+        deferred = [(rollout, ident) for rollout, ident in waiting.all()]
+    confirmed: list[str] = []
+    for rollout_id, ident in deferred:
+        row, status = running[ident]
+        if await _in_storage(resources, row):
+            async with resources.database.transaction() as session:
+                await _confirm(session, rollout_id, row, status)
+            confirmed.append(ident)
+    return confirmed
+
+
+async def _in_storage(resources: Resources, row: ComputeRow) -> bool:
+    try:
+        timeline = await resources.pageserver.timeline(row.project.tenant_id, row.branch.timeline_id)
+    except RemoteError:
+        return False
+    return timeline is not None and not timeline.full_page_writes
+
+
+async def _confirm(session: AsyncSession, rollout_id: str, row: ComputeRow, status: ComputeStatus) -> None:
+    await session.execute(
+        update(RolloutMember)
+        .where(
+            RolloutMember.rollout_id == rollout_id,
+            RolloutMember.endpoint_id == row.endpoint.id,
+            RolloutMember.state == MemberState.DEFERRED,
+        )
+        .values(
+            state=MemberState.PASSED,
+            reason="switched when it started; not judged, since there was no baseline",
+            confirmed_at=now(),
+            fpw_change_lsn=status.full_page_writes_lsn,
+            updated_at=now(),
+        )
+    )
+    audit.record_system(
+        session,
+        ORIGIN,
+        "rollout.confirmed_at_start",
+        f"rollout/{rollout_id}",
+        row.project.id,
+        compute_id=row.endpoint.id,
+    )
+
+
+async def watch_deadlines(resources: Resources) -> list[str]:
+    """Raises alerts for what is overdue and clears those that are over. Answers with the messages of new ones."""
+    async with resources.database.transaction() as session:
+        at = now()
+        await _clear(session, at)
+        raised = [
+            *await _overdue_steps(session, at),
+            *await _overdue_going_back(session, at),
+            *await _held_too_long(session, at),
+        ]
+        fresh: list[str] = []
+        for alert in raised:
+            done = await session.execute(
+                insert(RolloutAlert).values(**alert).on_conflict_do_nothing().returning(RolloutAlert.id)
+            )
+            if done.first() is not None:
+                fresh.append(str(alert["message"]))
+                log.error("rollout_alert", **{name: str(value) for name, value in alert.items()})
+        kinds = await session.scalars(select(RolloutAlert.kind).where(RolloutAlert.cleared_at.is_(None)))
+        counts = Counter(kinds.all())
+    for kind in (STEP_OVERDUE, BACK_OVERDUE, HELD):
+        OPEN_ALERTS.labels(kind).set(counts[kind])
+    return fresh
+
+
+async def _overdue_steps(session: AsyncSession, at: datetime) -> list[dict[str, object]]:
+    rows = await session.execute(
+        select(RolloutMember, Rollout.name)
+        .join(Rollout, Rollout.id == RolloutMember.rollout_id)
+        .where(Rollout.status.in_(_EXPECTED), RolloutMember.state.in_(IN_PROGRESS), RolloutMember.deadline_at < at)
+        .limit(1_000)
+    )
+    return [
+        {
+            "rollout_id": member.rollout_id,
+            "endpoint_id": member.endpoint_id,
+            "wave": member.wave,
+            "kind": STEP_OVERDUE,
+            "message": f"compute {member.endpoint_id} of rollout {name!r} is still {member.state}; this step should "
+            f"have ended by {member.deadline_at:%H:%M:%S} UTC. Look at its log and the worker's, or skip "
+            "or roll back the compute",
+            "raised_at": at,
+        }
+        for member, name in rows.all()
+    ]
+
+
+def _still_going_back(at: datetime) -> tuple[ColumnElement[bool], ...]:
+    """Of running computes: those that are idle write images again when they start."""
+    patience = Rollout.strategy["step_deadline_seconds"].as_integer() * literal(timedelta(seconds=1))
+    return (
+        RolloutMember.rolled_back_at + patience < at,
+        RolloutMember.rollback_lsn.is_(None),
+        Endpoint.desired_state == EndpointState.ACTIVE,
+        Endpoint.full_page_writes.is_(True),
+        Endpoint.deleted_at.is_(None),
+    )
+
+
+async def _overdue_going_back(session: AsyncSession, at: datetime) -> list[dict[str, object]]:
+    """Whatever has become of the rollout: who was taken back and is not known to be there is the reconciler's."""
+    rows = await session.execute(
+        select(RolloutMember, Rollout.name)
+        .join(Rollout, Rollout.id == RolloutMember.rollout_id)
+        .join(Endpoint, Endpoint.id == RolloutMember.endpoint_id)
+        .where(*_still_going_back(at))
+        .limit(1_000)
+    )
+    return [
+        {
+            "rollout_id": member.rollout_id,
+            "endpoint_id": member.endpoint_id,
+            "wave": member.wave,
+            "kind": BACK_OVERDUE,
+            "message": f"compute {member.endpoint_id} of rollout {name!r} was taken back at "
+            f"{member.rolled_back_at:%Y-%m-%d %H:%M:%S} UTC and is not known to write page images again; it is tried "
+            f"on and on. Look at its log and at storage: {member.reason}",
+            "raised_at": at,
+        }
+        for member, name in rows.all()
+    ]
+
+
+async def _held_too_long(session: AsyncSession, at: datetime) -> list[dict[str, object]]:
+    rollouts = await session.scalars(select(Rollout).where(Rollout.status == RolloutStatus.HELD))
+    alerts: list[dict[str, object]] = []
+    for rollout in rollouts.all():
+        patience = timedelta(seconds=Strategy.model_validate(rollout.strategy).step_deadline_seconds)
+        if rollout.updated_at < at - patience:
+            alerts.append(
+                {
+                    "rollout_id": rollout.id,
+                    "wave": rollout.current_wave,
+                    "kind": HELD,
+                    "message": f"rollout {rollout.name!r} waits for a person since "
+                    f"{rollout.updated_at:%Y-%m-%d %H:%M:%S} UTC: {rollout.status_reason}",
+                    "raised_at": at,
+                }
+            )
+    return alerts
+
+
+async def _clear(session: AsyncSession, at: datetime) -> None:
+    overdue = (
+        select(RolloutMember.endpoint_id)
+        .join(Rollout, Rollout.id == RolloutMember.rollout_id)
+        .where(
+            RolloutMember.rollout_id == RolloutAlert.rollout_id,
+            RolloutMember.endpoint_id == RolloutAlert.endpoint_id,
+            Rollout.status.in_((*_EXPECTED, RolloutStatus.PAUSED)),
+            RolloutMember.state.in_(IN_PROGRESS),
+            RolloutMember.deadline_at < at,
+        )
+        .exists()
+    )
+    back = (
+        select(RolloutMember.endpoint_id)
+        .join(Rollout, Rollout.id == RolloutMember.rollout_id)
+        .join(Endpoint, Endpoint.id == RolloutMember.endpoint_id)
+        .where(
+            RolloutMember.rollout_id == RolloutAlert.rollout_id,
+            RolloutMember.endpoint_id == RolloutAlert.endpoint_id,
+            *_still_going_back(at),
+        )
+        .exists()
+    )
+    held = (
+        select(Rollout.id).where(Rollout.id == RolloutAlert.rollout_id, Rollout.status == RolloutStatus.HELD).exists()
+    )
+    await session.execute(
+        update(RolloutAlert)
+        .where(
+            RolloutAlert.cleared_at.is_(None),
+            or_(
+                and_(RolloutAlert.kind == STEP_OVERDUE, ~overdue),
+                and_(RolloutAlert.kind == BACK_OVERDUE, ~back),
+                and_(RolloutAlert.kind == HELD, ~held),
+            ),
+        )
+        .values(cleared_at=at)
+        .execution_options(synchronize_session=False)
+    )

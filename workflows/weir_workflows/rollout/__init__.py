@@ -1,0 +1,1 @@
+"""Rollouts: waves, gates, windows, verdicts."""

@@ -1,0 +1,24 @@
+"""All activities of rollouts, with what they share in one process."""
+
+from collections.abc import Callable
+from typing import Any
+
+from weir_workflows.common.resources import Resources
+from weir_workflows.rollout.bake_activities import BakeActivities
+from weir_workflows.rollout.going_back import BackActivities, GoingBack
+from weir_workflows.rollout.judge_activities import WaveActivities
+from weir_workflows.rollout.plan_activities import PlanActivities
+from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.switch_activities import SwitchActivities
+
+
+def rollout_activities(resources: Resources) -> list[Callable[..., Any]]:
+    probes = Probes(resources)
+    back = GoingBack(resources, probes)
+    return [
+        *PlanActivities(resources).all(),
+        *SwitchActivities(resources, probes, back).all(),
+        *BakeActivities(resources, probes, back).all(),
+        *BackActivities(resources, back).all(),
+        *WaveActivities(resources).all(),
+    ]

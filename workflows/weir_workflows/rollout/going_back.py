@@ -1,0 +1,202 @@
+"""Taking computes back to full page writes: the switch in reverse, by the same record.
+
+Images on again first, then storage as before: in this order chains stay bounded all the while. What is wanted is
+stored with the member's end before anything is sent, so a compute that cannot be reached now is brought back by the
+reconciler, and nothing is forgotten."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import ColumnElement, select
+from temporalio import activity
+
+from weir.clients.http import RemoteError
+from weir.endpoints.models import EndpointState
+from weir.kit.clock import now
+from weir.rollouts.models import IN_PROGRESS, MemberState, RolloutMember, Wish
+from weir_workflows.common.heartbeat import heartbeats, until
+from weir_workflows.common.resources import Resources
+from weir_workflows.rollout import members, thresholds
+from weir_workflows.rollout.limits import CHUNK_SIZE
+from weir_workflows.rollout.members import Member, Outcome
+from weir_workflows.rollout.messages import BackInput
+from weir_workflows.rollout.probes import Probes, patiently
+
+SWITCH_TIMEOUT_MS = 30_000
+CONFIRM_PATIENCE_SECONDS = 60
+_NOT_YET = "; going back is not confirmed: "
+_ON_AGAIN = "; full_page_writes is on again"
+
+
+def going_back(item: Member) -> bool:
+    """Wished back, and not known to be there."""
+    return (
+        item.member.rolled_back_at is not None
+        and item.member.rollback_lsn is None
+        and item.row.endpoint.deleted_at is None
+    )
+
+
+def why(item: Member, error: str | None) -> str:
+    """The member's reason with how going back went, however often that was tried."""
+    reason = (item.member.reason or str(item.member.state)).split(_NOT_YET)[0].removesuffix(_ON_AGAIN)
+    if error is not None:
+        return f"{reason}{_NOT_YET}{error}"
+    return reason + _ON_AGAIN if item.member.state in {MemberState.REGRESSED, MemberState.FAILED} else reason
+
+
+class GoingBack:
+    def __init__(self, resources: Resources, probes: Probes) -> None:
+        self._r = resources
+        self._probes = probes
+
+    async def take(self, rollout_id: str, outcomes: dict[str, Outcome]) -> dict[str, str]:
+        """Takes these computes back and leaves them in the given states. Answers with what could not be confirmed,
+        by compute. Who was taken back before stays as that left him: a step that has been repeated elsewhere may come
+        here late."""
+        if not outcomes:
+            return {}
+        ids = sorted(outcomes)
+        async with self._r.database.transaction() as session:
+            # Members before endpoints, as every step locks them.
+            forward = await members.going_forward(session, rollout_id, ids)
+            found = [item for item in await members.load(session, rollout_id, ids) if item.id in forward]
+            switched = [item.id for item in found if item.member.switched_at is not None]
+            await members.wish(session, rollout_id, switched, enabled=True)
+            at = now()
+            await members.write(
+                session,
+                rollout_id,
+                switched,
+                back=True,
+                rolled_back_at=at,
+                rollback_lsn=None,
+                wish=None,
+                deadline_at=None,
+            )
+            ends = {
+                ident: {"state": state, "reason": reason}
+                for ident, (state, reason) in outcomes.items()
+                if ident in forward
+            }
+            await members.write_each(session, rollout_id, ends, back=True)
+        return await self.finish(rollout_id, ids)
+
+    async def finish(self, rollout_id: str, ids: list[str]) -> dict[str, str]:
+        """Sends and confirms what `take` has wished, for those where that has not been done."""
+        left = await self._which(
+            rollout_id, ids, RolloutMember.rolled_back_at.is_not(None), RolloutMember.rollback_lsn.is_(None)
+        )
+        if not left:
+            return {}
+        async with self._r.database.transaction() as session:
+            found = [item for item in await members.load(session, rollout_id, left) if going_back(item)]
+        answers = await asyncio.gather(*(self._one(item) for item in found))
+        lsns = {item.id: lsn for item, (lsn, _) in zip(found, answers, strict=True)}
+        errors = {item.id: error for item, (_, error) in zip(found, answers, strict=True) if error is not None}
+        back = [item for item in found if item.id not in errors]
+        errors |= await thresholds.disarm(self._r, self._probes, back)
+        # Without a confirmation there is no LSN: the reconciler goes on with it.
+        changes = {
+            item.id: {
+                "rollback_lsn": None if item.id in errors else lsns[item.id],
+                "reason": why(item, errors.get(item.id)),
+            }
+            for item in found
+        }
+        async with self._r.database.transaction() as session:
+            await members.write_each(session, rollout_id, changes, back=True)
+        return errors
+
+    async def obey(self, rollout_id: str, ids: list[str]) -> None:
+        """Takes back who a person has asked back, whatever has become of it since. Called after a step has written
+        where its computes stand: a wish that came later finds them there itself."""
+        asked = await self._which(
+            rollout_id,
+            ids,
+            RolloutMember.wish == Wish.BACK,
+            RolloutMember.switched_at.is_not(None),
+            RolloutMember.rolled_back_at.is_(None),
+        )
+        ends = {ident: (MemberState.ROLLED_BACK, f"rolled back by {by}") for ident, by in asked.items()}
+        await self.take(rollout_id, dict[str, Outcome](ends))
+
+    async def _which(self, rollout_id: str, ids: list[str], *conditions: ColumnElement[bool]) -> dict[str, str]:
+        """Those of whom this is so, and who asked for it. Mostly none: nothing else is read of the others."""
+        if not ids:
+            return {}
+        async with self._r.database.transaction() as session:
+            rows = await session.execute(
+                select(RolloutMember.endpoint_id, RolloutMember.wish_by).where(
+                    RolloutMember.rollout_id == rollout_id, members.among(RolloutMember.endpoint_id, ids), *conditions
+                )
+            )
+        return {ident: by or "" for ident, by in rows.all()}
+
+    async def _one(self, item: Member) -> tuple[str | None, str | None]:
+        """(LSN of the record, what went wrong)."""
+        endpoint, lsn = item.row.endpoint, None
+        async with self._probes.slot():
+            try:
+                if endpoint.desired_state == EndpointState.ACTIVE:
+                    agent = self._r.agent(endpoint)
+                    lsn = await patiently(lambda: agent.full_page_writes(True, SWITCH_TIMEOUT_MS))
+                if lsn is not None:
+                    await until(lambda: self._seen(item, lsn), CONFIRM_PATIENCE_SECONDS)
+            except (RemoteError, TimeoutError) as error:
+                return lsn, str(error)
+        return lsn, None
+
+    async def _seen(self, item: Member, lsn: str) -> str | None:
+        lacking = await self._probes.missing_on_majority(item.row, lsn)
+        return lacking or await self._probes.missing_in_storage(item.row, True, lsn)
+
+
+class BackActivities:
+    def __init__(self, resources: Resources, back: GoingBack) -> None:
+        self._r = resources
+        self._back = back
+
+    def all(self) -> list[Callable[..., Any]]:
+        return [self.take_back, self.give_up]
+
+    @activity.defn
+    async def take_back(self, message: BackInput) -> dict[str, str]:
+        """Answers with what could not be confirmed, by compute; the reconciler goes on with those."""
+        errors: dict[str, str] = {}
+        outcome: Outcome = (MemberState(message.state), message.reason)
+        async with heartbeats():
+            for start in range(0, len(message.compute_ids), CHUNK_SIZE):
+                ids = message.compute_ids[start : start + CHUNK_SIZE]
+                async with self._r.database.transaction() as session:
+                    found = await members.load(session, message.rollout_id, ids)
+                waiting = [item.id for item in found if item.member.rolled_back_at is None]
+                errors |= await self._back.take(message.rollout_id, dict.fromkeys(waiting, outcome))
+                done = [item.id for item in found if item.member.rolled_back_at is not None]
+                errors |= await self._back.finish(message.rollout_id, done)
+        return errors
+
+    @activity.defn
+    async def give_up(self, message: BackInput) -> None:
+        """A step of a batch cannot be done: who was not switched fails, who was switched without being confirmed goes
+        back, and who could not be judged is inconclusive, which holds the rollout."""
+        async with heartbeats():
+            await self._give_up(message)
+
+    async def _give_up(self, message: BackInput) -> None:
+        async with self._r.database.transaction() as session:
+            found = [
+                item
+                for item in await members.load(session, message.rollout_id, message.compute_ids)
+                if item.member.state in IN_PROGRESS
+            ]
+        failed, unclear = (MemberState.FAILED, message.reason), (MemberState.INCONCLUSIVE, message.reason)
+        unswitched: dict[str, Outcome] = {i.id: failed for i in found if i.member.switched_at is None}
+        unconfirmed: dict[str, Outcome] = {
+            i.id: failed for i in found if i.member.switched_at is not None and i.member.confirmed_at is None
+        }
+        unjudged: dict[str, Outcome] = {i.id: unclear for i in found if i.member.confirmed_at is not None}
+        await members.settle(self._r.database, message.rollout_id, unswitched | unjudged)
+        await self._back.take(message.rollout_id, unconfirmed)
+        await self._back.obey(message.rollout_id, message.compute_ids)

@@ -1,0 +1,179 @@
+"""Members of a rollout with everything known of their computes, and what is written about them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, String, any_, bindparam, literal, select, update
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
+
+from weir.branches.models import Branch
+from weir.computes.repository import ComputeRow
+from weir.db import Database
+from weir.endpoints.models import Endpoint
+from weir.identity import audit
+from weir.kit.clock import now
+from weir.projects.models import Project
+from weir.rollouts.intent import Strategy
+from weir.rollouts.models import MemberState, Rollout, RolloutMember
+from weir_workflows.common.errors import missing
+
+ACTOR = "rollout"
+Outcome = tuple[MemberState, str | None]
+
+
+@dataclass(frozen=True)
+class Member:
+    member: RolloutMember
+    row: ComputeRow
+
+    @property
+    def id(self) -> str:
+        return self.member.endpoint_id
+
+
+def among(column: InstrumentedAttribute[str], ids: Iterable[str]) -> ColumnElement[bool]:
+    """One parameter, however many there are: the text stays the same, and so does what is cached of the statement."""
+    return column == any_(literal(list(ids), ARRAY(String)))
+
+
+async def load(session: AsyncSession, rollout_id: str, ids: Iterable[str]) -> list[Member]:
+    """Deleted endpoints too: a rollout has to say of them that they are gone."""
+    rows = await session.execute(
+        select(RolloutMember, Endpoint, Branch, Project)
+        .join(Endpoint, Endpoint.id == RolloutMember.endpoint_id)
+        .join(Branch, Branch.id == Endpoint.branch_id)
+        .join(Project, Project.id == Endpoint.project_id)
+        .where(RolloutMember.rollout_id == rollout_id, among(RolloutMember.endpoint_id, ids))
+        .order_by(RolloutMember.endpoint_id)
+        .execution_options(populate_existing=True)
+    )
+    return [Member(member, ComputeRow(endpoint, branch, project)) for member, endpoint, branch, project in rows.all()]
+
+
+async def load_rollout(session: AsyncSession, rollout_id: str) -> tuple[Rollout, Strategy]:
+    rollout = await session.get(Rollout, rollout_id, populate_existing=True)
+    if rollout is None:
+        raise missing("rollout", rollout_id)
+    return rollout, Strategy.model_validate(rollout.strategy)
+
+
+async def write(
+    session: AsyncSession, rollout_id: str, ids: Iterable[str], *, back: bool = False, **values: Any
+) -> None:
+    """One change for several members; every change says when it was made.
+
+    Steps forward write nothing about members that go back: a step whose worker was given up for dead may still be
+    running when its repetition, or a rollback, has gone on. `back`: written by who takes them back."""
+    chosen = list(ids)
+    if not chosen:
+        return
+    statement = update(RolloutMember).where(
+        RolloutMember.rollout_id == rollout_id, among(RolloutMember.endpoint_id, chosen)
+    )
+    if not back:
+        statement = statement.where(RolloutMember.rolled_back_at.is_(None))
+    await session.execute(statement.values(updated_at=now(), **values).execution_options(synchronize_session=False))
+
+
+async def write_each(
+    session: AsyncSession, rollout_id: str, changes: dict[str, dict[str, Any]], *, back: bool = False
+) -> None:
+    """A change of its own for each of several members, all changing the same columns, in one round trip. `back` as
+    of `write`."""
+    if not changes:
+        return
+    table = RolloutMember.__table__
+    names = sorted(next(iter(changes.values())))
+    statement = (
+        update(RolloutMember.__table__)  # type: ignore[arg-type]
+        .where(table.c.rollout_id == rollout_id, table.c.endpoint_id == bindparam("member"))
+        .values({"updated_at": now()} | {name: bindparam(f"new_{name}") for name in names})
+    )
+    if not back:
+        statement = statement.where(table.c.rolled_back_at.is_(None))
+    rows = [
+        {"member": ident, **{f"new_{name}": values[name] for name in names}}
+        for ident, values in sorted(changes.items())
+    ]
+    await (await session.connection()).execute(statement, rows)
+
+
+async def going_forward(session: AsyncSession, rollout_id: str, ids: Iterable[str]) -> set[str]:
+    """Those that nobody has taken back; until this transaction ends nobody does."""
+    rows = await session.scalars(
+        select(RolloutMember.endpoint_id)
+        .where(
+            RolloutMember.rollout_id == rollout_id,
+            among(RolloutMember.endpoint_id, ids),
+            RolloutMember.rolled_back_at.is_(None),
+        )
+        .order_by(RolloutMember.endpoint_id)
+        .with_for_update()
+    )
+    return set(rows.all())
+
+
+async def settle(database: Database, rollout_id: str, outcomes: dict[str, Outcome]) -> None:
+    """Writes how members ended, or that they wait again, measured afresh; nobody is to be alerted about them."""
+    if not outcomes:
+        return
+    async with database.transaction() as session:
+        again = [ident for ident, (state, _) in outcomes.items() if state == MemberState.PENDING]
+        await write(session, rollout_id, again, batch=None, baseline_start=None, baseline_end=None)
+        await write_each(
+            session,
+            rollout_id,
+            {
+                ident: {"state": state, "reason": reason, "deadline_at": None}
+                for ident, (state, reason) in outcomes.items()
+            },
+        )
+
+
+async def wish(session: AsyncSession, rollout_id: str, ids: list[str], *, enabled: bool) -> None:
+    """Stores what is wanted of computes: from here on every start and every repair has it so."""
+    if not ids:
+        return
+    # Locked in one order: two that wish at once wait for each other, and not for ever.
+    others = select(Endpoint.id).where(among(Endpoint.id, ids), Endpoint.full_page_writes.is_not(enabled))
+    chosen = list((await session.scalars(others.order_by(Endpoint.id).with_for_update())).all())
+    if not chosen:
+        return
+    changed = await session.execute(
+        update(Endpoint)
+        .where(among(Endpoint.id, chosen))
+        .values(full_page_writes=enabled, full_page_writes_since=now())
+        .returning(Endpoint.id, Endpoint.project_id)
+        .execution_options(synchronize_session=False)
+    )
+    for ident, project_id in changed.all():
+        audit.record_system(
+            session,
+            ACTOR,
+            "endpoint.full_page_writes",
+            f"endpoint/{ident}",
+            project_id,
+            enabled=enabled,
+            rollout=rollout_id,
+        )
+
+
+async def asked(session: AsyncSession, rollout_id: str, ids: Iterable[str]) -> dict[str, str]:
+    """Of which of these a person has asked something, and who. Until this transaction ends nobody asks anything new:
+    who comes later finds the computes switched."""
+    rows = await session.execute(
+        select(RolloutMember.endpoint_id, RolloutMember.wish, RolloutMember.wish_by)
+        .where(RolloutMember.rollout_id == rollout_id, among(RolloutMember.endpoint_id, ids))
+        .order_by(RolloutMember.endpoint_id)
+        .with_for_update()
+    )
+    return {ident: by or "" for ident, wish, by in rows.all() if wish is not None}
+
+
+def deadline(strategy: Strategy, seconds: float = 0) -> datetime:
+    """When a step that should take `seconds` is overdue."""
+    return now() + timedelta(seconds=seconds + strategy.step_deadline_seconds)

@@ -1,0 +1,127 @@
+"""Looks at one compute and at its storage: who is able, who is healthy, who has seen the switch. Changes nothing."""
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from weir.clients.compute import ComputeStatus
+from weir.clients.http import RemoteError
+from weir.clients.safekeeper import SafekeeperTimeline
+from weir.computes.repository import ComputeRow
+from weir.kit.ids import parse_lsn
+from weir_workflows.common.resources import Resources, majority
+from weir_workflows.rollout.limits import CALLS_AT_ONCE, LOOKS_AT_ONCE
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 60.0
+# A fault counts once it has lasted this long.
+FAULT_SECONDS = 10.0
+FAULT_LOOK_SECONDS = 2.0
+
+
+async def patiently(call: Callable[[], Awaitable[T]], seconds: float = PATIENCE_SECONDS) -> T:
+    """Repeats a call that may be repeated for as long as the other side is away or overloaded: a program that is
+    being restarted is no fault of the compute. Raises the last RemoteError."""
+    loop = asyncio.get_running_loop()
+    deadline, pause = loop.time() + seconds, 0.2
+    while True:
+        try:
+            return await call()
+        except RemoteError as error:
+            if not error.retryable or loop.time() + pause > deadline:
+                raise
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 5.0)
+
+
+class Probes:
+    def __init__(self, resources: Resources) -> None:
+        self._r = resources
+        self._calls = asyncio.Semaphore(CALLS_AT_ONCE)
+        # Apart from the others: hundreds that are only looked at must not stand before those that are being switched.
+        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
+
+    def slot(self) -> asyncio.Semaphore:
+        """Held by every piece of work on one compute, so that many batches do not drown the machine."""
+        return self._calls
+
+    async def faults(self, row: ComputeRow) -> tuple[str | None, ComputeStatus | None]:
+        """What is wrong with the compute or its storage."""
+        try:
+            status = await self._r.agent(row.endpoint).status()
+        except RemoteError as error:
+            return str(error), None
+        if status.compute_id != row.endpoint.id:
+            return f"port {row.endpoint.port} answers for {status.compute_id}", None
+        if status.state != "running":
+            return f"the compute is {status.state}: {status.reason}", status
+        return await self.storage_fault(row), status
+
+    async def lasting_fault(self, row: ComputeRow) -> tuple[str | None, ComputeStatus | None]:
+        """A program that is being restarted, or a machine that is busy for a moment, is no fault of the compute: only
+        what lasts counts."""
+        loop = asyncio.get_running_loop()
+        first: float | None = None
+        while True:
+            async with self._looks:
+                fault, status = await self.faults(row)
+            # From the first look that found it: who waits in line for that look is not faulty.
+            first = first or loop.time()
+            if fault is None or loop.time() >= first + FAULT_SECONDS:
+                return fault, status
+            await asyncio.sleep(FAULT_LOOK_SECONDS)
+
+    async def storage_fault(self, row: ComputeRow) -> str | None:
+        """Whether storage is able to make images for this branch, and safekeepers to take its WAL."""
+        tenant, branch = row.project.tenant_id, row.branch
+        try:
+            timeline = await self._r.pageserver.timeline(tenant, branch.timeline_id)
+        except RemoteError as error:
+            return str(error)
+        if timeline is None:
+            return f"the pageserver has no timeline of branch {branch.id}"
+        if timeline.state != "active":
+            return f"the pageserver has branch {branch.id} {timeline.state}: {timeline.reason}"
+        healthy, seen = await self._keepers(row, lambda keeper: keeper.state == "active")
+        if healthy < majority(seen):
+            return f"only {healthy} of {seen} safekeepers are active for branch {branch.id}"
+        return None
+
+    async def missing_on_majority(self, row: ComputeRow, lsn: str) -> str | None:
+        have, seen = await self._keepers(row, lambda keeper: parse_lsn(keeper.flush_lsn) >= parse_lsn(lsn))
+        if have < majority(seen):
+            return f"the switch at {lsn} is on {have} of {seen} safekeepers"
+        return None
+
+    async def missing_in_storage(self, row: ComputeRow, enabled: bool, lsn: str | None) -> str | None:
+        try:
+            timeline = await self._r.pageserver.timeline(row.project.tenant_id, row.branch.timeline_id)
+        except RemoteError as error:
+            return str(error)
+        if timeline is None:
+            return f"the pageserver has no timeline of branch {row.branch.id}"
+        if timeline.full_page_writes != enabled:
+            return f"the pageserver has full_page_writes {timeline.full_page_writes} at {timeline.last_record_lsn}"
+        if lsn is not None and parse_lsn(timeline.last_record_lsn) < parse_lsn(lsn):
+            return f"the pageserver has ingested to {timeline.last_record_lsn}, not yet to {lsn}"
+        return None
+
+    async def _keepers(self, row: ComputeRow, good: Callable[[SafekeeperTimeline], bool]) -> tuple[int, int]:
+        """(how many are good, how many there are). A majority is asked, and the others only when it does not do;
+        who is asked first differs from branch to branch."""
+        keepers = self._r.safekeepers
+        start = zlib.crc32(row.branch.timeline_id.encode()) % len(keepers)
+        keepers = keepers[start:] + keepers[:start]
+        enough = majority(len(keepers))
+        found = 0
+        for asked in (keepers[:enough], keepers[enough:]):
+            answers = await asyncio.gather(
+                *(keeper.timeline(row.project.tenant_id, row.branch.timeline_id) for keeper in asked),
+                return_exceptions=True,
+            )
+            found += sum(1 for answer in answers if isinstance(answer, SafekeeperTimeline) and good(answer))
+            if found >= enough:
+                break
+        return found, len(keepers)

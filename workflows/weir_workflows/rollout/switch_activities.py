@@ -1,0 +1,395 @@
+"""Taking computes up and switching them, many at a time.
+
+Every step reads where each compute stands from the database and goes on from there, so that a step can be repeated by
+another process at any moment: a switch is wished in the database first, sent second, and written down as confirmed
+last.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+from temporalio import activity
+
+from weir.clients.http import RemoteError
+from weir.endpoints.models import EndpointState
+from weir.kit.clock import now
+from weir.kit.windows import WeeklyWindow, frozen_until, opens_at
+from weir.operations.models import OPEN, Operation
+from weir.rollouts.intent import Strategy
+from weir.rollouts.models import MemberState, Rollout, RolloutStatus
+from weir_workflows.common.heartbeat import all_of, heartbeats, until
+from weir_workflows.common.resources import Resources
+from weir_workflows.rollout import members, thresholds
+from weir_workflows.rollout.going_back import GoingBack, going_back
+from weir_workflows.rollout.limits import CHUNK_SIZE, CHUNKS_AT_ONCE, PREFLIGHTS_AT_ONCE
+from weir_workflows.rollout.members import Member, Outcome
+from weir_workflows.rollout.messages import BatchInput, Begun, Members, Switched
+from weir_workflows.rollout.probes import Probes, patiently
+
+SWITCH_TIMEOUT_MS = 30_000
+CONFIRM_PATIENCE_SECONDS = 60
+LOOK_AGAIN_SECONDS = 2.0
+LONGEST_WAIT_SECONDS = 3600.0
+STOPPING = (RolloutStatus.ABORTING, RolloutStatus.ROLLING_BACK, RolloutStatus.ABORTED, RolloutStatus.ROLLED_BACK)
+_UNSWITCHED = (MemberState.PREFLIGHT, MemberState.BASELINE)
+
+
+@dataclass(frozen=True)
+class _May:
+    """Whether anything may begin; `asked`: of whom a person has asked otherwise, and who."""
+
+    held: bool
+    stopped: bool
+    asked: dict[str, str]
+
+
+class SwitchActivities:
+    def __init__(self, resources: Resources, probes: Probes, back: GoingBack) -> None:
+        self._r = resources
+        self._probes = probes
+        self._back = back
+        self._chunks = asyncio.Semaphore(CHUNKS_AT_ONCE)
+        self._preflights = asyncio.Semaphore(PREFLIGHTS_AT_ONCE)
+
+    def all(self) -> list[Callable[..., Any]]:
+        return [self.begin_batch, self.switch_batch]
+
+    # Preflight and the beginning of the baseline.
+
+    @activity.defn
+    async def begin_batch(self, message: BatchInput) -> Begun:
+        """Of a rollout that is being stopped nothing begins: nobody waits then for the end of a baseline."""
+        async with heartbeats(), self._preflights:
+            return await self._begin(message)
+
+    async def _begin(self, message: BatchInput) -> Begun:
+        async with self._r.database.transaction() as session:
+            rollout, strategy = await members.load_rollout(session, message.rollout_id)
+            if rollout.status in STOPPING:
+                return Begun(0, 0, 0.0)
+            found = await members.load(session, message.rollout_id, message.batch.compute_ids)
+            busy = await _busy_projects(session, found)
+        fresh = [item for item in found if _unswitched(item)]
+        restarts: dict[str, int] = {}
+        answers = await asyncio.gather(*(self._preflight(item, busy, restarts) for item in fresh))
+        outcomes = {item.id: answer for item, answer in zip(fresh, answers, strict=True) if answer is not None}
+        rest = [item for item in fresh if item.id not in outcomes]
+        deferred = [item for item in rest if _starts_later(item)]
+        measuring = [item for item in rest if not _starts_later(item)]
+        await members.settle(self._r.database, message.rollout_id, outcomes)
+        await self._defer(message.rollout_id, deferred, strategy)
+        return await self._measure(message, measuring, strategy, restarts)
+
+    async def _measure(
+        self, message: BatchInput, measuring: list[Member], strategy: Strategy, restarts: dict[str, int]
+    ) -> Begun:
+        """Baselines that an earlier attempt began are kept: their windows are still being scraped."""
+        at, seconds = now(), message.batch.baseline_seconds
+        begun = [item.member.baseline_start or at for item in measuring]
+        new = [item.id for item in measuring if item.member.baseline_start is None]
+        ids = [item.id for item in measuring]
+        async with self._r.database.transaction() as session:
+            limit = members.deadline(strategy, seconds)
+            await members.write(session, message.rollout_id, new, baseline_start=at)
+            known = {ident: {"restarts_before": restarts[ident]} for ident in new}
+            await members.write_each(session, message.rollout_id, known)
+            await members.write(session, message.rollout_id, ids, state=MemberState.BASELINE, deadline_at=limit)
+            everyone = await members.load(session, message.rollout_id, message.batch.compute_ids)
+        past = [item for item in everyone if item.member.switched_at is not None and _under_way(item)]
+        wait = max(((start - at).total_seconds() + seconds for start in begun), default=0.0)
+        return Begun(len(measuring), len(past), max(0.0, wait))
+
+    async def _preflight(self, item: Member, busy: dict[str, str], restarts: dict[str, int]) -> Outcome | None:
+        """Whether the compute can be switched, looked at where it runs and in storage; None: it can."""
+        endpoint = item.row.endpoint
+        if endpoint.deleted_at is not None or endpoint.delete_requested_at is not None:
+            return MemberState.SKIPPED, "the endpoint is deleted"
+        if not endpoint.full_page_writes and item.member.switched_at is None:
+            return MemberState.SKIPPED, "full_page_writes was switched off by others after the plan was made"
+        if endpoint.project_id in busy:
+            return MemberState.PENDING, f"its project is busy with {busy[endpoint.project_id]}; tried again"
+        if _starts_later(item):
+            return None
+        fault, status = await self._probes.lasting_fault(item.row)
+        if fault is not None or status is None:
+            return MemberState.FAILED, f"preflight: {fault}"
+        if status.base_backups:
+            return MemberState.PENDING, "a base backup is being taken, which forces page images; tried again"
+        restarts[item.id] = status.restarts
+        return None
+
+    async def _defer(self, rollout_id: str, deferred: list[Member], strategy: Strategy) -> None:
+        """Suspended computes: storage is armed and the wish stored; the next start carries it out. Whoever may not be
+        switched now waits for another batch, or is left out."""
+        if not deferred:
+            return
+        outcomes: dict[str, Outcome] = {}
+        armed = await self._arm(rollout_id, deferred, strategy, outcomes)
+        async with self._r.database.transaction() as session:
+            may = await self._may_begin(session, rollout_id, [item.id for item in armed])
+            outcomes |= {ident: (MemberState.SKIPPED, f"skipped by {by}") for ident, by in may.asked.items()}
+            rest = [item.id for item in armed if item.id not in may.asked]
+            if may.stopped:
+                stopped = "the rollout was stopped before this compute was switched"
+                outcomes |= dict.fromkeys(rest, (MemberState.SKIPPED, stopped))
+            elif may.held:
+                outcomes |= dict.fromkeys(rest, (MemberState.PENDING, "nothing may begin now; tried again"))
+            else:
+                await members.wish(session, rollout_id, rest, enabled=False)
+                reason = "suspended; it switches when it starts next"
+                state = MemberState.DEFERRED
+                await members.write(
+                    session, rollout_id, rest, state=state, reason=reason, switched_at=now(), deadline_at=None
+                )
+        await members.settle(self._r.database, rollout_id, outcomes)
+
+    async def _may_begin(self, session: AsyncSession, rollout_id: str, ids: list[str]) -> "_May":
+        """Read in the transaction that stores a wish, and so as it is at that moment: once a pause, a stop or a skip
+        has been answered nothing new is wished."""
+        rollout, strategy = await members.load_rollout(session, rollout_id)
+        held, _ = _held(rollout, strategy)
+        return _May(held, rollout.status in STOPPING, await members.asked(session, rollout_id, ids))
+
+    # The switch.
+
+    @activity.defn
+    async def switch_batch(self, message: Members) -> Switched:
+        """In chunks: may it go on, wish, send, confirm, write down. A pause, a freeze, a stop or a wish about a
+        compute takes effect before the next wish is stored."""
+
+        async def one(ids: list[str]) -> Switched:
+            async with self._chunks:
+                return await self._chunk(Members(message.rollout_id, ids))
+
+        ids = message.compute_ids
+        async with heartbeats():
+            done = await all_of(one(ids[at : at + CHUNK_SIZE]) for at in range(0, len(ids), CHUNK_SIZE))
+        return Switched(
+            confirmed=sum(chunk.confirmed for chunk in done),
+            waiting=sum(chunk.waiting for chunk in done),
+            stopped=any(chunk.stopped for chunk in done),
+            retry_seconds=max((chunk.retry_seconds for chunk in done), default=LOOK_AGAIN_SECONDS),
+            paused=any(chunk.paused for chunk in done),
+        )
+
+    async def _chunk(self, message: Members) -> Switched:
+        rollout_id = message.rollout_id
+        async with self._r.database.transaction() as session:
+            rollout, strategy = await members.load_rollout(session, rollout_id)
+            everyone = await members.load(session, rollout_id, message.compute_ids)
+        await self._back.finish(rollout_id, [item.id for item in everyone if going_back(item)])
+        found = [item for item in everyone if _to_switch(item)]
+        fresh = [item for item in found if item.member.switched_at is None]
+        held, retry = _held(rollout, strategy)
+        stopped, waiting = rollout.status in STOPPING, 0
+        if stopped:
+            fresh = []
+        elif held:
+            waiting = len(fresh)
+            await self._excuse(rollout_id, fresh, strategy)
+            fresh = []
+        else:
+            fresh = await self._leave_out(rollout_id, fresh, strategy)
+        # Those whose wish is stored already are finished whatever is asked meanwhile.
+        begun = [item for item in found if item.member.switched_at is not None]
+        resting = [item for item in begun if item.row.endpoint.desired_state != EndpointState.ACTIVE]
+        later: Outcome = (MemberState.DEFERRED, "was suspended; it switches when it starts next")
+        await members.settle(self._r.database, rollout_id, {item.id: later for item in resting})
+        await self._back.obey(rollout_id, [item.id for item in resting])
+        begun = [item for item in begun if item not in resting]
+        confirmed, late = await self._switch_chunk(rollout_id, [*begun, *fresh], strategy)
+        return Switched(confirmed, waiting + late, stopped, retry, rollout.status == RolloutStatus.PAUSED)
+
+    async def _excuse(self, rollout_id: str, fresh: list[Member], strategy: Strategy) -> None:
+        """Nobody is to be alerted about computes that wait for the end of a freeze."""
+        frozen = frozen_until(strategy.freeze_windows, now())
+        if frozen is None or not fresh:
+            return
+        limit = frozen[0] + timedelta(seconds=strategy.step_deadline_seconds)
+        async with self._r.database.transaction() as session:
+            await members.write(session, rollout_id, [item.id for item in fresh], deadline_at=limit)
+
+    async def _leave_out(self, rollout_id: str, fresh: list[Member], strategy: Strategy) -> list[Member]:
+        """Without those that a person has asked to leave alone, or whose maintenance window is over."""
+        outcomes: dict[str, Outcome] = {}
+        at = now()
+        for item in fresh:
+            window = item.row.project.settings.get("maintenance_window")
+            if item.member.wish is not None:
+                outcomes[item.id] = (MemberState.SKIPPED, f"skipped by {item.member.wish_by}")
+            elif item.row.endpoint.desired_state != EndpointState.ACTIVE:
+                outcomes[item.id] = (MemberState.PENDING, "was suspended during its baseline")
+            elif (
+                window
+                and strategy.respect_maintenance_windows
+                and opens_at(WeeklyWindow.model_validate(window), at) > at
+            ):
+                outcomes[item.id] = (MemberState.PENDING, "its maintenance window ended before it was switched")
+        await members.settle(self._r.database, rollout_id, outcomes)
+        return [item for item in fresh if item.id not in outcomes]
+
+    async def _switch_chunk(self, rollout_id: str, chunk: list[Member], strategy: Strategy) -> tuple[int, int]:
+        """How many are confirmed, and how many may not be switched any more. Who fails goes back at once."""
+        if not chunk:
+            return 0, 0
+        failures: dict[str, Outcome] = {}
+        armed = await self._arm(rollout_id, chunk, strategy, failures)
+        async with self._r.database.transaction() as session:
+            ready = await self._store_wish(session, rollout_id, armed, strategy)
+        ids = [item.id for item in ready]
+        lsns = await asyncio.gather(*(self._send(item, failures) for item in ready))
+        sent = [(item, lsn) for item, lsn in zip(ready, lsns, strict=True) if item.id not in failures]
+        async with self._r.database.transaction() as session:
+            records = {item.id: {"fpw_change_lsn": lsn, "state": MemberState.CONFIRMING} for item, lsn in sent}
+            await members.write_each(session, rollout_id, records)
+        await asyncio.gather(*(self._confirm(item, lsn, failures) for item, lsn in sent))
+        done = [item.id for item, _ in sent if item.id not in failures]
+        async with self._r.database.transaction() as session:
+            await members.write(session, rollout_id, done, confirmed_at=now())
+        # Whose wish an earlier attempt has stored must go back too, although storage could not be armed again.
+        wished = {*ids, *(item.id for item in chunk if item.member.switched_at is not None)}
+        unarmed = {ident: out for ident, out in failures.items() if ident not in wished}
+        await members.settle(self._r.database, rollout_id, unarmed)
+        await self._back.take(rollout_id, {ident: out for ident, out in failures.items() if ident in wished})
+        return len(done), len(armed) - len(ready)
+
+    async def _store_wish(
+        self, session: AsyncSession, rollout_id: str, armed: list[Member], strategy: Strategy
+    ) -> list[Member]:
+        """Those of whom the switch is wished from now on. The others stay as they are and are looked at again; but of
+        those whose wish was stored before none that has been taken back since."""
+        forward = await members.going_forward(session, rollout_id, [item.id for item in armed])
+        fresh = [item.id for item in armed if item.member.switched_at is None]
+        may = await self._may_begin(session, rollout_id, fresh)
+        none = may.held or may.stopped
+        first = [ident for ident in fresh if not none and ident not in may.asked]
+        ready = [item for item in armed if item.id in first or item.member.switched_at is not None]
+        ready = [item for item in ready if item.id in forward]
+        ids, at = [item.id for item in ready], now()
+        await members.wish(session, rollout_id, ids, enabled=False)
+        await members.write(session, rollout_id, first, switched_at=at, baseline_end=at)
+        # What was measured last before the switch is the baseline, however long the switch had to wait.
+        spans = {
+            item.id: {"baseline_start": at - timedelta(seconds=item.member.baseline_seconds)}
+            for item in ready
+            if item.id in first and item.member.baseline_seconds
+        }
+        await members.write_each(session, rollout_id, spans)
+        limit = members.deadline(strategy, SWITCH_TIMEOUT_MS / 1000)
+        await members.write(session, rollout_id, ids, state=MemberState.SWITCHING, deadline_at=limit)
+        return ready
+
+    async def _arm(
+        self, rollout_id: str, chunk: list[Member], strategy: Strategy, failures: dict[str, Outcome]
+    ) -> list[Member]:
+        """Tells storage to keep chains short, the old setting kept first. Answers with those it worked for."""
+        before: dict[str, int] = {}
+
+        async def read(item: Member) -> None:
+            before[item.id] = await thresholds.current(self._r, item)
+
+        async def change(item: Member) -> None:
+            await thresholds.arm(self._r, item, strategy, before[item.id])
+
+        await self._each(chunk, read, failures)
+        found = [item for item in chunk if item.id not in failures]
+        async with self._r.database.transaction() as session:
+            kept = await thresholds.kept(session, rollout_id, [item.row.project.id for item in found])
+            new = {
+                item.id: {"previous_threshold": kept.setdefault(item.row.project.id, before[item.id])}
+                for item in found
+                if item.member.previous_threshold is None
+            }
+            await members.write_each(session, rollout_id, new)
+            ids = [item.id for item in found]
+            await members.write(session, rollout_id, ids, state=MemberState.ARMING)
+        await self._each(found, change, failures)
+        return [item for item in found if item.id not in failures]
+
+    async def _each(
+        self, chunk: list[Member], step: Callable[[Member], Awaitable[None]], failures: dict[str, Outcome]
+    ) -> None:
+        async def one(item: Member) -> None:
+            async with self._probes.slot():
+                try:
+                    await patiently(lambda: step(item))
+                except RemoteError as error:
+                    failures[item.id] = (MemberState.FAILED, f"storage could not be armed: {error}")
+
+        await asyncio.gather(*(one(item) for item in chunk))
+
+    async def _send(self, item: Member, failures: dict[str, Outcome]) -> str | None:
+        """The LSN of the record that says so, once a majority has it."""
+        async with self._probes.slot():
+            try:
+                agent = self._r.agent(item.row.endpoint)
+                return await patiently(lambda: agent.full_page_writes(False, SWITCH_TIMEOUT_MS))
+            except RemoteError as error:
+                failures[item.id] = (MemberState.FAILED, str(error))
+                return None
+
+    async def _confirm(self, item: Member, lsn: str | None, failures: dict[str, Outcome]) -> None:
+        async def check() -> str | None:
+            if lsn is not None:
+                lacking = await self._probes.missing_on_majority(item.row, lsn)
+                if lacking is not None:
+                    return lacking
+            return await self._probes.missing_in_storage(item.row, False, lsn)
+
+        async with self._probes.slot():
+            try:
+                await until(check, CONFIRM_PATIENCE_SECONDS)
+            except TimeoutError as error:
+                failures[item.id] = (MemberState.FAILED, str(error))
+
+
+async def _busy_projects(session: AsyncSession, found: list[Member]) -> dict[str, str]:
+    """Projects with an open operation, and what it does."""
+    ids = {item.row.project.id for item in found}
+    statement = select(Operation.project_id, Operation.action).where(
+        Operation.project_id.in_(ids), Operation.status.in_(OPEN)
+    )
+    return {project: action.value for project, action in (await session.execute(statement)).all()}
+
+
+def _starts_later(item: Member) -> bool:
+    """Suspended when the plan was made, or since."""
+    return item.row.endpoint.desired_state != EndpointState.ACTIVE and item.member.switched_at is None
+
+
+def _unswitched(item: Member) -> bool:
+    """Storage may have been armed already by an attempt that was cut off; nothing is wished before that is done."""
+    arming = item.member.state == MemberState.ARMING and item.member.switched_at is None
+    return item.member.state in _UNSWITCHED or arming
+
+
+def _under_way(item: Member) -> bool:
+    return item.member.state in {
+        MemberState.ARMING,
+        MemberState.SWITCHING,
+        MemberState.CONFIRMING,
+        MemberState.BAKING,
+    }
+
+
+def _to_switch(item: Member) -> bool:
+    states = (*_UNSWITCHED[1:], MemberState.ARMING, MemberState.SWITCHING, MemberState.CONFIRMING)
+    return item.member.state in states and item.member.confirmed_at is None
+
+
+def _held(rollout: Rollout, strategy: Strategy) -> tuple[bool, float]:
+    """Whether nothing may be switched now, and when to look again."""
+    if rollout.status == RolloutStatus.PAUSED:
+        # The batch hears of the end of a pause by signal; this is for the moment before it has heard of the pause.
+        return True, LOOK_AGAIN_SECONDS
+    at = now()
+    frozen = frozen_until(strategy.freeze_windows, at)
+    if frozen is None:
+        return False, LOOK_AGAIN_SECONDS
+    wait = min(frozen[0] - at, timedelta(seconds=LONGEST_WAIT_SECONDS))
+    return True, wait.total_seconds()

@@ -1,0 +1,277 @@
+"""One wave, inside the rollout's workflow: batches as child workflows, until no compute of the wave is left."""
+
+import asyncio
+from datetime import timedelta
+from typing import Protocol
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ChildWorkflowError
+
+with workflow.unsafe.imports_passed_through():
+    from weir.operations.messages import batch_workflow_id
+    from weir_workflows.common import policies
+    from weir_workflows.common.errors import reason_of
+    from weir_workflows.rollout import limits
+    from weir_workflows.rollout.batch import BatchWorkflow
+    from weir_workflows.rollout.going_back import BackActivities
+    from weir_workflows.rollout.judge_activities import WaveActivities
+    from weir_workflows.rollout.messages import (
+        BackInput,
+        BatchInput,
+        BatchSignal,
+        PickedBatch,
+        PickInput,
+        WaveJudged,
+        WavePlan,
+        WaveRef,
+        WaveReport,
+        WaveTally,
+    )
+    from weir_workflows.rollout.plan_activities import PlanActivities
+
+
+UNJUDGED = "unjudged"
+
+
+class RolloutRun(Protocol):
+    """What a wave asks of the rollout it belongs to."""
+
+    @property
+    def stopping(self) -> bool: ...
+    @property
+    def paused(self) -> bool: ...
+    async def go(self) -> bool: ...
+    async def hold(self, reason: str) -> bool: ...
+    async def say(self, waits: str | None) -> None: ...
+    async def pass_time(self, seconds: float) -> bool: ...
+
+
+class WaveRun:
+    def __init__(
+        self,
+        rollout: RolloutRun,
+        rollout_id: str,
+        wave: WavePlan,
+        max_failed_percent: float,
+        next_batch: int,
+        *,
+        last: bool,
+        approved: bool = False,
+    ) -> None:
+        """`approved`: the wave has failed, and somebody wants the rest of it all the same."""
+        self._rollout = rollout
+        self._id = rollout_id
+        self._plan = wave
+        self.approved = approved
+        self._max_failed_percent = 100.0 if approved else max_failed_percent
+        self._last = last
+        self.next_batch = next_batch
+        self._batches: dict[int, asyncio.Task[None]] = {}
+        self._handles: dict[int, workflow.ChildWorkflowHandle[BatchWorkflow, None]] = {}
+        self._told = 0
+
+    @staticmethod
+    def history_is_long() -> bool:
+        info = workflow.info()
+        return info.is_continue_as_new_suggested() or info.get_current_history_length() > limits.HISTORY_EVENTS
+
+    async def run(self) -> bool:
+        """False when the workflow must go on as new before the wave is done."""
+        if self._plan.state == "soaking":
+            return await self._soak()
+        await self._report("running", None)
+        done, tally = await self._work()
+        if self._rollout.stopping or not done:
+            return done or self._rollout.stopping
+        if not await self._conclude(tally):
+            return False
+        if not self._rollout.stopping and not self._last:
+            await self._soak()
+        return True
+
+    def look(self) -> None:
+        """Somebody has said something: whatever the wave waits for, it looks around."""
+        self._told += 1
+
+    async def tell(self, *, paused: bool, stopped: bool) -> None:
+        """Passes a person's control on to every batch under way."""
+        signal = BatchSignal(paused=paused, stopped=stopped)
+        await asyncio.gather(*(self._signal(handle, signal) for handle in list(self._handles.values())))
+
+    async def _signal(self, handle: workflow.ChildWorkflowHandle[BatchWorkflow, None], signal: BatchSignal) -> None:
+        try:
+            await handle.signal(BatchWorkflow.control, signal)
+        except Exception as error:  # noqa: BLE001  a batch that has just ended has nothing to be told
+            workflow.logger.info("a batch was not told: %s", error)
+
+    async def drain(self) -> None:
+        await asyncio.gather(*self._batches.values())
+
+    # Batches.
+
+    async def _work(self) -> tuple[bool, WaveTally]:
+        """Takes computes up until none waits, too many went bad, the rollout stops or the history is long (False).
+        Nobody is taken up before those of an earlier run have been counted: its hold stands."""
+        tally = await self._tally() if workflow.patched("counted-before-picking") else WaveTally()
+        heeds = workflow.patched("heard-while-picking")
+        while True:
+            # What is said from here on is heard below, however long the looking takes.
+            told = self._told
+            long = self.history_is_long()
+            stop = self._rollout.stopping or self._too_many(tally) or long
+            wait = limits.LONGEST_WAIT_SECONDS
+            if not stop and not self._batches and self._rollout.paused:
+                await self._rollout.go()
+                continue
+            if not stop and not self._rollout.paused:
+                picked = await workflow.execute_activity_method(
+                    PlanActivities.pick_computes,
+                    PickInput(self._id, self._plan.index, self.next_batch),
+                    **policies.RECORD,
+                )
+                await self._start_all(picked.batches)
+                await self._rollout.say(None if self._batches else picked.why)
+                wait = picked.retry_seconds
+                if not self._batches and not picked.pending:
+                    return True, await self._tally()
+            if stop and not self._batches:
+                return not long or self._rollout.stopping or self._too_many(tally), await self._tally()
+            if await self._until_something(wait, told if heeds else self._told):
+                tally = await self._tally()
+
+    async def _start_all(self, batches: list[PickedBatch]) -> None:
+        """Together: one by one, a hundred of them would take a hundred turns, and controls would wait for these."""
+        if len(batches) > 1 and workflow.patched("started-together"):
+            await asyncio.gather(*(self._start(batch) for batch in batches))
+        else:
+            for batch in batches:
+                await self._start(batch)
+
+    async def _start(self, batch: PickedBatch) -> None:
+        self.next_batch = max(self.next_batch, batch.number + 1)
+        told = self._told
+        handle = await workflow.start_child_workflow(
+            BatchWorkflow.run,
+            BatchInput(self._id, batch, self._plan.settle_seconds, self._rollout.paused),
+            id=batch_workflow_id(self._id, batch.number),
+        )
+        self._handles[batch.number] = handle
+        self._batches[batch.number] = asyncio.create_task(self._await(handle, batch))
+        if told != self._told:
+            await self._signal(handle, BatchSignal(paused=self._rollout.paused, stopped=self._rollout.stopping))
+
+    async def _await(self, handle: workflow.ChildWorkflowHandle[BatchWorkflow, None], batch: PickedBatch) -> None:
+        try:
+            await handle
+        except ChildWorkflowError as error:
+            workflow.logger.warning("a batch ended early: %s", error)
+            reason = "its batch was ended from outside before it was done"
+            await workflow.execute_activity_method(
+                BackActivities.give_up,
+                BackInput(self._id, batch.compute_ids, "failed", reason),
+                **policies.BACK,
+            )
+
+    async def _until_something(self, seconds: float, told: int) -> bool:
+        """Until a batch ends, somebody has said something since `told`, or it is time to look again. True when one
+        has."""
+        try:
+            await workflow.wait_condition(
+                lambda: self._ended() or self._told != told, timeout=timedelta(seconds=max(1.0, seconds))
+            )
+        except TimeoutError:
+            return False
+        ended = [number for number, task in self._batches.items() if task.done()]
+        for number in ended:
+            del self._batches[number], self._handles[number]
+        return bool(ended)
+
+    def _ended(self) -> bool:
+        return any(task.done() for task in self._batches.values())
+
+    async def _tally(self) -> WaveTally:
+        return await workflow.execute_activity_method(
+            PlanActivities.tally_wave, WaveRef(self._id, self._plan.index), **policies.RECORD
+        )
+
+    def _too_many(self, tally: WaveTally) -> bool:
+        return tally.bad > int(tally.total * self._max_failed_percent / 100)
+
+    # The end of the wave.
+
+    async def _conclude(self, tally: WaveTally) -> bool:
+        """False when the workflow must go on as new before the wave is done."""
+        name = self._plan.name
+        bad = _listed(tally.bad, tally.bad_examples)
+        if self._too_many(tally):
+            reason = f"{tally.bad} of {tally.total} computes did not pass and went back: {bad}"
+            return await self._fail(reason, f"wave {name}: {reason}")
+        judged = await self._judge()
+        if judged.verdict == "regress":
+            reason = f"over all its computes together: {judged.reason}"
+            return await self._fail(reason, f"wave {name} regressed {reason}")
+        unclear = judged.reason if judged.verdict == UNJUDGED else self._unclear(tally)
+        if unclear is not None:
+            await self._report("held", unclear)
+            if await self._rollout.hold(f"wave {name} is inconclusive: {unclear}"):
+                await self._report("passed", f"approved although inconclusive: {unclear}")
+            return True
+        notes = [judged.reason] if judged.reason else []
+        if tally.bad:
+            notes.append(f"{tally.bad} computes did not pass and went back: {bad}")
+        if tally.deferred:
+            notes.append(f"{tally.deferred} suspended computes switch when they start next")
+        if not tally.passed and not tally.deferred:
+            await self._report("skipped", "every compute of the wave was left out")
+        else:
+            await self._report("passed", "; ".join(notes) or None)
+        return True
+
+    async def _judge(self) -> WaveJudged:
+        """That nobody can judge the wave is no verdict: it holds, as one that is inconclusive."""
+        try:
+            return await workflow.execute_activity_method(
+                WaveActivities.judge_wave, WaveRef(self._id, self._plan.index), **policies.JUDGE
+            )
+        except ActivityError as failure:
+            return WaveJudged(UNJUDGED, f"its computes could not be judged together: {reason_of(failure)}")
+
+    async def _fail(self, reason: str, why: str) -> bool:
+        """Who approves a wave that failed wants the rest of it, however many more do not pass."""
+        await self._report("failed", reason)
+        if not await self._rollout.hold(why):
+            return True
+        self.approved, self._max_failed_percent = True, 100.0
+        done, _ = await self._work()
+        if done and not self._rollout.stopping:
+            await self._report("passed", f"approved all the same: {reason}")
+        return done or self._rollout.stopping
+
+    def _unclear(self, tally: WaveTally) -> str | None:
+        """Why the wave says too little to go on, if so. A wave with nobody to judge rests on those before."""
+        if tally.unclear:
+            return _listed(tally.unclear, tally.unclear_examples)
+        if not tally.passed and not tally.passed_before:
+            return "no compute of the wave could be judged"
+        return None
+
+    async def _soak(self) -> bool:
+        """The fleet as it is now is watched for a while."""
+        if self._plan.soak_seconds:
+            until = workflow.now() + timedelta(seconds=self._plan.soak_seconds)
+            await self._report("soaking", None, until.isoformat())
+            await self._rollout.say(f"soaks until {until.isoformat(timespec='seconds')}")
+            if not await self._rollout.pass_time(self._plan.soak_seconds):
+                return True
+            await self._rollout.say(None)
+            await self._report("passed", None)
+        return True
+
+    async def _report(self, state: str, reason: str | None, soak_until: str | None = None) -> None:
+        report = WaveReport(self._id, self._plan.index, state, reason, workflow.now().isoformat(), soak_until)
+        await workflow.execute_activity_method(PlanActivities.report_wave, report, **policies.RECORD)
+
+
+def _listed(count: int, examples: list[str]) -> str:
+    more = count - len(examples)
+    return "; ".join(examples) + (f"; and {more} more" if more > 0 else "")

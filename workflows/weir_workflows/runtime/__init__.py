@@ -1,0 +1,1 @@
+"""Where computes run. `local`: processes of this machine. `simulated`: a model, for scale tests."""

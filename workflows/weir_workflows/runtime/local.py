@@ -1,0 +1,215 @@
+"""Compute runtime `local`: each compute is a `weir-compute` process of this machine.
+
+A compute is started in a session of its own, so that it outlives the worker that started it, and is known
+afterwards by what lies in its directory: `spec.json`, `pid` (see `process`), `log`. Nothing here remembers
+anything: a worker that was just started knows as much as one that has run for a year.
+
+A crash between starting a process and writing its pid leaves a process that is found by its arguments. A
+compute that dies hard leaves a dead mount, which `clean` removes.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from weir.config import Settings
+from weir_workflows.runtime.process import ProcessId, find_by_argument
+
+LOG_LIMIT_BYTES = 64 * 1024 * 1024
+_ID_CHARACTERS = set("abcdefghijklmnopqrstuvwxyz0123456789-")
+
+
+class BusyError(Exception):
+    """Another activity works on the same compute."""
+
+
+class LocalRuntime:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        # Children of this process, kept so that they are reaped when they end.
+        self._children: set[int] = set()
+        self._exit_codes: dict[int, int] = {}
+
+    def directory(self, compute_id: str) -> Path:
+        if not compute_id or set(compute_id) - _ID_CHARACTERS:
+            raise ValueError(f"{compute_id!r} is not a compute id")
+        return self._settings.computes_dir / compute_id
+
+    def _spec_path(self, compute_id: str) -> Path:
+        return self.directory(compute_id) / "spec.json"
+
+    @contextmanager
+    def exclusive(self, compute_id: str) -> Generator[None]:
+        """One actor a compute: an activity that lost its worker's heartbeat may still be running beside its
+        repetition. The kernel releases the lock with the process that holds it."""
+        directory = self.directory(compute_id)
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise BusyError(f"another activity works on compute {compute_id}") from error
+            yield
+        finally:
+            os.close(descriptor)
+
+    def process(self, compute_id: str) -> ProcessId | None:
+        """The living process of a compute."""
+        self._reap()
+        directory = self.directory(compute_id)
+        if not directory.is_dir():
+            return None
+        try:
+            known = ProcessId.parse((directory / "pid").read_text())
+        except FileNotFoundError:
+            known = None
+        if known is not None and known.alive():
+            return known
+        return find_by_argument(str(self._spec_path(compute_id)))
+
+    def write_spec(self, compute_id: str, spec: dict[str, Any]) -> None:
+        _replace(self._spec_path(compute_id), json.dumps(spec, indent=2) + "\n")
+
+    def spawn(self, compute_id: str, spec: dict[str, Any]) -> ProcessId:
+        """Starts the process. Call under `exclusive`, with no living process."""
+        directory = self.directory(compute_id)
+        self.write_spec(compute_id, spec)
+        self._rotate_log(directory / "log")
+        arguments = [
+            str(self._settings.bin_dir / "weir-compute"),
+            "--spec",
+            str(self._spec_path(compute_id)),
+            "--dir",
+            str(directory),
+            "--listen-http",
+            f"{spec['listen']}:{spec['port'] + 1}",
+        ]
+        # Not `subprocess`, whose objects insist on outliving what they started.
+        pid = os.posix_spawn(
+            arguments[0],
+            arguments,
+            os.environ,
+            setsid=True,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(directory / "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+        )
+        self._children.add(pid)
+        started = ProcessId.of_running(pid)
+        if started is None:
+            raise RuntimeError(f"compute {compute_id} ended as it was started; see {directory / 'log'}")
+        _replace(directory / "pid", started.text())
+        return started
+
+    def clean(self, compute_id: str) -> bool:
+        """Removes what a dead compute left: its pid file and its mounts. True if there was anything."""
+        directory = self.directory(compute_id)
+        found = False
+        for mount in reversed(mounts_below(directory)):
+            found = True
+            _unmount(mount)
+        pid_file = directory / "pid"
+        if pid_file.exists():
+            found = True
+            pid_file.unlink(missing_ok=True)
+        return found
+
+    def remove(self, compute_id: str) -> None:
+        """Deletes a dead compute's directory; never through a mount."""
+        self.clean(compute_id)
+        directory = self.directory(compute_id)
+        left = mounts_below(directory)
+        if left:
+            raise RuntimeError(f"{left[0]} is still mounted, so the directory of {compute_id} is not deleted")
+        shutil.rmtree(directory, ignore_errors=True)
+
+    def known(self) -> list[str]:
+        """Ids of computes that have a directory here."""
+        base = self._settings.computes_dir
+        return sorted(entry.name for entry in base.iterdir() if entry.is_dir()) if base.is_dir() else []
+
+    def spec(self, compute_id: str) -> dict[str, Any] | None:
+        try:
+            return json.loads(self._spec_path(compute_id).read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def log_tail(self, compute_id: str, lines: int = 5) -> str:
+        path = self.directory(compute_id) / "log"
+        try:
+            with path.open("rb") as file:
+                file.seek(max(0, path.stat().st_size - 8192))
+                text = file.read().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+        return "\n".join(text.strip().splitlines()[-lines:])
+
+    def kill(self, process: ProcessId) -> None:
+        process.signal(signal.SIGKILL)
+        self._reap()
+
+    def terminate(self, process: ProcessId) -> None:
+        process.signal(signal.SIGTERM)
+
+    def _reap(self) -> None:
+        for pid in list(self._children):
+            try:
+                ended, status = os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                self._children.discard(pid)
+                continue
+            if ended:
+                self._children.discard(pid)
+                self._exit_codes[pid] = os.waitstatus_to_exitcode(status)
+
+    def how_it_ended(self, process: ProcessId) -> str:
+        """For messages; only the worker that started a process learns its exit code."""
+        self._reap()
+        code = self._exit_codes.get(process.pid)
+        return "it ended" if code is None else f"it ended with code {code}"
+
+    @staticmethod
+    def _rotate_log(path: Path) -> None:
+        if path.exists() and path.stat().st_size > LOG_LIMIT_BYTES:
+            path.replace(path.with_suffix(".1"))
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def mounts_below(directory: Path) -> list[Path]:
+    """Mount points at or below a directory, outermost first. Read from the kernel's table: asking the file
+    system itself would hang or fail on a dead FUSE mount."""
+    base = os.path.realpath(directory)
+    found: list[Path] = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        point = line.split()[4].encode().decode("unicode_escape")
+        if point == base or point.startswith(base + "/"):
+            found.append(Path(point))
+    return sorted(found)
+
+
+def _unmount(path: Path) -> None:
+    for command in (["umount", "-l", str(path)], ["fusermount3", "-u", "-z", str(path)]):
+        if shutil.which(command[0]) is None:
+            continue
+        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+            return
+    raise RuntimeError(f"{path} cannot be unmounted; unmount it by hand: umount -l {path}")

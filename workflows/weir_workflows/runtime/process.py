@@ -1,0 +1,87 @@
+"""Processes named so that a recycled pid is never taken for the one that was started.
+
+A process is known by pid, start time in clock ticks since boot, and boot id; all three must match before
+anything is sent to it.
+"""
+
+import os
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _stat(pid: int) -> tuple[str, int] | None:
+    """State letter and start ticks, or None when there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The command may hold spaces and parentheses; everything after the last one is regular.
+    fields = text[text.rindex(")") + 2 :].split()
+    return fields[0], int(fields[19])
+
+
+def _threads(pid: int) -> int:
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208  a count, not paths
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    pid: int
+    start_ticks: int
+    boot: str
+
+    @classmethod
+    def of_running(cls, pid: int) -> "ProcessId | None":
+        stat = _stat(pid)
+        return None if stat is None else cls(pid, stat[1], boot_id())
+
+    @classmethod
+    def parse(cls, text: str) -> "ProcessId | None":
+        parts = text.split()
+        if len(parts) != 3 or not parts[0].isdigit() or not parts[1].isdigit():
+            return None
+        return cls(int(parts[0]), int(parts[1]), parts[2])
+
+    def text(self) -> str:
+        return f"{self.pid} {self.start_ticks} {self.boot}\n"
+
+    def alive(self) -> bool:
+        """A zombie has done its last work and counts as dead, once its threads have too: a killed process keeps
+        its ports until the last of them is gone."""
+        if self.boot != boot_id():
+            return False
+        stat = _stat(self.pid)
+        if stat is None or stat[1] != self.start_ticks or stat[0] == "X":
+            return False
+        return stat[0] != "Z" or _threads(self.pid) > 1
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.alive():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+def find_by_argument(argument: str) -> ProcessId | None:
+    """A process with exactly this argument: one whose start was not written down before a crash."""
+    wanted = argument.encode()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            arguments = (entry / "cmdline").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if wanted in arguments[1:]:
+            found = ProcessId.of_running(int(entry.name))
+            if found is not None and found.alive():
+                return found
+    return None

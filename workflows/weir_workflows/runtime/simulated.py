@@ -1,0 +1,41 @@
+"""Compute runtime `simulated`: computes are entries of the simulated fleet's server (`weir_workflows.simulated`)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from weir.clients.compute import ComputeStatus
+from weir.clients.http import HttpClient, JsonClient
+
+
+class SimulatedDriver:
+    """A compute there either runs or is nothing, so there is never anything to tidy."""
+
+    def __init__(self, base_url: str, http: HttpClient) -> None:
+        self._http = JsonClient("the simulated fleet", base_url, http)
+
+    async def start(self, spec: dict[str, Any]) -> ComputeStatus:
+        path = f"/computes/{spec['compute_id']}"
+        return await self._http.read(ComputeStatus.parse, "PUT", path, json=spec)
+
+    async def stop(self, compute_id: str, mode: str) -> None:
+        del mode
+        await self._http.call("DELETE", f"/computes/{compute_id}")
+
+    async def running(self, compute_ids: Sequence[str]) -> set[str]:
+        return set(await self.known()).intersection(compute_ids)
+
+    async def known(self) -> list[str]:
+        def idents(body: dict[str, list[str]]) -> list[str]:
+            return body["computes"]
+
+        return await self._http.read(idents, "GET", "/computes")
+
+    async def keep_spec(self, spec: dict[str, Any]) -> None:
+        """The agent has taken it already."""
+
+    async def tidy(self, compute_id: str) -> bool:
+        del compute_id
+        return False
+
+    async def remove(self, compute_id: str) -> None:
+        await self.stop(compute_id, "immediate")

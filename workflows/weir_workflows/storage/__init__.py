@@ -1,0 +1,1 @@
+"""Timelines on the pageserver and the safekeepers."""
