@@ -6,8 +6,9 @@
 //! needed ([`plan_settling`]); that is what gives space back.
 //!
 //! Invariant: a merge adds no version, and leaves out only what no readable LSN needs ([`Retention`]), so a read
-//! before and after it gives the same answer. The caller puts the outputs into the layer map and takes the inputs
-//! out in one step.
+//! before and after it gives the same answer. What one record wrote to one key stays in one output: chain lengths
+//! are added up from whole layers ([`ChainCounts::load`](crate::ChainCounts::load)), in no order within an LSN. The
+//! caller puts the outputs into the layer map and takes the inputs out in one step.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -121,7 +122,8 @@ pub fn plan_settling<L: PersistentLayer>(
 /// How a merge writes.
 #[derive(Clone, Debug)]
 pub struct MergeOptions {
-    /// An output is closed once it is about this large, at the next key if the key is not larger itself.
+    /// An output is closed once it is about this large, at the next key if the key is not larger itself, and never
+    /// between two versions of a key at one LSN.
     pub target_bytes: u64,
     pub level: u8,
     pub retention: Retention,
@@ -190,7 +192,8 @@ where
         let target = self.options.target_bytes;
         if self.open.as_ref().is_some_and(|open| {
             let same_key = open.last_key() == Some(*key);
-            open.size() >= target.saturating_mul(if same_key { 2 } else { 1 })
+            let same_record = open.last_version() == Some((*key, version.lsn));
+            !same_record && open.size() >= target.saturating_mul(if same_key { 2 } else { 1 })
         }) {
             self.close()?;
         }

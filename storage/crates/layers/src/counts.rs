@@ -177,7 +177,8 @@ impl ChainCounts {
     }
 
     /// Adds what a delta layer's key table says. Call for a timeline's layers from the oldest (by first
-    /// LSN) to the newest, before anything is ingested. `upto` is [`Lsn::MAX`], or the branch LSN when an
+    /// LSN) to the newest, before anything is ingested; only an image the storage made may be in another layer than
+    /// the rest of its key at its LSN. `upto` is [`Lsn::MAX`], or the branch LSN when an
     /// ancestor's layers are loaded for a branch.
     pub fn load(&mut self, lsns: LsnRange, stats: &[KeyStat], upto: Lsn) {
         if lsns.first > upto {

@@ -187,6 +187,11 @@ impl<W: Write> LayerWriter<W> {
         self.previous.map(|(key, ..)| key)
     }
 
+    /// Key and LSN of the version pushed last.
+    pub(crate) fn last_version(&self) -> Option<(Key, Lsn)> {
+        self.previous.map(|(key, lsn, _)| (key, lsn))
+    }
+
     fn write(&mut self, bytes: &[u8]) -> Result<(), LayerError> {
         self.out.write_all(bytes).map_err(LayerError::Write)?;
         self.checksum = crc32c::crc32c_append(self.checksum, bytes);

@@ -235,6 +235,16 @@ impl Timeline {
             },
         )
         .unwrap();
+        for pair in outputs.windows(2) {
+            let last = pair[0].reader.iter().last().unwrap().unwrap();
+            let next = pair[1].reader.iter().next().unwrap().unwrap();
+            assert!(
+                (last.0, last.1.lsn) < (next.0, next.1.lsn),
+                "{} at {} is split over two outputs",
+                last.0,
+                last.1.lsn
+            );
+        }
         let names: Vec<_> = plan.inputs.iter().map(LayerDesc::name).collect();
         self.map = self
             .map
