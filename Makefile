@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: help setup demo up down status test check fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle bench-redo bench-pageserver
+.PHONY: help setup demo up down status test check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle bench-redo bench-pageserver
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -33,6 +33,9 @@ test: ## set up what is missing, then every check and every test, with a ledger 
 
 check: ## the fast part of `make test`: formats, lints, types, unit tests of Python and the console
 	@scripts/test --fast
+
+soak: ## property tests and the simulation with fresh seeds, for ten minutes
+	@scripts/soak
 
 fmt: ## format all code
 	@cd storage && cargo fmt --all

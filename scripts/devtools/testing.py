@@ -16,6 +16,9 @@ from .suite import Step, steps
 
 LEDGER = REPO / ".ledger"
 BAR = 24
+# Property tests draw the same cases in every run, so that a commit passes or fails and does not do both; `make soak`
+# draws others.
+SEED = "20261122"
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def run_all(chosen: list[Step]) -> list[Entry]:
             LEDGER / "output" / f"{step.name}.log",
             label=step.name,
             cwd=step.cwd,
-            environment=tool_environment(),
+            environment={"PROPTEST_RNG_SEED": SEED, **tool_environment()},
             timeout=step.minutes * 60,
         )
         text = result.log.read_text(errors="replace")

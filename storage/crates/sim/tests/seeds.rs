@@ -1,6 +1,6 @@
 //! Promise: over random schedules of crashes, partitions and competing computes nothing acknowledged is lost
 //! or changed. A failure prints its seed; `WEIR_SIM_SEED=n` runs
-//! that one, `WEIR_SIM_SEEDS=n` runs n of them.
+//! that one, `WEIR_SIM_SEEDS=n` runs n of them, from `WEIR_SIM_FIRST_SEED` on.
 
 use std::panic::catch_unwind;
 
@@ -14,7 +14,10 @@ fn number(name: &str) -> Option<u64> {
 fn no_schedule_loses_what_was_acknowledged() {
     let seeds = match number("WEIR_SIM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("WEIR_SIM_SEEDS").unwrap_or(200),
+        None => {
+            let first = number("WEIR_SIM_FIRST_SEED").unwrap_or(0);
+            first..first + number("WEIR_SIM_SEEDS").unwrap_or(200)
+        }
     };
     let count = seeds.end - seeds.start;
     let mut total = Report::default();
