@@ -95,6 +95,41 @@ async def test_a_branch_goes_with_everything_below_it_when_asked(weir: Weir) -> 
     assert not {made[name]["timeline_id"] for name in "abcd"} & set(weir.storage.timelines)
 
 
+async def test_a_deletion_that_broke_off_refuses_new_uses_and_goes_on_when_repeated(weir: Weir) -> None:
+    created = await weir.project(name="broken-off")
+    path = f"/projects/{created['project']['id']}/branches"
+    weir.storage.advance(created["branch"]["timeline_id"], "0/1800000")
+    made = {}
+    for name, parent in (("a", None), ("b", "a"), ("c", "b")):
+        fields = {"name": name} | ({"parent_id": made[parent]["id"]} if parent else {})
+        answer = await weir.call("POST", path, 201, json={"branch": fields, "endpoints": [{"type": "read_write"}]})
+        await weir.finish(answer)
+        made[name] = answer["branch"]
+    weir.storage.fail("pageserver", "DELETE", made["b"]["timeline_id"], 400)
+    cascade = {"children": "delete"}
+    answer = await weir.call("DELETE", f"{path}/{made['a']['id']}", params=cascade)
+
+    async def ended() -> bool:
+        operations = (await weir.call("GET", f"/projects/{created['project']['id']}/operations"))["operations"]
+        return not any(item["status"] in {"running", "scheduling"} for item in operations)
+
+    await weir.wait(ended)
+    left = [item["name"] for item in (await weir.call("GET", path))["branches"]]
+    assert sorted(left) == ["a", "b", "main"]
+    # Whatever is left of them is nothing to build on.
+    for ident, body in (
+        (made["b"]["id"], {"source_branch_id": created["branch"]["id"]}),
+        (created["branch"]["id"], {"source_branch_id": made["b"]["id"], "preserve_under_name": "x"}),
+    ):
+        refused = await weir.call("POST", f"{path}/{ident}/restore", 412, json=body)
+        assert "being deleted" in refused["message"]
+    refused = await weir.call("POST", path, 412, json={"branch": {"parent_id": made["b"]["id"]}})
+    assert made["b"]["id"] in refused["message"]
+    await weir.finish(await weir.call("DELETE", f"{path}/{made['a']['id']}", params=cascade))
+    assert [item["name"] for item in (await weir.call("GET", path))["branches"]] == ["main"]
+    assert not {made[name]["timeline_id"] for name in "abc"} & set(weir.storage.timelines)
+
+
 async def test_a_branch_storage_refuses_leaves_nothing_behind(weir: Weir) -> None:
     created = await weir.project(name="refused")
     path = f"/projects/{created['project']['id']}/branches"

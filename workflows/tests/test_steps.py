@@ -12,6 +12,7 @@ from weir_testing.storage import StorageDouble
 
 from weir.config import Settings
 from weir.operations.messages import batch_workflow_id
+from weir_workflows.reconciler.activities import ReconcilerActivities
 from weir_workflows.worker import activities_of
 
 
@@ -189,6 +190,43 @@ async def test_a_restore_that_fails_at_any_step_leaves_the_branch_as_it_was(shak
     assert sorted(by_name) == ["before", "main"]
     assert by_name["before"]["timeline_id"] == main["timeline_id"]
     assert by_name["main"]["parent_id"] == by_name["before"]["id"]
+
+
+async def test_a_restore_is_done_once_exchanged_though_no_compute_starts(shaky: Weir, chaos: Chaos) -> None:
+    """The replaced state goes as was asked, the operation says what does not run, and that is started in the end."""
+    created = await shaky.project(name="exchanged")
+    shaky.storage.advance(created["branch"]["timeline_id"], "0/1900000")
+    path = f"/projects/{created['project']['id']}/branches"
+    made = await shaky.call("POST", path, 201, json={"endpoints": [{"type": "read_write"}]})
+    await shaky.finish(made)
+    branch, endpoint = made["branch"], made["endpoints"][0]["id"]
+    chaos.fail = {"start_compute"}
+    body = {"source_branch_id": created["branch"]["id"]}
+    ended = await shaky.finish(await shaky.call("POST", f"{path}/{branch['id']}/restore", json=body))
+    actions = [item["action"] for item in ended]
+    assert actions == ["create_branch", "swap_binding_id", "delete_timeline"]
+    assert endpoint in ended[1]["warning"]
+    assert "start_compute was told to fail" in ended[1]["warning"]
+    assert [item.get("error") for item in ended] == [None] * 3
+    assert branch["timeline_id"] not in shaky.storage.timelines
+    chaos.fail = set()
+    assert endpoint in (await ReconcilerActivities(shaky.resources).reconcile()).started
+
+
+async def test_a_restore_that_fails_starts_its_computes_though_storage_is_away(shaky: Weir, chaos: Chaos) -> None:
+    created = await shaky.project(name="undone")
+    main, endpoint = created["branch"], created["endpoints"][0]["id"]
+    shaky.storage.advance(main["timeline_id"], "0/1900000")
+    path = f"/projects/{created['project']['id']}/branches"
+    chaos.fail = {"exchange_timelines", "delete_timeline"}
+    body = {"source_branch_id": main["id"], "source_lsn": "0/1700000", "preserve_under_name": "before"}
+    answer = await shaky.call("POST", f"{path}/{main['id']}/restore", json=body)
+    await _statuses(shaky, created["project"]["id"])
+    exchange = f"/projects/{created['project']['id']}/operations/{answer['operations'][1]['id']}"
+    error = (await shaky.call("GET", exchange))["operation"]["error"]
+    assert "exchange_timelines was told to fail" in error
+    assert "undoing it failed too: delete_timeline was told to fail" in error
+    assert shaky.resources.runtime.process(endpoint) is not None
 
 
 def _nothing_of(weir: Weir, created: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from weir.branches.models import Branch, BranchState
 from weir.branches.points import Engine, point
 from weir.branches.repository import BranchRepository
 from weir.branches.schemas import BranchRestoreRequest
-from weir.branches.service import named, new_branch
+from weir.branches.service import named, new_branch, refuse_leaving
 from weir.databases import service as databases
 from weir.databases.models import BranchDatabase, Role
 from weir.databases.repository import DatabaseRepository
@@ -28,6 +28,7 @@ def _refuse(branch: Branch, source: Branch, children: list[Branch], body: Branch
     for row in (branch, source):
         if row.state != BranchState.READY:
             raise BadRequestError(f"branch {row.id} is {row.state}; only ready branches can be restored")
+        refuse_leaving(row)
     if branch.protected:
         raise PreconditionFailedError(f"branch {branch.id} is protected; clear `protected` with PATCH first")
     own_past = source.id == branch.id

@@ -78,6 +78,7 @@ async def create(access: ProjectAccess, engine: Engine, project_id: str, body: B
     )
     if parent.state != BranchState.READY:
         raise BadRequestError(f"branch {parent.id} is {parent.state}; only a ready branch can be branched")
+    refuse_leaving(parent)
     if fields.name and await repository.named(project.id, fields.name) is not None:
         raise ConflictError(f"project {project.id} already has a branch named {fields.name!r}")
     branch = new_branch(project.id, fields.name, default=False)
@@ -118,6 +119,15 @@ def _refuse_deleting(branch: Branch) -> None:
         raise PreconditionFailedError(f"branch {branch.id} is protected; clear `protected` with PATCH first")
 
 
+def refuse_leaving(branch: Branch) -> None:
+    """One whose deletion has begun and broke off may have lost part of its data already."""
+    if branch.delete_requested_at is not None:
+        raise PreconditionFailedError(
+            f"branch {branch.id} is being deleted since {branch.delete_requested_at.isoformat(timespec='seconds')}, "
+            "and was not to the end; repeat its DELETE, or choose another branch"
+        )
+
+
 def named(branches: list[Branch]) -> str:
     return ", ".join(f"{branch.name} ({branch.id})" for branch in branches)
 
@@ -125,7 +135,8 @@ def named(branches: list[Branch]) -> str:
 async def delete(
     access: ProjectAccess, project_id: str, ident: str, children: Literal["refuse", "delete"]
 ) -> tuple[Branch, list[Operation]]:
-    """With `delete` everything below goes as well, leaves first; all of it or, when one must stay, nothing."""
+    """With `delete` everything below goes as well, leaves first; all of it or, when one must stay, nothing. Repeating
+    a deletion that broke off goes on with it."""
     project = await access.idle_project(project_id)
     branch = await access.branch(project, ident)
     _refuse_deleting(branch)

@@ -78,6 +78,8 @@ class Operation(Timestamps, Base):
     origin: Mapped[str] = mapped_column(default="request")
     payload: Mapped[dict[str, Any]] = mapped_column(default=dict)
     error: Mapped[str | None]
+    # Of one that has finished: what it could not do beside its purpose.
+    warning: Mapped[str | None]
     failures_count: Mapped[int] = mapped_column(default=0)
     request_id: Mapped[str] = mapped_column(default="")
     trace_context: Mapped[dict[str, Any]] = mapped_column(default=dict)

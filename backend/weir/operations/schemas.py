@@ -14,6 +14,7 @@ class OperationView(View):
     action: OperationAction
     status: OperationStatus
     error: str | None = None
+    warning: str | None = None
     failures_count: int
     created_at: datetime
     updated_at: datetime
@@ -30,6 +31,7 @@ class OperationView(View):
             action=row.action,
             status=row.status,
             error=row.error,
+            warning=row.warning,
             failures_count=row.failures_count,
             created_at=row.created_at,
             updated_at=row.updated_at,

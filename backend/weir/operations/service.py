@@ -88,13 +88,13 @@ async def mark_running(session: AsyncSession, operation_id: UUID) -> Operation:
     return row
 
 
-async def mark_done(session: AsyncSession, operation_id: UUID, error: str | None) -> None:
-    """Finished or failed. The first report stands: a repeated activity changes nothing."""
+async def mark_done(session: AsyncSession, operation_id: UUID, error: str | None, warning: str | None = None) -> None:
+    """Finished, perhaps with a warning, or failed. The first report stands: a repeated activity changes nothing."""
     repository = OperationRepository(session)
     row = await repository.by_id(operation_id)
     if row is None or row.finished_at is not None:
         return
     row.status = OperationStatus.FINISHED if error is None else OperationStatus.FAILED
-    row.error = error
+    row.error, row.warning = error, warning
     row.finished_at = now()
     await repository.wake_dispatchers()

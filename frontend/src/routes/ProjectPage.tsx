@@ -34,8 +34,8 @@ function Operations({ projectId }: { projectId: string }) {
       rowKey={(row) => row.id}
       empty="Nothing has been done here yet."
       columns={[
-        { key: 'action', header: 'Operation', cell: (row) => stateText(row.action) },
-        { key: 'status', header: 'Status', cell: (row) => <StateBadge state={row.status} reason={row.error} /> },
+        { key: 'action', header: 'Operation', cell: (row) => <>{stateText(row.action)}{(row.error ?? row.warning) && <p className="line-clamp-3 text-xs text-muted" title={row.error ?? row.warning ?? undefined}>{row.error ?? row.warning}</p>}</> },
+        { key: 'status', header: 'Status', cell: (row) => <StateBadge state={row.status} reason={row.error ?? row.warning} /> },
         { key: 'what', header: 'On', cell: (row) => <code className="text-xs whitespace-nowrap">{row.endpoint_id ?? row.branch_id ?? row.project_id}</code> },
         { key: 'when', header: 'Asked for', cell: (row) => ago(row.created_at, now) },
         { key: 'took', header: 'Took', numeric: true, cell: (row) => seconds(row.total_duration_ms / 1000) },

@@ -11,6 +11,7 @@ from weir_workflows.common.resources import Resources
 class OperationDone:
     operation_id: str
     error: str | None
+    warning: str | None = None
 
 
 class OperationActivities:
@@ -20,4 +21,4 @@ class OperationActivities:
     @activity.defn
     async def report_operation(self, message: OperationDone) -> None:
         async with self._r.database.transaction() as session:
-            await service.mark_done(session, UUID(message.operation_id), message.error)
+            await service.mark_done(session, UUID(message.operation_id), message.error, message.warning)

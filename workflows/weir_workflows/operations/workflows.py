@@ -1,7 +1,8 @@
 """One workflow per kind of operation.
 
 Each reads what is wanted when it runs, undoes what it made when it fails, and always reports: an operation
-ends as finished or failed, with the reason, and the operations that wait for it go on or are skipped.
+ends as finished, perhaps with a warning, or failed, with the reason, and the operations that wait for it go on or
+are skipped.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,28 +19,32 @@ with workflow.unsafe.imports_passed_through():
     from weir_workflows.storage.activities import BranchReadyInput, SafekeeperTimelineInput, StorageActivities
     from weir_workflows.storage.restore import RestoreActivities
 
-Step = Callable[[], Awaitable[None]]
+# Answers with what it could not do beside its purpose, if anything.
+Step = Callable[[], Awaitable[str | None]]
+# Of restores begun before, the replay goes the way they went.
+RESTORED_ONCE_EXCHANGED = "restored-once-exchanged"
 
 
 async def _carry_out(operation: OperationInput, do: Step, undo: Step | None = None) -> None:
     error: str | None = None
+    warning: str | None = None
     try:
-        await do()
+        warning = await do()
     except ActivityError as failure:
         error = reason_of(failure)
         if undo is not None:
             error = await _compensate(undo, error)
     await workflow.execute_activity_method(
-        OperationActivities.report_operation, OperationDone(operation.operation_id, error), **policies.RECORD
+        OperationActivities.report_operation, OperationDone(operation.operation_id, error, warning), **policies.RECORD
     )
 
 
 async def _compensate(undo: Step, error: str) -> str:
     try:
-        await undo()
+        left = await undo()
     except ActivityError as failure:
         return f"{error}; undoing it failed too: {reason_of(failure)}"
-    return error
+    return error if left is None else f"{error}; {left}"
 
 
 def _branch_of(operation: OperationInput) -> str:
@@ -185,38 +190,60 @@ class DeleteBranch:
         await _carry_out(operation, do)
 
 
+async def _start(endpoints: list[str]) -> None:
+    # Only those that are wanted running: the activity looks.
+    for endpoint in endpoints:
+        await workflow.execute_activity_method(ComputeActivities.start_compute, endpoint, **policies.COMPUTE)
+
+
+async def _start_each(endpoints: list[str]) -> str | None:
+    """Starts what can be started, and says what could not."""
+    failures: list[str] = []
+    for endpoint in endpoints:
+        try:
+            await _start([endpoint])
+        except ActivityError as failure:
+            failures.append(f"compute {endpoint} has not started: {reason_of(failure)}")
+    return f"{'; '.join(failures)}. It is started again and again; look at its log" if failures else None
+
+
 @workflow.defn(name="restore_branch")
 class RestoreBranch:
     """Computes stop, the branch gets its restored state, computes start. What fails before the exchange leaves the
-    branch as it was; after it nothing is undone, and the reconciler starts what could not be started."""
+    branch as it was, its computes running before anything else is put back. After it the branch is restored: computes
+    that do not start are a warning, and the reconciler's."""
 
     @workflow.run
     async def run(self, operation: OperationInput) -> None:
         ident = operation.operation_id
 
-        async def do() -> None:
+        async def do() -> str | None:
             found = await workflow.execute_activity_method(
                 RestoreActivities.look_at_restore, ident, **policies.RECORD
             )
             for endpoint in found.endpoints:
                 await workflow.execute_activity_method(ComputeActivities.stop_compute, endpoint, **policies.COMPUTE)
             await workflow.execute_activity_method(RestoreActivities.exchange_timelines, ident, **policies.RECORD)
-            await start(found.endpoints)
+            if not workflow.patched(RESTORED_ONCE_EXCHANGED):
+                await _start(found.endpoints)
+                return None
+            silent = await _start_each(found.endpoints)
+            return f"the branch is restored, but {silent}" if silent else None
 
-        async def start(endpoints: list[str]) -> None:
-            # Only those that are wanted running: the activity looks.
-            for endpoint in endpoints:
-                await workflow.execute_activity_method(ComputeActivities.start_compute, endpoint, **policies.COMPUTE)
-
-        async def undo() -> None:
+        async def undo() -> str | None:
             found = await workflow.execute_activity_method(
                 RestoreActivities.look_at_restore, ident, **policies.RECORD
             )
             if found.exchanged:
-                return
+                return None
+            # Clients wait for the computes; for storage, which may be away for minutes, nobody does.
+            computes_first = workflow.patched(RESTORED_ONCE_EXCHANGED)
+            silent = await _start_each(found.endpoints) if computes_first else None
             await workflow.execute_activity_method(StorageActivities.delete_timeline, found.restored, **policies.UNDO)
             await workflow.execute_activity_method(StorageActivities.forget_branch, found.restored, **policies.RECORD)
-            await start(found.endpoints)
+            if not computes_first:
+                await _start(found.endpoints)
+            return silent
 
         await _carry_out(operation, do, undo)
 

@@ -2762,6 +2762,8 @@ export interface components {
             status: components["schemas"]["OperationStatus"];
             /** Error */
             error?: string | null;
+            /** Warning */
+            warning?: string | null;
             /** Failures Count */
             failures_count: number;
             /**
