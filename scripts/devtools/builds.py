@@ -34,9 +34,7 @@ def must(
     environment: dict[str, str] | None = None,
 ) -> Finished:
     """Run a build command; a failure carries the end of its output and the place of the rest."""
-    result = run_logged(
-        command, LOGS / f"{name}.log", label=name, cwd=cwd, environment=environment or tool_environment()
-    )
+    result = run_logged(command, LOGS / f"{name}.log", cwd=cwd, environment=environment or tool_environment())
     if result.status != 0:
         words = " ".join(os.fspath(part) for part in command)
         text = f"`{words}` failed with status {result.status}:\n{result.tail()}\nWhole output: {result.log}\n{remedy}"

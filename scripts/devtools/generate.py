@@ -40,7 +40,7 @@ def _client_command(document: Path, client: Path) -> list[str | Path]:
 
 def _run(name: str, command: list[str | Path], *, cwd: Path = REPO, output: Path | None = None) -> bool:
     log = output or LOGS / f"{name}.log"
-    result = run_logged(command, log, label=name, cwd=cwd, environment=tool_environment())
+    result = run_logged(command, log, cwd=cwd, environment=tool_environment())
     if result.status != 0:
         say(result.tail())
         say(f"{name} failed with status {result.status}")

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ TAIL_LINES = 60
 
 class StepError(Exception):
     """A step could not be done; the message says why and what to do."""
+
+
+class StoppedError(Exception):
+    """A command was stopped because what it belongs to was."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +63,14 @@ def last_line(path: Path) -> str:
 
 
 class _Progress:
-    """One line that is rewritten on a terminal; a line every few seconds where there is none (CI)."""
+    """One line that is rewritten on a terminal; a line every few seconds where there is none (CI), and where another
+    command runs beside this one: then it begins with the name."""
 
-    def __init__(self, label: str) -> None:
-        self.label = label
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.started = time.monotonic()
         self.last = self.started
-        self.live = sys.stdout.isatty()
+        self.live = sys.stdout.isatty() and not name
         self.shown = False
 
     def update(self, log: Path) -> None:
@@ -72,7 +78,8 @@ class _Progress:
         if now - self.last < (1.0 if self.live else HEARTBEAT_SECONDS):
             return
         self.last = now
-        line = f"      {duration(now - self.started)}  {last_line(log)}"
+        line = f"      {self.name:9}" if self.name else "      "
+        line += f"{duration(now - self.started)}  {last_line(log)}"
         if self.live:
             width = shutil.get_terminal_size().columns - 1
             sys.stdout.write("\r\x1b[2K" + line[:width])
@@ -91,14 +98,18 @@ def run_logged(
     command: Sequence[str | os.PathLike[str]],
     log: Path,
     *,
-    label: str = "",
+    beside: str = "",
+    cancelled: threading.Event | None = None,
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
     timeout: float | None = None,
 ) -> Finished:
-    """Run a command to its end with its output in `log`, in its own session; none of it survives the call."""
+    """Run a command to its end with its output in `log`, in its own session; none of it survives the call.
+
+    `beside`: what to call it on progress lines when others run at the same time. Once `cancelled` is set, it is
+    stopped and `StoppedError` raised."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    progress = _Progress(label)
+    progress = _Progress(beside)
     with log.open("wb") as sink:
         process = subprocess.Popen(
             [os.fspath(part) for part in command],
@@ -110,7 +121,7 @@ def run_logged(
             start_new_session=True,
         )
         try:
-            status = _wait(process, progress, log, timeout)
+            status = _wait(process, progress, log, timeout, cancelled)
         except BaseException:
             _end_group(process)
             raise
@@ -119,12 +130,20 @@ def run_logged(
     return Finished(status, time.monotonic() - progress.started, log)
 
 
-def _wait(process: subprocess.Popen[bytes], progress: _Progress, log: Path, timeout: float | None) -> int:
+def _wait(
+    process: subprocess.Popen[bytes],
+    progress: _Progress,
+    log: Path,
+    timeout: float | None,
+    cancelled: threading.Event | None,
+) -> int:
     while True:
         try:
             return process.wait(timeout=0.5)
         except subprocess.TimeoutExpired:
             progress.update(log)
+        if cancelled is not None and cancelled.is_set():
+            raise StoppedError
         if timeout is not None and time.monotonic() - progress.started > timeout:
             _end_group(process)
             with log.open("a") as sink:

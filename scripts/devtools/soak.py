@@ -59,9 +59,7 @@ def run_round(seed: int) -> Path | None:
     ]
     for name, command, cwd in (("soak-rust", rust, STORAGE), ("soak-python", python, REPO)):
         say(f"seed {seed}: {name}")
-        result = run_logged(
-            command, LOGS / f"{name}.log", label=name, cwd=cwd, environment=environment, timeout=60 * 60
-        )
+        result = run_logged(command, LOGS / f"{name}.log", cwd=cwd, environment=environment, timeout=60 * 60)
         if result.status != 0:
             say(result.tail(40))
             return result.log

@@ -24,6 +24,8 @@ class Step:
     count: Callable[[str, int], Count] = results.single
     fast: bool = False
     minutes: float = 10
+    # Steps that follow each other and have lanes: each lane's steps in turn, the lanes side by side.
+    lane: str = ""
 
     @property
     def exists(self) -> bool:
@@ -106,17 +108,38 @@ def _python_steps() -> list[Step]:
 
 
 def _stack_steps() -> list[Step]:
+    # Two lanes of about the same length: most of both is waiting, for windows to pass and for servers to come back.
     return [
-        Step("tproc-c", "the workload on stock Postgres", _pytest("bench/tests/test_stock.py"), count=results.pytest),
         Step(
             "engine",
             "the engine as processes",
             _pytest("storage/system", *SIDE_BY_SIDE),
             count=results.pytest,
             minutes=25,
+            lane="engine",
         ),
-        Step("system", "`weir up`, and kills under load", _pytest("e2e/system"), count=results.pytest, minutes=25),
         Step(
-            "journeys", "the console in a browser", ["npx", "playwright", "test"], E2E, results.playwright, minutes=20
+            "system",
+            "`weir up`, and kills under load",
+            _pytest("e2e/system"),
+            count=results.pytest,
+            minutes=25,
+            lane="engine",
+        ),
+        Step(
+            "tproc-c",
+            "the workload on stock Postgres",
+            _pytest("bench/tests/test_stock.py"),
+            count=results.pytest,
+            lane="console",
+        ),
+        Step(
+            "journeys",
+            "the console in a browser",
+            ["npx", "playwright", "test"],
+            E2E,
+            results.playwright,
+            minutes=25,
+            lane="console",
         ),
     ]

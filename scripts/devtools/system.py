@@ -92,7 +92,7 @@ def install_packages() -> str:
     environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
     with _services_stay_down():
         for name, words in (("apt-update", ["apt-get", "update"]), ("apt-install", command)):
-            result = run_logged(words, LOGS / f"{name}.log", label=name, environment=environment)
+            result = run_logged(words, LOGS / f"{name}.log", environment=environment)
             if result.status != 0:
                 raise StepError(f"`{' '.join(words)}` failed:\n{result.tail(20)}\nWhole output: {result.log}")
     return f"installed {', '.join(missing)}"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 
 from . import results, setup
 from .paths import LOGS, REPO, tool_environment
@@ -64,47 +67,73 @@ def main() -> int:
             return 1
     set_up = time.monotonic() - started
     entries = run_all(chosen)
-    return report(entries, set_up)
+    return report(entries, set_up, time.monotonic() - started)
 
 
 def run_all(chosen: list[Step]) -> list[Entry]:
-    entries: list[Entry] = []
-    for number, step in enumerate(chosen, 1):
-        say(f"[{number}/{len(chosen)}] {step.name}: {step.what}")
-        if not step.exists:
-            say(f"      FAILED: {step.cwd} does not exist")
-            entries.append(Entry(step, 0.0, 1, Count(0, 1)))
+    entries: dict[str, Entry] = {}
+    number = {step.name: f"[{number}/{len(chosen)}]" for number, step in enumerate(chosen, 1)}
+    for has_lanes, group in groupby(chosen, key=lambda step: bool(step.lane)):
+        together = list(group)
+        lanes = [[step for step in together if step.lane == lane] for lane in dict.fromkeys(s.lane for s in together)]
+        stop = threading.Event()
+
+        def run_lane(lane: list[Step], stop: threading.Event = stop, beside: bool = len(lanes) > 1) -> None:
+            for step in lane:
+                entries[step.name] = run_step(step, number[step.name], stop, beside)
+
+        if not has_lanes or len(lanes) == 1:
+            run_lane(together)
             continue
-        result = run_logged(
-            step.command,
-            LEDGER / "output" / f"{step.name}.log",
-            label=step.name,
-            cwd=step.cwd,
-            environment={"PROPTEST_RNG_SEED": SEED, **tool_environment()},
-            timeout=step.minutes * 60,
-        )
-        text = result.log.read_text(errors="replace")
-        failures = tuple(results.failures(text)) if result.status else ()
-        entry = Entry(step, result.seconds, result.status, step.count(text, result.status), failures)
-        entries.append(entry)
-        say_outcome(entry, result)
-    return entries
+        with ThreadPoolExecutor(len(lanes)) as pool:
+            try:
+                for ended in as_completed([pool.submit(run_lane, lane) for lane in lanes]):
+                    ended.result()
+            finally:
+                stop.set()
+    return [entries[step.name] for step in chosen]
 
 
-def say_outcome(entry: Entry, result: Finished) -> None:
+def run_step(step: Step, number: str, stop: threading.Event, beside: bool) -> Entry:
+    say(f"{number} {step.name}: {step.what}")
+    if not step.exists:
+        say(f"      FAILED: {step.cwd} does not exist")
+        return Entry(step, 0.0, 1, Count(0, 1))
+    result = run_logged(
+        step.command,
+        LEDGER / "output" / f"{step.name}.log",
+        beside=step.name if beside else "",
+        cancelled=stop,
+        cwd=step.cwd,
+        environment={"PROPTEST_RNG_SEED": SEED, **tool_environment()},
+        timeout=step.minutes * 60,
+    )
+    text = result.log.read_text(errors="replace")
+    failures = tuple(results.failures(text)) if result.status else ()
+    entry = Entry(step, result.seconds, result.status, step.count(text, result.status), failures)
+    say_outcome(entry, result, f"{step.name} " if beside else "")
+    return entry
+
+
+def say_outcome(entry: Entry, result: Finished, name: str) -> None:
     tests = f", {entry.count.passed} passed" if entry.step.count.__name__ != "single" else ""
     if entry.good:
-        say(f"      ok{tests} ({duration(entry.seconds)})")
+        say(f"      {name}ok{tests} ({duration(entry.seconds)})")
         return
-    say(f"      FAILED{tests}, {entry.count.failed} failed, status {entry.status} ({duration(entry.seconds)})")
+    say(f"      {name}FAILED{tests}, {entry.count.failed} failed, status {entry.status} ({duration(entry.seconds)})")
     say("      ---- the end of its output; all of it: " + str(result.log))
     for line in result.tail(80).splitlines():
         say("      | " + line)
 
 
-def report(entries: list[Entry], set_up: float) -> int:
-    """The ledger: where the time went, step by step, and one line that says how it ended."""
-    total = set_up + sum(entry.seconds for entry in entries)
+def lane_names(entries: list[Entry], lane: str) -> str:
+    return " then ".join(entry.step.name for entry in entries if entry.step.lane == lane)
+
+
+def report(entries: list[Entry], set_up: float, total: float) -> int:
+    """The ledger: where the time went, step by step, and one line that says how it ended.
+
+    `total`, seconds, is what passed; steps that ran side by side add up to more."""
     say()
     say("Where the time went")
     rows = [("set-up", set_up, "ok", "")]
@@ -119,7 +148,11 @@ def report(entries: list[Entry], set_up: float) -> int:
         share = seconds / total if total else 0.0
         bar = "#" * round(share * BAR)
         say(f"  {name:15} {duration(seconds):>13}  {share:5.1%}  {bar:{BAR}}  {outcome:6}  {tests}")
-    say(f"  {'total':15} {duration(total):>13}")
+    side_by_side = sorted({entry.step.lane for entry in entries} - {""})
+    remark = (
+        f"  side by side: {' | '.join(lane_names(entries, lane) for lane in side_by_side)}" if side_by_side else ""
+    )
+    say(f"  {'total':15} {duration(total):>13}{remark}")
     LEDGER.mkdir(exist_ok=True)
     document = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),

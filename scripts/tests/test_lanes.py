@@ -1,0 +1,62 @@
+"""Steps in lanes run side by side, each lane in order, and none outlives a lane that broke."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from devtools import testing
+from devtools.suite import Step
+
+
+def step(name: str, script: str, lane: str = "") -> Step:
+    return Step(name, name, [sys.executable, "-c", script], lane=lane)
+
+
+@pytest.fixture(autouse=True)
+def _ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(testing, "LEDGER", tmp_path)
+
+
+def test_lanes_run_side_by_side_and_each_in_its_order(tmp_path: Path):
+    # Each of two lanes waits for what the other one does: in a row neither would end.
+    wait = "import pathlib, sys, time\nwhile not pathlib.Path({!r}).exists(): time.sleep(0.01)"
+    touch = "import pathlib; pathlib.Path({!r}).touch()"
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    entries = testing.run_all(
+        [
+            step("before", "pass"),
+            step("one", touch.format(one), "first"),
+            step("waits for two", wait.format(two), "first"),
+            step("waits for one", wait.format(one), "second"),
+            step("two", touch.format(two), "second"),
+            step("after", f"import os; assert os.path.exists({two!r})"),
+        ]
+    )
+    assert [entry.step.name for entry in entries] == [
+        "before",
+        "one",
+        "waits for two",
+        "waits for one",
+        "two",
+        "after",
+    ]
+    assert all(entry.good for entry in entries)
+
+
+def test_a_failed_step_is_counted_and_the_rest_goes_on():
+    entries = testing.run_all(
+        [step("bad", "raise SystemExit(3)", "first"), step("good", "pass", "second"), step("last", "pass")]
+    )
+    assert [entry.good for entry in entries] == [False, True, True]
+
+
+def test_a_lane_that_breaks_stops_the_other(monkeypatch: pytest.MonkeyPatch):
+    def broken(*_: object) -> None:
+        raise RuntimeError("no room for the ledger")
+
+    monkeypatch.setattr(testing, "say_outcome", broken)
+    with pytest.raises(RuntimeError, match="no room"):
+        testing.run_all([step("short", "pass", "first"), step("long", "import time; time.sleep(60)", "second")])
