@@ -68,6 +68,7 @@ test('four projects under load, a branch, a rollout in two waves, evidence, roll
     await expect(waves.first()).toContainText('canary')
     await expect(page.locator('h1')).toContainText('completed', { timeout: 360_000 })
     await expect(page.getByText('4 of 4 shown')).toBeVisible()
+    await expect(page.getByText('4 of 4 computes measured in both windows')).toBeVisible()
     await look(page, 'demo-rollout-done')
 
     await page.getByRole('button', { name: new RegExp(`^${databases[0]?.name ?? ''}`) }).click()

@@ -239,6 +239,12 @@ def test_good_figures_and_missing_ones_break_no_bound() -> None:
         assert all(bound.ok for bound in check_bounds(observed, HardBounds()))
 
 
+def test_what_was_not_measured_is_not_said_to_be_judged() -> None:
+    judged = {bound.name for bound in check_bounds(Observed(GOOD, GOOD), HardBounds()) if bound.judged}
+    assert judged == {"no faults", "no restarts", "images", "commit_p99_seconds", "storage_read_p99_seconds"}
+    assert {b.name for b in check_bounds(Observed({}, {}), HardBounds()) if b.judged} == {"no faults", "no restarts"}
+
+
 # A wave.
 
 

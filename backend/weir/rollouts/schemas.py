@@ -147,11 +147,13 @@ class BeforeAfter(View):
 
 
 class Bound(View):
-    """A hard bound, what was measured, and whether it held."""
+    """A hard bound, what was measured, and whether it held. One that was not `judged`, for want of a figure or of a
+    limit, is `ok` and proves nothing."""
 
     name: str
     ok: bool
     detail: str
+    judged: bool = True
 
 
 class Evidence(View):

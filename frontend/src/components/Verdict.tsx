@@ -56,7 +56,8 @@ export function Verdict({ evidence }: { evidence: Evidence }) {
         <ul aria-label="Hard bounds" className="mt-3 space-y-0.5 text-sm">
           {evidence.bounds.map((bound) => (
             <li key={bound.name} className={bound.ok ? 'text-muted' : 'font-medium text-bad'}>
-              <span aria-hidden>{bound.ok ? '✓' : '✗'}</span> <span className="sr-only">{bound.ok ? 'holds:' : 'broken:'}</span> {bound.detail}
+              <span aria-hidden>{bound.judged ? (bound.ok ? '✓' : '✗') : '–'}</span>{' '}
+              <span className="sr-only">{bound.judged ? (bound.ok ? 'holds:' : 'broken:') : 'not judged:'}</span> {bound.detail}
             </li>
           ))}
         </ul>

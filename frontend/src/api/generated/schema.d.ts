@@ -1379,7 +1379,8 @@ export interface components {
         };
         /**
          * Bound
-         * @description A hard bound, what was measured, and whether it held.
+         * @description A hard bound, what was measured, and whether it held. One that was not `judged`, for want of a figure or of a
+         *     limit, is `ok` and proves nothing.
          */
         Bound: {
             /** Name */
@@ -1388,6 +1389,11 @@ export interface components {
             ok: boolean;
             /** Detail */
             detail: string;
+            /**
+             * Judged
+             * @default true
+             */
+            judged?: boolean;
         };
         /** BranchCount */
         BranchCount: {

@@ -71,10 +71,12 @@ export const rolloutCourseQuery = (id: string, computeId: string, live: boolean)
     refetchInterval: live ? 5_000 : 60_000,
   })
 
-/** What the rollout did, by fleet, wave and cell, from the database; computes one by one are asked for elsewhere. */
+/** What the rollout did, by fleet, wave and cell, from the database; computes one by one are asked for elsewhere. Asked
+ * once more when it is over: the answer before may lack what was measured last. */
 export const rolloutEvidenceQuery = (id: string, live: boolean) =>
   queryOptions({
-    queryKey: [...rolloutKeys.one(id), 'evidence'],
+    queryKey: [...rolloutKeys.one(id), 'evidence', live ? 'so far' : 'at the end'],
+    placeholderData: keepPreviousData,
     queryFn: () =>
       unwrap(client.GET('/api/v2/rollouts/{rollout_id}/evidence', { params: { path: { rollout_id: id }, query: { limit: 1 } } })),
     refetchInterval: live ? 10_000 : false,

@@ -15,6 +15,8 @@ class BoundResult:
     name: str
     ok: bool
     detail: str
+    # False where there was nothing to hold against a limit: it is `ok`, and proves nothing.
+    judged: bool = True
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def _below(
 ) -> BoundResult:
     if value is None or limit is None:
         missing = "was not measured" if value is None else "has no limit"
-        return BoundResult(name, True, f"{words}: {missing}")
+        return BoundResult(name, True, f"{words}: {missing}", judged=False)
     return BoundResult(name, value <= limit, f"{words}: {show(value)} after the switch (limit {show(limit)})")
 
 
@@ -104,12 +106,13 @@ def _latency(name: str, observed: Observed, bounds: HardBounds) -> BoundResult:
     was, now = observed.before.get(name), observed.after.get(name)
     words = name.removesuffix("_seconds").replace("_", " ")
     if now is None:
-        return BoundResult(name, True, f"{words} was not measured after the switch")
+        return BoundResult(name, True, f"{words} was not measured after the switch", judged=False)
     if bounds.p99_ceiling_seconds is not None and now > bounds.p99_ceiling_seconds:
         ceiling = bounds.p99_ceiling_seconds
         return BoundResult(name, False, f"{words} is {now * 1000:.2f} ms (ceiling {ceiling * 1000:.2f} ms)")
     if was is None or bounds.max_p99_ratio is None:
-        return BoundResult(name, True, f"{words} is {now * 1000:.2f} ms, with nothing to compare it with")
+        judged = bounds.p99_ceiling_seconds is not None
+        return BoundResult(name, True, f"{words} is {now * 1000:.2f} ms, with nothing to compare it with", judged)
     ceiling = max(was * bounds.max_p99_ratio, was + bounds.p99_slack_seconds)
     detail = f"{words} went from {was * 1000:.2f} ms to {now * 1000:.2f} ms (ceiling {ceiling * 1000:.2f} ms)"
     return BoundResult(name, now <= ceiling, detail)
