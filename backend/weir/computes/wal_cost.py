@@ -148,7 +148,7 @@ def what_if(measured: Curve, totals: WalTotals, compression: str | None, between
         return _none(
             shown,
             f"page images are {share:.1%} of this compute's WAL, less than at any distance measured; without them it "
-            f"would write {rest:,.0f} bytes/s",
+            f"would write {rest / 1024:,.1f} KiB/s",
         )
     return WhatIf(
         reason=None,
