@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -129,24 +130,40 @@ def run_json(command: Sequence[str]) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def cpu_of(command: Sequence[str], wanted: str) -> tuple[float, str]:
-    """CPU seconds of a whole program, its start and the reading of files included, and what it printed."""
+@dataclass(frozen=True)
+class Cpu:
+    """CPU seconds of a whole program, its start included: its own, and the kernel's, which mostly reads files."""
+
+    own: float
+    kernel: float
+
+    @property
+    def all(self) -> float:
+        return self.own + self.kernel
+
+
+def cpu_of(command: Sequence[str], wanted: str) -> tuple[Cpu, str]:
+    """What a whole program took, and what it printed."""
     earlier = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
     later = resource.getrusage(resource.RUSAGE_CHILDREN)
     if wanted not in done.stdout:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
-    return later.ru_utime + later.ru_stime - earlier.ru_utime - earlier.ru_stime, done.stdout
+    return Cpu(later.ru_utime - earlier.ru_utime, later.ru_stime - earlier.ru_stime), done.stdout
 
 
-def waldump(core: int, wal: Path, start: str, end: str) -> tuple[float, str]:
-    """CPU seconds of `pg_waldump --stats` over the same records, and what it printed."""
+def waldump(core: int, wal: Path, start: str, end: str) -> tuple[Cpu, str]:
+    """`pg_waldump --stats` over the same records."""
     command = [str(PG_BIN / "pg_waldump"), "--stats", "-p", str(wal), "-s", start, "-e", end]
     return cpu_of(pinned(core, command), "Total")
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def ratio(theirs: Sequence[float], ours: Sequence[float]) -> float:
+    return round(statistics.median(theirs) / statistics.median(ours), 2)
 
 
 def start_lsn(data: Path) -> str:
@@ -165,24 +182,22 @@ def compare(replay: Path, recorded: Recorded, rounds: int, core: int) -> dict[st
     start = start_lsn(recorded.before)
     ours: list[dict[str, Any]] = []
     theirs: list[float] = []
-    decode_ours: list[float] = []
-    decode_theirs: list[float] = []
+    decode_ours: list[Cpu] = []
+    decode_theirs: list[Cpu] = []
     for number in range(rounds):
         command = [str(replay), "wal", str(recorded.wal), "--before", str(recorded.before)]
         ours.append(run_json(pinned(core, command)))
         seconds, _ = recorded.recover(core)
         theirs.append(seconds)
         end = ours[-1]["end"]
-        seconds_ours, text = cpu_of(
-            pinned(core, [str(replay), "stats", str(recorded.wal), "--from", start]), "records"
-        )
+        counted, text = cpu_of(pinned(core, [str(replay), "stats", str(recorded.wal), "--from", start]), "records")
         stats = json.loads(text)
-        decode_ours.append(seconds_ours)
+        decode_ours.append(counted)
         dump, printed = waldump(core, recorded.wal, start, end)
         decode_theirs.append(dump)
         progress(
             f"round {number + 1}: replay {ours[-1]['seconds']:.3f} s, Postgres {seconds:.2f} s; "
-            f"decode {seconds_ours:.3f} s, pg_waldump {dump:.3f} s"
+            f"decode {counted.all:.3f} s, pg_waldump {dump.all:.3f} s"
         )
         total = re.search(r"^Total\s+(\d+)", printed, re.MULTILINE)
         if not total or int(total[1]) != stats["records"]:
@@ -191,8 +206,9 @@ def compare(replay: Path, recorded: Recorded, rounds: int, core: int) -> dict[st
     steps = {name: statistics.median([entry["steps"][name] for entry in ours]) for name in ours[0]["steps"]}
     megabytes = ours[0]["bytes"] / 1e6
     return {
-        "replay_ratio_vs_postgres": round(statistics.median(theirs) / statistics.median(replay_seconds), 2),
-        "decode_ratio_vs_pg_waldump": round(statistics.median(decode_theirs) / statistics.median(decode_ours), 2),
+        "replay_ratio_vs_postgres": ratio(theirs, replay_seconds),
+        "decode_ratio_vs_pg_waldump": ratio([cpu.all for cpu in decode_theirs], [cpu.all for cpu in decode_ours]),
+        "decode_ratio_without_kernel": ratio([cpu.own for cpu in decode_theirs], [cpu.own for cpu in decode_ours]),
         "replay": {
             "records": ours[0]["records"],
             "changes": ours[0]["changes"],
@@ -204,9 +220,11 @@ def compare(replay: Path, recorded: Recorded, rounds: int, core: int) -> dict[st
             "where_ours_goes_seconds": steps,
         },
         "decode": {
-            "ours_cpu_seconds": spread(decode_ours),
-            "pg_waldump_cpu_seconds": spread(decode_theirs),
-            "ours_mb_per_second": round(megabytes / statistics.median(decode_ours)),
+            "ours_cpu_seconds": spread([cpu.all for cpu in decode_ours]),
+            "ours_kernel_seconds": spread([cpu.kernel for cpu in decode_ours]),
+            "pg_waldump_cpu_seconds": spread([cpu.all for cpu in decode_theirs]),
+            "pg_waldump_kernel_seconds": spread([cpu.kernel for cpu in decode_theirs]),
+            "ours_mb_per_second": round(megabytes / statistics.median(cpu.all for cpu in decode_ours)),
         },
     }
 
@@ -266,7 +284,7 @@ def main() -> int:
             },
         }
         arguments.out.write_text(json.dumps(report, indent=2) + "\n")
-        print(json.dumps({name: report[name] for name in list(report)[:4]}, indent=2))
+        print(json.dumps({name: report[name] for name in list(report)[:5]}, indent=2))
         return 0
     finally:
         shutil.rmtree(work, ignore_errors=True)

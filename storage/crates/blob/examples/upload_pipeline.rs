@@ -32,7 +32,7 @@ fn mix(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// A frozen layer of deltas that compress to about half.
+/// A frozen layer of deltas that hardly compress: every second byte is random, so that none repeat in a row.
 fn memory_layer(number: usize, bytes: usize) -> Arc<MemoryLayer> {
     let rel = RelTag {
         spc: 1663,

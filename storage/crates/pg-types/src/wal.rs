@@ -9,7 +9,7 @@ use crate::version::PgMajor;
 use crate::{Lsn, WAL_SEGMENT_BYTES, XLOG_BLCKSZ};
 
 pub use crate::wal_kinds::{info, rmgr};
-pub use record_crc::record_crc;
+pub use record_crc::{record_crc, right_prefix};
 
 /// Bytes of a record header (`SizeOfXLogRecord`).
 pub const RECORD_HEADER_BYTES: usize = 24;

@@ -24,7 +24,9 @@ pub use interpret::{
     Interpreted, MapClears, PageStep, Sink, interpret, interpret_into, is_only_named, map_clears,
     restore_image_page,
 };
-pub use record::{BlockImage, BlockRef, DecodedRecord, Summary, decode, strip_images, summarize};
+pub use record::{
+    BlockImage, BlockRef, DecodedRecord, Summary, decode, decode_for, strip_images, summarize,
+};
 pub use relations::{RelationBytes, RelationId, WalByRelation};
 pub use state::{Observed, TimelineState};
 pub use stats::WalStats;

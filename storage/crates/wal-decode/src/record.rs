@@ -3,15 +3,18 @@
 use bytes::Bytes;
 use pg_types::v15::image;
 use pg_types::wal::{
-    BKPBLOCK_FORK_MASK, BKPBLOCK_HAS_DATA, BKPBLOCK_HAS_IMAGE, BKPBLOCK_SAME_REL,
-    BKPBLOCK_WILL_INIT, RECORD_HEADER_BYTES, RecordHeader, XLR_BLOCK_ID_DATA_LONG,
-    XLR_BLOCK_ID_DATA_SHORT, XLR_BLOCK_ID_ORIGIN, XLR_BLOCK_ID_TOPLEVEL_XID, XLR_MAX_BLOCK_ID,
-    record_crc,
+    BKPBLOCK_HAS_DATA, BKPBLOCK_SAME_REL, BKPBLOCK_WILL_INIT, RECORD_HEADER_BYTES,
+    XLR_BLOCK_ID_DATA_LONG, XLR_BLOCK_ID_DATA_SHORT, XLR_BLOCK_ID_ORIGIN,
+    XLR_BLOCK_ID_TOPLEVEL_XID, record_crc,
 };
-use pg_types::{BLCKSZ, ForkNumber, Lsn, RelTag};
+use pg_types::{Lsn, RelTag};
 use smallvec::SmallVec;
 
 use crate::error::WalError;
+
+mod headers;
+
+use headers::{ParseResult, split_off, walk};
 
 /// A full-page image carried by a record, still compressed as it was logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +74,65 @@ impl<'a> DecodedRecord<'a> {
         self.info & 0xF0
     }
 
+    #[inline(always)]
+    fn unread(start_lsn: Lsn, end_lsn: Lsn, raw: &[u8]) -> DecodedRecord<'_> {
+        DecodedRecord {
+            start_lsn,
+            end_lsn,
+            prev_lsn: Lsn::INVALID,
+            xid: 0,
+            rmid: 0,
+            info: 0,
+            top_level_xid: None,
+            origin: None,
+            blocks: SmallVec::new(),
+            main_data: &[],
+            raw,
+        }
+    }
+
+    /// Fills in everything that the record's bytes say.
+    #[inline(always)]
+    fn read(&mut self) -> ParseResult<()> {
+        let blocks = &mut self.blocks;
+        // Bytes of image and data of each block; the payload comes behind all headers, in the same order.
+        let mut lengths: SmallVec<[(u16, u16); 8]> = SmallVec::new();
+        let head = walk(self.raw, |block| {
+            lengths.push((block.image.map_or(0, |image| image.length), block.data_len));
+            blocks.push(BlockRef {
+                id: block.id,
+                rel: block.rel,
+                blkno: block.blkno,
+                will_init: block.will_init,
+                image: block.image.map(|image| BlockImage {
+                    bytes: &[],
+                    hole_offset: image.hole_offset,
+                    hole_length: image.hole_length,
+                    info: image.info,
+                    apply: image.info & image::APPLY != 0,
+                }),
+                data: &[],
+            });
+            Ok(())
+        })?;
+        let mut payload = &self.raw[head.bytes..];
+        for (block, (image_len, data_len)) in blocks.iter_mut().zip(&lengths) {
+            let image_bytes = split_off(&mut payload, usize::from(*image_len))?;
+            if let Some(image) = &mut block.image {
+                image.bytes = image_bytes;
+            }
+            block.data = split_off(&mut payload, usize::from(*data_len))?;
+        }
+        self.main_data = payload;
+        self.prev_lsn = head.header.prev;
+        self.xid = head.header.xid;
+        self.rmid = head.header.rmid;
+        self.info = head.header.info;
+        self.top_level_xid = head.top_level_xid;
+        self.origin = head.origin;
+        Ok(())
+    }
+
     pub fn summary(&self) -> Summary {
         let images = self.blocks.iter().filter_map(|block| block.image.as_ref());
         let (mut count, mut bytes) = (0, 0);
@@ -88,34 +150,6 @@ impl<'a> DecodedRecord<'a> {
     }
 }
 
-/// What the headers of a record say of one block; the bytes of its image and its data come later.
-#[derive(Clone, Copy)]
-struct BlockHeader {
-    id: u8,
-    rel: RelTag,
-    blkno: u32,
-    will_init: bool,
-    image: Option<ImageHeader>,
-    data_len: u16,
-}
-
-#[derive(Clone, Copy)]
-struct ImageHeader {
-    length: u16,
-    hole_offset: u16,
-    hole_length: u16,
-    info: u8,
-}
-
-/// What the headers of a record say besides its blocks.
-struct Head {
-    header: RecordHeader,
-    top_level_xid: Option<u32>,
-    origin: Option<u16>,
-    /// Bytes of all headers; images and data of the blocks follow, then the main data.
-    bytes: usize,
-}
-
 /// What counts in statistics of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -131,7 +165,27 @@ pub struct Summary {
 /// Parses a whole record's headers. The checksum is not looked at (the stream decoder did).
 #[inline]
 pub fn decode(start_lsn: Lsn, end_lsn: Lsn, bytes: &[u8]) -> Result<DecodedRecord<'_>, WalError> {
-    collect(start_lsn, end_lsn, bytes).map_err(|why| malformed(start_lsn, why))
+    let mut record = DecodedRecord::unread(start_lsn, end_lsn, bytes);
+    match record.read() {
+        Ok(()) => Ok(record),
+        Err(why) => Err(malformed(start_lsn, why)),
+    }
+}
+
+/// As [`decode`], for one use of the record, which stays where it was put together: to hand out a value of some hundred
+/// bytes, just written, takes longer than to make it.
+#[inline]
+pub fn decode_for<'a, T>(
+    start_lsn: Lsn,
+    end_lsn: Lsn,
+    bytes: &'a [u8],
+    then: impl FnOnce(&DecodedRecord<'a>) -> T,
+) -> Result<T, WalError> {
+    let mut record = DecodedRecord::unread(start_lsn, end_lsn, bytes);
+    match record.read() {
+        Ok(()) => Ok(then(&record)),
+        Err(why) => Err(malformed(start_lsn, why)),
+    }
 }
 
 /// As [`decode`], for whoever only counts: every header is checked all the same, but nothing is kept of them.
@@ -161,200 +215,6 @@ fn malformed(lsn: Lsn, why: &'static str) -> WalError {
         lsn,
         why: why.to_owned(),
     }
-}
-
-type ParseResult<T> = Result<T, &'static str>;
-
-const CUT_SHORT: &str = "its headers are cut short";
-
-#[inline(always)]
-fn collect(start_lsn: Lsn, end_lsn: Lsn, bytes: &[u8]) -> ParseResult<DecodedRecord<'_>> {
-    let mut blocks: SmallVec<[BlockRef<'_>; 4]> = SmallVec::new();
-    // Bytes of image and data of each block; the payload comes behind all headers, in the same order.
-    let mut lengths: SmallVec<[(u16, u16); 8]> = SmallVec::new();
-    let head = walk(bytes, |block| {
-        lengths.push((block.image.map_or(0, |image| image.length), block.data_len));
-        blocks.push(BlockRef {
-            id: block.id,
-            rel: block.rel,
-            blkno: block.blkno,
-            will_init: block.will_init,
-            image: block.image.map(|image| BlockImage {
-                bytes: &[],
-                hole_offset: image.hole_offset,
-                hole_length: image.hole_length,
-                info: image.info,
-                apply: image.info & image::APPLY != 0,
-            }),
-            data: &[],
-        });
-        Ok(())
-    })?;
-    let mut payload = &bytes[head.bytes..];
-    for (block, (image_len, data_len)) in blocks.iter_mut().zip(lengths) {
-        let image_bytes = split_off(&mut payload, usize::from(image_len))?;
-        if let Some(image) = &mut block.image {
-            image.bytes = image_bytes;
-        }
-        block.data = split_off(&mut payload, usize::from(data_len))?;
-    }
-    Ok(DecodedRecord {
-        start_lsn,
-        end_lsn,
-        prev_lsn: head.header.prev,
-        xid: head.header.xid,
-        rmid: head.header.rmid,
-        info: head.header.info,
-        top_level_xid: head.top_level_xid,
-        origin: head.origin,
-        blocks,
-        main_data: payload,
-        raw: bytes,
-    })
-}
-
-/// Reads all headers of a record, checks that they make sense and add up to its length, and hands out its blocks.
-#[inline(always)]
-fn walk(bytes: &[u8], mut block: impl FnMut(&BlockHeader) -> ParseResult<()>) -> ParseResult<Head> {
-    let header = RecordHeader::parse(bytes).ok_or("it is shorter than a record header")?;
-    if header.total_len as usize != bytes.len() {
-        return Err("its length field differs from its length");
-    }
-    let mut rest = &bytes[RECORD_HEADER_BYTES..];
-    // Bytes of blocks announced by the headers so far; headers end where only these are left.
-    let mut payload = 0;
-    // Relation of the last block reference, for `SAME_REL`.
-    let mut rel = None;
-    let mut next_id = 0;
-    let (mut top_level_xid, mut origin, mut main_len) = (None, None, 0);
-    while rest.len() > payload {
-        match rest[0] {
-            id @ 0..=XLR_MAX_BLOCK_ID => {
-                if id < next_id {
-                    return Err("its block references are out of order");
-                }
-                next_id = id + 1;
-                let found = block_header(&mut rest, &mut rel)?;
-                payload += usize::from(found.data_len);
-                if let Some(image) = found.image {
-                    payload += usize::from(image.length);
-                }
-                block(&found)?;
-            }
-            long_or_short @ (XLR_BLOCK_ID_DATA_SHORT | XLR_BLOCK_ID_DATA_LONG) => {
-                if long_or_short == XLR_BLOCK_ID_DATA_SHORT {
-                    let [_, length] = array(&mut rest)?;
-                    main_len = usize::from(length);
-                } else {
-                    let [_, length @ ..]: [u8; 5] = array(&mut rest)?;
-                    main_len = u32::from_le_bytes(length) as usize;
-                }
-                // The main data's header is always the last one.
-                if rest.len().checked_sub(payload) != Some(main_len) {
-                    return Err("its headers do not add up to its length");
-                }
-                break;
-            }
-            XLR_BLOCK_ID_ORIGIN => {
-                let [_, number @ ..]: [u8; 3] = array(&mut rest)?;
-                origin = Some(u16::from_le_bytes(number));
-            }
-            XLR_BLOCK_ID_TOPLEVEL_XID => {
-                let [_, xid @ ..]: [u8; 5] = array(&mut rest)?;
-                top_level_xid = Some(u32::from_le_bytes(xid));
-            }
-            _ => return Err("an unknown header byte"),
-        }
-    }
-    if rest.len() != payload + main_len {
-        return Err("its headers do not add up to its length");
-    }
-    Ok(Head {
-        header,
-        top_level_xid,
-        origin,
-        bytes: bytes.len() - rest.len(),
-    })
-}
-
-/// `rest` begins with the block's id.
-#[inline(always)]
-fn block_header(
-    rest: &mut &[u8],
-    last_rel: &mut Option<(u32, u32, u32)>,
-) -> ParseResult<BlockHeader> {
-    let [id, flags, data_len @ ..]: [u8; 4] = array(rest)?;
-    let data_len = u16::from_le_bytes(data_len);
-    if (flags & BKPBLOCK_HAS_DATA != 0) != (data_len > 0) {
-        return Err("a block's data flag and data length disagree");
-    }
-    let image = if flags & BKPBLOCK_HAS_IMAGE != 0 {
-        Some(image_header(rest)?)
-    } else {
-        None
-    };
-    if flags & BKPBLOCK_SAME_REL == 0 {
-        *last_rel = Some((u32_of(rest)?, u32_of(rest)?, u32_of(rest)?));
-    }
-    let (spc, db, rel) = last_rel.ok_or("its first block names no relation")?;
-    let fork =
-        ForkNumber::from_u8(flags & BKPBLOCK_FORK_MASK).ok_or("a block names an unknown fork")?;
-    Ok(BlockHeader {
-        id,
-        rel: RelTag { spc, db, rel, fork },
-        blkno: u32_of(rest)?,
-        will_init: flags & BKPBLOCK_WILL_INIT != 0,
-        image,
-        data_len,
-    })
-}
-
-#[inline]
-fn image_header(rest: &mut &[u8]) -> ParseResult<ImageHeader> {
-    let [length_low, length_high, offset_low, offset_high, info] = array(rest)?;
-    let image_len = u16::from_le_bytes([length_low, length_high]);
-    let hole_offset = u16::from_le_bytes([offset_low, offset_high]);
-    let length = usize::from(image_len);
-    let compressed = info & image::COMPRESS_MASK != 0;
-    let has_hole = info & image::HAS_HOLE != 0;
-    if length > BLCKSZ || (compressed && length == BLCKSZ) {
-        return Err("an image is longer than a page");
-    }
-    let hole_length = match (compressed, has_hole) {
-        (true, true) => u16::from_le_bytes(array(rest)?),
-        (true, false) => 0,
-        (false, _) => (BLCKSZ - length) as u16,
-    };
-    let hole_end = usize::from(hole_offset) + usize::from(hole_length);
-    let hole_is_real = hole_offset > 0 && hole_length > 0 && hole_end <= BLCKSZ;
-    if has_hole != (hole_offset > 0 || hole_length > 0) || (has_hole && !hole_is_real) {
-        return Err("an image's hole makes no sense");
-    }
-    Ok(ImageHeader {
-        length: image_len,
-        hole_offset,
-        hole_length,
-        info,
-    })
-}
-
-#[inline(always)]
-fn array<const N: usize>(rest: &mut &[u8]) -> ParseResult<[u8; N]> {
-    let (found, behind) = rest.split_first_chunk().ok_or(CUT_SHORT)?;
-    *rest = behind;
-    Ok(*found)
-}
-
-#[inline(always)]
-fn u32_of(rest: &mut &[u8]) -> ParseResult<u32> {
-    array(rest).map(u32::from_le_bytes)
-}
-
-#[inline]
-fn split_off<'a>(rest: &mut &'a [u8], length: usize) -> ParseResult<&'a [u8]> {
-    let (found, behind) = rest.split_at_checked(length).ok_or(CUT_SHORT)?;
-    *rest = behind;
-    Ok(found)
 }
 
 /// The record as kept to redo block `block_id`: images of all blocks and the data of the other blocks are

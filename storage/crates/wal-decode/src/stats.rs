@@ -19,6 +19,18 @@ pub struct RmgrStats {
     pub images: u64,
 }
 
+impl RmgrStats {
+    #[inline(always)]
+    fn add(&mut self, record: &Summary) {
+        self.records += 1;
+        self.rest_bytes += u64::from(record.bytes - record.image_bytes);
+        if record.images > 0 {
+            self.images += u64::from(record.images);
+            self.image_bytes += u64::from(record.image_bytes);
+        }
+    }
+}
+
 /// Totals over a stretch of WAL; the figures are those of `pg_waldump --stats`, which however counts images
 /// for consistency checking as images.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,14 +49,10 @@ pub struct WalStats {
 impl WalStats {
     #[inline]
     pub fn add(&mut self, record: &Summary) {
-        let stats = self
-            .by_rmgr
-            .get_mut(usize::from(record.rmid))
-            .unwrap_or(&mut self.custom);
-        stats.records += 1;
-        stats.images += u64::from(record.images);
-        stats.image_bytes += u64::from(record.image_bytes);
-        stats.rest_bytes += u64::from(record.bytes - record.image_bytes);
+        match self.by_rmgr.get_mut(usize::from(record.rmid)) {
+            Some(stats) => stats.add(record),
+            None => self.custom.add(record),
+        }
         match record.rmid {
             rmgr::XACT => match record.info & info::xact::OP_MASK {
                 info::xact::COMMIT | info::xact::COMMIT_PREPARED => self.commits += 1,

@@ -8,8 +8,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use wal_decode::synth::plain_record;
 use wal_decode::{
-    BlockImage, DecodedRecord, TimelineState, WalStats, WalStreamDecoder, decode, interpret,
-    restore_image, strip_images, summarize,
+    BlockImage, DecodedRecord, TimelineState, WalStats, WalStreamDecoder, decode, decode_for,
+    interpret, restore_image, strip_images, summarize,
 };
 
 fn state() -> TimelineState {
@@ -25,6 +25,13 @@ fn digest(bytes: &[u8]) {
         summary.as_ref().map_err(|error| *error),
         "who only counts sees the same"
     );
+    let lent = decode_for(
+        Lsn(0x0100_0028),
+        Lsn(0x0100_0100),
+        bytes,
+        DecodedRecord::clone,
+    );
+    assert_eq!(lent, decoded, "a record that is only lent is the same");
     let Ok(record) = decoded else {
         return;
     };

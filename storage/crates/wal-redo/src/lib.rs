@@ -42,7 +42,7 @@ mod visibility;
 use pg_types::page as header;
 use pg_types::wal::{info, rmgr};
 use pg_types::{BLCKSZ, ForkNumber, Key, KeyKind, PgMajor, RelTag};
-use wal_decode::{BlockRef, DecodedRecord, PageDelta, PageStep, decode, restore_into};
+use wal_decode::{BlockRef, DecodedRecord, PageDelta, PageStep, decode_for, restore_into};
 
 pub use error::RedoError;
 use error::{Step, Why};
@@ -84,9 +84,10 @@ pub fn apply_with(
                 return Err(RedoError::delta(key, "record", MISPLACED));
             };
             // The start is only for messages; the version a delta makes is its end.
-            let decoded = decode(*end_lsn, *end_lsn, record)
-                .map_err(|source| RedoError::Undecodable { key, source })?;
-            return redo_record_with(settings, &decoded, rel, key.e, page);
+            return decode_for(*end_lsn, *end_lsn, record, |decoded| {
+                redo_record_with(settings, decoded, rel, key.e, page)
+            })
+            .unwrap_or_else(|source| Err(RedoError::Undecodable { key, source }));
         }
         PageDelta::VisibilityMapClear { heap_blknos, flags } => PageStep::VisibilityMapClear {
             heap_blknos,

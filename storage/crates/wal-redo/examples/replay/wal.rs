@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use pg_types::{ForkNumber, Key, Lsn, PgMajor, WAL_SEGMENT_BYTES, XLOG_BLCKSZ};
+use pg_types::{ForkNumber, Key, Lsn, PgMajor, WAL_SEGMENT_BYTES};
 use serde_json::{Value, json};
 use wal_decode::{
-    MetaChange, PageStep, RawRecord, Sink, WalError, WalStats, WalStreamDecoder, decode,
+    MetaChange, PageStep, RawRecord, Sink, WalError, WalStats, WalStreamDecoder, decode_for,
     interpret_into, summarize,
 };
 use wal_redo::ClusterSettings;
@@ -84,58 +84,51 @@ const GROUP: u32 = 64;
 struct Todo {
     slot: u32,
     block: u8,
-    /// Whether the record lies in `apart` and not in the stretch.
-    apart: bool,
-    at: u32,
     length: u32,
     end_lsn: Lsn,
 }
 
-/// Replays what it is given. Redo of a page needs only what came before on that page, so that records are kept, where
-/// they lie, for groups of pages, and applied group by group, in WAL order each: that makes the same pages, and each
-/// page is in the processor's cache meanwhile.
-struct Replay<'w> {
-    stretch: &'w Stretch,
+/// What is to be done to some pages, in WAL order.
+#[derive(Default)]
+struct Group {
+    todo: Vec<Todo>,
+    /// Their records, one behind the other: read in that order later, the processor has them at hand, where it would
+    /// wait for each one from its place in the WAL.
+    records: Vec<u8>,
+}
+
+/// Replays what it is given. Redo of a page needs only what came before on that page, so that records are kept for
+/// groups of pages and applied group by group, in WAL order each: that makes the same pages, and each page is in the
+/// processor's cache meanwhile.
+struct Replay {
     pages: Pages,
-    groups: Vec<Vec<Todo>>,
-    /// Records that page headers cut through, put together.
-    apart: Vec<u8>,
+    groups: Vec<Group>,
     applied: u64,
     /// CPU time that applying took, in nanoseconds.
     redo_ns: u64,
 }
 
-impl Replay<'_> {
+impl Replay {
     /// Brings all pages up to the last record.
     fn flush(&mut self) -> Result<()> {
         let begun = cpu_ns();
-        let record_of = |todo: &Todo| {
-            let from = if todo.apart {
-                &self.apart
-            } else {
-                &self.stretch.bytes
-            };
-            &from[todo.at as usize..][..todo.length as usize]
-        };
         for group in &mut self.groups {
-            for (number, todo) in group.iter().enumerate() {
-                // Has the record after the next ones on its way to the cache before it is needed.
-                if let Some(ahead) = group.get(number + 4) {
-                    std::hint::black_box(record_of(ahead).first());
-                }
-                let record = decode(todo.end_lsn, todo.end_lsn, record_of(todo))?;
-                let block = record.block(todo.block).context("a block that was there")?;
-                let key = Key::rel_block(block.rel, block.blkno);
-                let step = PageStep::Redo {
-                    record: &record,
-                    block,
-                };
-                wal_redo::apply_step(SETTINGS, step, key, self.pages.slot(todo.slot))?;
+            let mut records = group.records.as_slice();
+            for todo in &group.todo {
+                let (record, rest) = records.split_at(todo.length as usize);
+                records = rest;
+                let page = self.pages.slot(todo.slot);
+                decode_for(todo.end_lsn, todo.end_lsn, record, |record| -> Result<()> {
+                    let block = record.block(todo.block).context("a block that was there")?;
+                    let key = Key::rel_block(block.rel, block.blkno);
+                    let step = PageStep::Redo { record, block };
+                    Ok(wal_redo::apply_step(SETTINGS, step, key, page)?)
+                })??;
             }
-            self.applied += group.len() as u64;
-            group.clear();
+            self.applied += group.todo.len() as u64;
+            group.todo.clear();
+            group.records.clear();
         }
-        self.apart.clear();
         self.redo_ns += cpu_ns() - begun;
         Ok(())
     }
@@ -146,7 +139,7 @@ const SETTINGS: ClusterSettings = ClusterSettings {
     hint_bits_logged: false,
 };
 
-impl Sink for Replay<'_> {
+impl Sink for Replay {
     type Error = anyhow::Error;
 
     fn meta(&mut self, change: MetaChange) -> Result<()> {
@@ -173,22 +166,14 @@ impl Sink for Replay<'_> {
         };
         let number = (slot / GROUP) as usize;
         if number >= self.groups.len() {
-            self.groups.resize_with(number + 1, Vec::new);
+            self.groups.resize_with(number + 1, Group::default);
         }
-        let length = record.raw.len();
-        let apart = record.start_lsn.0 % XLOG_BLCKSZ + length as u64 > XLOG_BLCKSZ;
-        let at = if apart {
-            self.apart.extend_from_slice(record.raw);
-            self.apart.len() - length
-        } else {
-            (record.start_lsn.0 - self.stretch.from.0) as usize
-        };
-        self.groups[number].push(Todo {
+        let group = &mut self.groups[number];
+        group.records.extend_from_slice(record.raw);
+        group.todo.push(Todo {
             slot,
             block: block.id,
-            apart,
-            at: u32::try_from(at)?,
-            length: length as u32,
+            length: record.raw.len() as u32,
             end_lsn: record.end_lsn,
         });
         Ok(())
@@ -219,16 +204,16 @@ pub fn replay(pg_wal: &Path, start: &Start) -> Result<Value> {
     let ((records, end), framing) = timed(|| stretch.for_each(|_| Ok(())))?;
     let (_, decoding) = timed(|| {
         stretch.for_each(|raw| {
-            std::hint::black_box(decode(raw.start_lsn, raw.end_lsn, raw.bytes)?);
+            decode_for(raw.start_lsn, raw.end_lsn, raw.bytes, |record| {
+                std::hint::black_box(record);
+            })?;
             Ok(())
         })
     })?;
     let (_, interpreting) = timed(|| follow(&stretch, start, &mut Found(0), |_, _| Ok(())))?;
     let mut replay = Replay {
-        stretch: &stretch,
         pages: Pages::load(start)?,
         groups: Vec::new(),
-        apart: Vec::new(),
         applied: 0,
         redo_ns: 0,
     };
@@ -270,10 +255,11 @@ fn follow<S: Sink<Error = anyhow::Error>>(
 ) -> Result<()> {
     let mut state = start.state;
     stretch.for_each(|raw| {
-        let record = decode(raw.start_lsn, raw.end_lsn, raw.bytes)?;
-        interpret_into(&record, &state, sink)?;
-        state.observe(&record)?;
-        then(raw.end_lsn, sink)
+        decode_for(raw.start_lsn, raw.end_lsn, raw.bytes, |record| {
+            interpret_into(record, &state, sink)?;
+            state.observe(record)?;
+            then(raw.end_lsn, sink)
+        })?
     })?;
     Ok(())
 }
