@@ -57,7 +57,7 @@ class BakeActivities:
             if not message.bake_seconds:
                 reason = "the switch is confirmed; nothing was judged, since the bake is 0 s"
                 ends: dict[str, Outcome] = dict.fromkeys(baking, (MemberState.PASSED, reason))
-                await members.settle(self._r.database, message.rollout_id, ends)
+                await members.settle(self._r.database, message.rollout_id, ends, *members.UNBAKED)
                 await self._back.obey(message.rollout_id, message.compute_ids)
                 return Baked(0, stopped=False)
             return await self._watch(message, baking)
@@ -76,8 +76,9 @@ class BakeActivities:
             at = now()
             new = [item.id for item in found if item.member.after_start is None]
             limit = members.deadline(strategy, message.bake_seconds)
-            await members.write(session, message.rollout_id, new, after_start=at, deadline_at=limit)
-            await members.write(session, message.rollout_id, [i.id for i in found], state=MemberState.BAKING)
+            await members.write(session, message.rollout_id, new, *members.UNBAKED, after_start=at, deadline_at=limit)
+            ids = [item.id for item in found]
+            await members.write(session, message.rollout_id, ids, *members.UNBAKED, state=MemberState.BAKING)
         return {item.id: item.member.after_start or at for item in found}
 
     async def _watch(self, message: BakeInput, baking: dict[str, datetime]) -> Baked:
@@ -102,7 +103,7 @@ class BakeActivities:
             await asyncio.sleep(min(LOOK_SECONDS, max(0.05, (end - now()).total_seconds())))
         async with self._r.database.transaction() as session:
             left = [item.id for item in found if item.member.after_end is None]
-            await members.write(session, message.rollout_id, left, after_end=end)
+            await members.write(session, message.rollout_id, left, *members.UNBAKED, after_end=end)
         return Baked(len(found), stopped=False)
 
     async def _still_baking(self, rollout_id: str, ids: list[str]) -> tuple[list[Member], Strategy, bool]:
@@ -128,7 +129,7 @@ class BakeActivities:
             if faults
         }
         if ends:
-            await self._back.take(rollout_id, ends)
+            await self._back.take(rollout_id, ends, *members.UNBAKED)
 
     async def _faults(self, found: list[Member]) -> dict[str, list[str]]:
         async def one(item: Member) -> list[str]:
@@ -160,11 +161,11 @@ class BakeActivities:
         bad = {ident: result for ident, result in judged.items() if result.verdict == "regress"}
         if bad:
             async with self._r.database.transaction() as session:
-                await members.write(session, message.rollout_id, list(bad), after_end=at)
+                await members.write(session, message.rollout_id, list(bad), *members.UNBAKED, after_end=at)
                 ended = await members.load(session, message.rollout_id, list(bad))
             await self._judging.keep(ended, bad)
             ends: dict[str, Outcome] = {i: (MemberState.REGRESSED, result.reason) for i, result in bad.items()}
-            await self._back.take(message.rollout_id, ends)
+            await self._back.take(message.rollout_id, ends, *members.UNBAKED)
 
     @activity.defn
     async def judge_batch(self, message: Members) -> None:
@@ -194,11 +195,11 @@ class BakeActivities:
                     ends[item.id] = (MemberState.PASSED, result.reason)
                 elif result.verdict == "inconclusive":
                     ends[item.id] = (MemberState.INCONCLUSIVE, result.reason)
-            await members.settle(self._r.database, message.rollout_id, ends)
+            await members.settle(self._r.database, message.rollout_id, ends, *members.UNBAKED)
             bad: dict[str, Outcome] = {
                 ident: (MemberState.REGRESSED, result.reason)
                 for ident, result in judged.items()
                 if result.verdict == "regress"
             }
-            await self._back.take(message.rollout_id, bad)
+            await self._back.take(message.rollout_id, bad, *members.UNBAKED)
             await self._back.obey(message.rollout_id, message.compute_ids)

@@ -51,16 +51,16 @@ class GoingBack:
         self._r = resources
         self._probes = probes
 
-    async def take(self, rollout_id: str, outcomes: dict[str, Outcome]) -> dict[str, str]:
-        """Takes these computes back and leaves them in the given states. Answers with what could not be confirmed,
-        by compute. Who was taken back before stays as that left him: a step that has been repeated elsewhere may come
-        here late."""
+    async def take(self, rollout_id: str, outcomes: dict[str, Outcome], *only: ColumnElement[bool]) -> dict[str, str]:
+        """Takes these computes back, of whom `only` still holds, and leaves them in the given states. Answers with
+        what could not be confirmed, by compute. Who was taken back before stays as that left him: a step that has
+        been repeated elsewhere may come here late."""
         if not outcomes:
             return {}
         ids = sorted(outcomes)
         async with self._r.database.transaction() as session:
             # Members before endpoints, as every step locks them.
-            forward = await members.going_forward(session, rollout_id, ids)
+            forward = await members.going_forward(session, rollout_id, ids, *only)
             found = [item for item in await members.load(session, rollout_id, ids) if item.id in forward]
             switched = [item.id for item in found if item.member.switched_at is not None]
             await members.wish(session, rollout_id, switched, enabled=True)
@@ -197,6 +197,7 @@ class BackActivities:
             i.id: failed for i in found if i.member.switched_at is not None and i.member.confirmed_at is None
         }
         unjudged: dict[str, Outcome] = {i.id: unclear for i in found if i.member.confirmed_at is not None}
-        await members.settle(self._r.database, message.rollout_id, unswitched | unjudged)
-        await self._back.take(message.rollout_id, unconfirmed)
+        await members.settle(self._r.database, message.rollout_id, unswitched, *members.UNSWITCHED)
+        await members.settle(self._r.database, message.rollout_id, unjudged, *members.UNENDED)
+        await self._back.take(message.rollout_id, unconfirmed, *members.UNCONFIRMED)
         await self._back.obey(message.rollout_id, message.compute_ids)

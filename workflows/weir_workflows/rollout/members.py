@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, String, any_, bindparam, literal, select, update
+from sqlalchemy import ColumnElement, String, any_, bindparam, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
@@ -18,11 +18,28 @@ from weir.identity import audit
 from weir.kit.clock import now
 from weir.projects.models import Project
 from weir.rollouts.intent import Strategy
-from weir.rollouts.models import MemberState, Rollout, RolloutMember
+from weir.rollouts.models import IN_PROGRESS, MemberState, Rollout, RolloutMember
 from weir_workflows.common.errors import missing
 
 ACTOR = "rollout"
 Outcome = tuple[MemberState, str | None]
+Only = tuple[ColumnElement[bool], ...]
+
+
+def _in(*states: MemberState) -> ColumnElement[bool]:
+    # Not `in_`, whose list cannot be in a statement with many rows of parameters (`write_each`).
+    return or_(*(RolloutMember.state == state for state in states))
+
+
+# Where members still are that a step goes on with. A step whose worker was given up for dead may run beside its
+# repetition, which has gone on: what it has read is old then, and whoever is further it leaves alone.
+UNSWITCHED: Only = (
+    RolloutMember.switched_at.is_(None),
+    _in(MemberState.PREFLIGHT, MemberState.BASELINE, MemberState.ARMING),
+)
+UNCONFIRMED: Only = (RolloutMember.confirmed_at.is_(None), _in(*IN_PROGRESS))
+UNBAKED: Only = (RolloutMember.confirmed_at.is_not(None), _in(MemberState.CONFIRMING, MemberState.BAKING))
+UNENDED: Only = (_in(*IN_PROGRESS),)
 
 
 @dataclass(frozen=True)
@@ -62,17 +79,21 @@ async def load_rollout(session: AsyncSession, rollout_id: str) -> tuple[Rollout,
 
 
 async def write(
-    session: AsyncSession, rollout_id: str, ids: Iterable[str], *, back: bool = False, **values: Any
+    session: AsyncSession,
+    rollout_id: str,
+    ids: Iterable[str],
+    *only: ColumnElement[bool],
+    back: bool = False,
+    **values: Any,
 ) -> None:
-    """One change for several members; every change says when it was made.
+    """One change for several members, of whom `only` still holds; every change says when it was made.
 
-    Steps forward write nothing about members that go back: a step whose worker was given up for dead may still be
-    running when its repetition, or a rollback, has gone on. `back`: written by who takes them back."""
+    Steps forward write nothing about members that go back. `back`: written by who takes them back."""
     chosen = list(ids)
     if not chosen:
         return
     statement = update(RolloutMember).where(
-        RolloutMember.rollout_id == rollout_id, among(RolloutMember.endpoint_id, chosen)
+        RolloutMember.rollout_id == rollout_id, among(RolloutMember.endpoint_id, chosen), *only
     )
     if not back:
         statement = statement.where(RolloutMember.rolled_back_at.is_(None))
@@ -80,17 +101,21 @@ async def write(
 
 
 async def write_each(
-    session: AsyncSession, rollout_id: str, changes: dict[str, dict[str, Any]], *, back: bool = False
+    session: AsyncSession,
+    rollout_id: str,
+    changes: dict[str, dict[str, Any]],
+    *only: ColumnElement[bool],
+    back: bool = False,
 ) -> None:
-    """A change of its own for each of several members, all changing the same columns, in one round trip. `back` as
-    of `write`."""
+    """A change of its own for each of several members, all changing the same columns, in one round trip. `only` and
+    `back` as of `write`."""
     if not changes:
         return
     table = RolloutMember.__table__
     names = sorted(next(iter(changes.values())))
     statement = (
         update(RolloutMember.__table__)  # type: ignore[arg-type]
-        .where(table.c.rollout_id == rollout_id, table.c.endpoint_id == bindparam("member"))
+        .where(table.c.rollout_id == rollout_id, table.c.endpoint_id == bindparam("member"), *only)
         .values({"updated_at": now()} | {name: bindparam(f"new_{name}") for name in names})
     )
     if not back:
@@ -102,14 +127,17 @@ async def write_each(
     await (await session.connection()).execute(statement, rows)
 
 
-async def going_forward(session: AsyncSession, rollout_id: str, ids: Iterable[str]) -> set[str]:
-    """Those that nobody has taken back; until this transaction ends nobody does."""
+async def going_forward(
+    session: AsyncSession, rollout_id: str, ids: Iterable[str], *only: ColumnElement[bool]
+) -> set[str]:
+    """Those that nobody has taken back, and of whom `only` holds; until this transaction ends that stays so."""
     rows = await session.scalars(
         select(RolloutMember.endpoint_id)
         .where(
             RolloutMember.rollout_id == rollout_id,
             among(RolloutMember.endpoint_id, ids),
             RolloutMember.rolled_back_at.is_(None),
+            *only,
         )
         .order_by(RolloutMember.endpoint_id)
         .with_for_update()
@@ -117,13 +145,16 @@ async def going_forward(session: AsyncSession, rollout_id: str, ids: Iterable[st
     return set(rows.all())
 
 
-async def settle(database: Database, rollout_id: str, outcomes: dict[str, Outcome]) -> None:
-    """Writes how members ended, or that they wait again, measured afresh; nobody is to be alerted about them."""
+async def settle(
+    database: Database, rollout_id: str, outcomes: dict[str, Outcome], *only: ColumnElement[bool]
+) -> None:
+    """Writes how members ended of whom `only` still holds, or that they wait again, measured afresh; nobody is to be
+    alerted about them."""
     if not outcomes:
         return
     async with database.transaction() as session:
         again = [ident for ident, (state, _) in outcomes.items() if state == MemberState.PENDING]
-        await write(session, rollout_id, again, batch=None, baseline_start=None, baseline_end=None)
+        await write(session, rollout_id, again, *only, batch=None, baseline_start=None, baseline_end=None)
         await write_each(
             session,
             rollout_id,
@@ -131,6 +162,7 @@ async def settle(database: Database, rollout_id: str, outcomes: dict[str, Outcom
                 ident: {"state": state, "reason": reason, "deadline_at": None}
                 for ident, (state, reason) in outcomes.items()
             },
+            *only,
         )
 
 

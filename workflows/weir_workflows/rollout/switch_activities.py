@@ -81,7 +81,7 @@ class SwitchActivities:
         rest = [item for item in fresh if item.id not in outcomes]
         deferred = [item for item in rest if _starts_later(item)]
         measuring = [item for item in rest if not _starts_later(item)]
-        await members.settle(self._r.database, message.rollout_id, outcomes)
+        await members.settle(self._r.database, message.rollout_id, outcomes, *members.UNSWITCHED)
         await self._defer(message.rollout_id, deferred, strategy)
         return await self._measure(message, measuring, strategy, restarts)
 
@@ -95,10 +95,11 @@ class SwitchActivities:
         ids = [item.id for item in measuring]
         async with self._r.database.transaction() as session:
             limit = members.deadline(strategy, seconds)
-            await members.write(session, message.rollout_id, new, baseline_start=at)
+            await members.write(session, message.rollout_id, new, *members.UNSWITCHED, baseline_start=at)
             known = {ident: {"restarts_before": restarts[ident]} for ident in new}
-            await members.write_each(session, message.rollout_id, known)
-            await members.write(session, message.rollout_id, ids, state=MemberState.BASELINE, deadline_at=limit)
+            await members.write_each(session, message.rollout_id, known, *members.UNSWITCHED)
+            state = MemberState.BASELINE
+            await members.write(session, message.rollout_id, ids, *members.UNSWITCHED, state=state, deadline_at=limit)
             everyone = await members.load(session, message.rollout_id, message.batch.compute_ids)
         past = [item for item in everyone if item.member.switched_at is not None and _under_way(item)]
         wait = max(((start - at).total_seconds() + seconds for start in begun), default=0.0)
@@ -131,9 +132,11 @@ class SwitchActivities:
         outcomes: dict[str, Outcome] = {}
         armed = await self._arm(rollout_id, deferred, strategy, outcomes)
         async with self._r.database.transaction() as session:
-            may = await self._may_begin(session, rollout_id, [item.id for item in armed])
+            ids = [item.id for item in armed]
+            unswitched = await members.going_forward(session, rollout_id, ids, *members.UNSWITCHED)
+            may = await self._may_begin(session, rollout_id, ids)
             outcomes |= {ident: (MemberState.SKIPPED, f"skipped by {by}") for ident, by in may.asked.items()}
-            rest = [item.id for item in armed if item.id not in may.asked]
+            rest = [ident for ident in ids if ident in unswitched and ident not in may.asked]
             if may.stopped:
                 stopped = "the rollout was stopped before this compute was switched"
                 outcomes |= dict.fromkeys(rest, (MemberState.SKIPPED, stopped))
@@ -146,7 +149,7 @@ class SwitchActivities:
                 await members.write(
                     session, rollout_id, rest, state=state, reason=reason, switched_at=now(), deadline_at=None
                 )
-        await members.settle(self._r.database, rollout_id, outcomes)
+        await members.settle(self._r.database, rollout_id, outcomes, *members.UNSWITCHED)
 
     async def _may_begin(self, session: AsyncSession, rollout_id: str, ids: list[str]) -> "_May":
         """Read in the transaction that stores a wish, and so as it is at that moment: once a pause, a stop or a skip
@@ -199,7 +202,8 @@ class SwitchActivities:
         begun = [item for item in found if item.member.switched_at is not None]
         resting = [item for item in begun if item.row.endpoint.desired_state != EndpointState.ACTIVE]
         later: Outcome = (MemberState.DEFERRED, "was suspended; it switches when it starts next")
-        await members.settle(self._r.database, rollout_id, {item.id: later for item in resting})
+        deferred: dict[str, Outcome] = {item.id: later for item in resting}
+        await members.settle(self._r.database, rollout_id, deferred, *members.UNCONFIRMED)
         await self._back.obey(rollout_id, [item.id for item in resting])
         begun = [item for item in begun if item not in resting]
         confirmed, late = await self._switch_chunk(rollout_id, [*begun, *fresh], strategy)
@@ -212,7 +216,8 @@ class SwitchActivities:
             return
         limit = frozen[0] + timedelta(seconds=strategy.step_deadline_seconds)
         async with self._r.database.transaction() as session:
-            await members.write(session, rollout_id, [item.id for item in fresh], deadline_at=limit)
+            ids = [item.id for item in fresh]
+            await members.write(session, rollout_id, ids, *members.UNSWITCHED, deadline_at=limit)
 
     async def _leave_out(self, rollout_id: str, fresh: list[Member], strategy: Strategy) -> list[Member]:
         """Without those that a person has asked to leave alone, or whose maintenance window is over."""
@@ -230,7 +235,7 @@ class SwitchActivities:
                 and opens_at(WeeklyWindow.model_validate(window), at) > at
             ):
                 outcomes[item.id] = (MemberState.PENDING, "its maintenance window ended before it was switched")
-        await members.settle(self._r.database, rollout_id, outcomes)
+        await members.settle(self._r.database, rollout_id, outcomes, *members.UNSWITCHED)
         return [item for item in fresh if item.id not in outcomes]
 
     async def _switch_chunk(self, rollout_id: str, chunk: list[Member], strategy: Strategy) -> tuple[int, int]:
@@ -246,30 +251,34 @@ class SwitchActivities:
         sent = [(item, lsn) for item, lsn in zip(ready, lsns, strict=True) if item.id not in failures]
         async with self._r.database.transaction() as session:
             records = {item.id: {"fpw_change_lsn": lsn, "state": MemberState.CONFIRMING} for item, lsn in sent}
-            await members.write_each(session, rollout_id, records)
+            await members.write_each(session, rollout_id, records, *members.UNCONFIRMED)
         await asyncio.gather(*(self._confirm(item, lsn, failures) for item, lsn in sent))
         done = [item.id for item, _ in sent if item.id not in failures]
         async with self._r.database.transaction() as session:
-            await members.write(session, rollout_id, done, confirmed_at=now())
+            state = MemberState.CONFIRMING
+            await members.write(session, rollout_id, done, *members.UNCONFIRMED, confirmed_at=now(), state=state)
         # Whose wish an earlier attempt has stored must go back too, although storage could not be armed again.
         wished = {*ids, *(item.id for item in chunk if item.member.switched_at is not None)}
         unarmed = {ident: out for ident, out in failures.items() if ident not in wished}
-        await members.settle(self._r.database, rollout_id, unarmed)
-        await self._back.take(rollout_id, {ident: out for ident, out in failures.items() if ident in wished})
+        await members.settle(self._r.database, rollout_id, unarmed, *members.UNSWITCHED)
+        sorry = {ident: out for ident, out in failures.items() if ident in wished}
+        await self._back.take(rollout_id, sorry, *members.UNCONFIRMED)
         return len(done), len(armed) - len(ready)
 
     async def _store_wish(
         self, session: AsyncSession, rollout_id: str, armed: list[Member], strategy: Strategy
     ) -> list[Member]:
         """Those of whom the switch is wished from now on. The others stay as they are and are looked at again; but of
-        those whose wish was stored before none that has been taken back since."""
-        forward = await members.going_forward(session, rollout_id, [item.id for item in armed])
-        fresh = [item.id for item in armed if item.member.switched_at is None]
-        may = await self._may_begin(session, rollout_id, fresh)
+        those whose wish was stored before none that has been taken back, or confirmed, since."""
+        # All are locked at once, in one order; those below are some of them.
+        forward = await members.going_forward(session, rollout_id, [i.id for i in armed], *members.UNCONFIRMED)
+        unswitched = [item.id for item in armed if item.member.switched_at is None]
+        fresh = await members.going_forward(session, rollout_id, unswitched, *members.UNSWITCHED)
+        may = await self._may_begin(session, rollout_id, sorted(fresh))
         none = may.held or may.stopped
-        first = [ident for ident in fresh if not none and ident not in may.asked]
-        ready = [item for item in armed if item.id in first or item.member.switched_at is not None]
-        ready = [item for item in ready if item.id in forward]
+        first = {ident for ident in fresh if not none and ident not in may.asked}
+        ready = [item for item in armed if item.id in forward]
+        ready = [item for item in ready if item.id in first or item.member.switched_at is not None]
         ids, at = [item.id for item in ready], now()
         await members.wish(session, rollout_id, ids, enabled=False)
         await members.write(session, rollout_id, first, switched_at=at, baseline_end=at)
@@ -281,7 +290,9 @@ class SwitchActivities:
         }
         await members.write_each(session, rollout_id, spans)
         limit = members.deadline(strategy, SWITCH_TIMEOUT_MS / 1000)
-        await members.write(session, rollout_id, ids, state=MemberState.SWITCHING, deadline_at=limit)
+        await members.write(
+            session, rollout_id, ids, *members.UNCONFIRMED, state=MemberState.SWITCHING, deadline_at=limit
+        )
         return ready
 
     async def _arm(
@@ -305,9 +316,10 @@ class SwitchActivities:
                 for item in found
                 if item.member.previous_threshold is None
             }
-            await members.write_each(session, rollout_id, new)
-            ids = [item.id for item in found]
-            await members.write(session, rollout_id, ids, state=MemberState.ARMING)
+            await members.write_each(session, rollout_id, new, *members.UNCONFIRMED)
+            # Of those whose switch is wished already the state says so, and stays.
+            fresh = [item.id for item in found if item.member.switched_at is None]
+            await members.write(session, rollout_id, fresh, *members.UNSWITCHED, state=MemberState.ARMING)
         await self._each(found, change, failures)
         return [item for item in found if item.id not in failures]
 
