@@ -1,7 +1,9 @@
 """How far back a project goes: the window reaches storage, and what is older is refused with what is there."""
 
+import pytest
 from weir_testing.fixtures import Weir
 
+from weir_workflows.reconciler import storage
 from weir_workflows.reconciler.storage import repair_tenants
 
 
@@ -29,6 +31,22 @@ async def test_the_history_window_of_a_project_reaches_storage_and_is_kept_there
     assert tenant in await repair_tenants(weir.resources)
     assert _window(weir, created) == 300
     assert tenant not in await repair_tenants(weir.resources)
+
+
+async def test_a_round_repairs_so_many_tenants_and_storage_that_refuses_keeps_none_from_it(
+    weir: Weir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten thousand tenants with another setting are not one round's work, which has to end in its time."""
+    monkeypatch.setattr(storage, "TENANTS_A_ROUND", 1)
+    created = [await weir.project(name=f"repaired-{number}") for number in range(2)]
+    first, second = (item["project"]["tenant_id"] for item in created)
+    for tenant in (first, second):
+        weir.storage.tenants[tenant]["history_window_seconds"] = 77
+    weir.storage.fail("pageserver", "PATCH", first, 400, times=1_000)
+    repaired = [await repair_tenants(weir.resources) for _ in range(40)]
+    assert max(len(tenants) for tenants in repaired) == 1
+    assert [second] in repaired
+    assert weir.storage.tenants[first]["history_window_seconds"] == 77
 
 
 async def test_a_project_without_a_wish_keeps_a_week(weir: Weir) -> None:

@@ -92,10 +92,11 @@ def _rows(fleet: list[Seeded], ports: list[int], account: Any) -> Iterator[tuple
     yield (
         _table(Project),
         [
+            # The history that the simulated tenants have, so that there is nothing to repair.
             {
                 "id": one.project_id, "name": one.project_id, "account_id": account,
                 "tenant_id": one.storage_id("tenant"), "pg_version": PG_VERSION, "region_id": "local",
-                "cell": one.cell, "tags": {}, "history_retention_seconds": 86400, "settings": {},
+                "cell": one.cell, "tags": {}, "history_retention_seconds": 604800, "settings": {},
                 "default_endpoint_settings": {},
                 "created_at": at, "updated_at": at,
             }

@@ -15,10 +15,11 @@ from weir.clients.http import RemoteError
 from weir.clients.pageserver import Pageserver
 from weir.clients.safekeeper import Safekeeper
 from weir.kit.ids import parse_lsn
+from weir.projects.models import Project
 from weir_workflows.runtime.simulated import SimulatedDriver
 from weir_workflows.simulated import exposition
 from weir_workflows.simulated.compute import Compute, Plant
-from weir_workflows.simulated.fleet import Fleet
+from weir_workflows.simulated.fleet import Fleet, Tenant
 from weir_workflows.simulated.profile import draw
 from weir_workflows.simulated.server import app
 
@@ -61,6 +62,15 @@ def test_the_same_seed_makes_the_same_fleet_and_another_seed_another() -> None:
     assert draw(7, "ep-x") == draw(7, "ep-x")
     assert draw(7, "ep-x") != draw(8, "ep-x")
     assert draw(7, "ep-x") != draw(7, "ep-y")
+
+
+def test_a_simulated_tenant_takes_every_setting_that_follows_from_a_project() -> None:
+    """Or the reconciler would try to repair each of them for ever."""
+    fleet = Fleet(seed=1)
+    tenant = spec()["tenant_id"]
+    fleet.tenants[tenant] = Tenant()
+    wanted = Project(history_retention_seconds=86_400).storage_config()
+    assert fleet.configure(tenant, wanted).config.items() >= wanted.items()
 
 
 def test_images_come_in_bursts_after_checkpoints_and_end_with_the_switch() -> None:

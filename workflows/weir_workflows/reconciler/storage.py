@@ -1,6 +1,8 @@
 """What storage should have and does not: timelines made while a safekeeper was down, a tenant's settings."""
 
 import asyncio
+import random
+from typing import Any
 
 import structlog
 from sqlalchemy import select
@@ -14,6 +16,9 @@ from weir.projects.models import Project
 from weir_workflows.common.resources import Resources
 
 log = structlog.get_logger()
+
+# In one round, so that it ends in its time whatever storage is short of; the next rounds go on.
+TENANTS_A_ROUND = 200
 
 
 async def repair_safekeepers(resources: Resources) -> list[str]:
@@ -83,6 +88,11 @@ async def _idle_project(session: AsyncSession, project_id: str) -> Project | Non
     return project
 
 
+def _differs(held: dict[str, Any] | None, wanted: dict[str, Any]) -> bool:
+    """A tenant that is not there is not this one's to make."""
+    return held is not None and any(held.get(name) != value for name, value in wanted.items())
+
+
 async def repair_tenants(resources: Resources) -> list[str]:
     """Tenants whose settings were not those of their projects, and are now: made by another version, or restored."""
     try:
@@ -93,11 +103,12 @@ async def repair_tenants(resources: Resources) -> list[str]:
     async with resources.database.transaction() as session:
         statement = select(Project).where(Project.deleted_at.is_(None), Project.delete_requested_at.is_(None))
         projects = (await session.scalars(statement)).all()
+    wrong = [project for project in projects if _differs(tenants.get(project.tenant_id), project.storage_config())]
+    # Any of them: some that storage refuses again and again must not stand before the others.
+    chosen = random.sample(wrong, min(TENANTS_A_ROUND, len(wrong)))
     repaired: list[str] = []
-    for project in projects:
-        held, wanted = tenants.get(project.tenant_id), project.storage_config()
-        if held is None or all(held.get(name) == value for name, value in wanted.items()):
-            continue
+    for project in chosen:
+        wanted = project.storage_config()
         try:
             await resources.pageserver.configure_tenant(project.tenant_id, wanted)
         except RemoteError as error:

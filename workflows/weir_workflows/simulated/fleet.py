@@ -16,6 +16,7 @@ from weir_workflows.simulated.profile import draw
 FIRST_LSN = 0x1800000
 SAFEKEEPERS = 3
 DEFAULT_CONFIG: dict[str, int] = {
+    "history_window_seconds": 604_800,
     "image_threshold": 128,
     "image_threshold_pushdown": 16,
     "checkpoint_distance_bytes": 67_108_864,
