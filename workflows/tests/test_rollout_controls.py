@@ -18,6 +18,7 @@ from weir_workflows.reconciler.rollouts import watch_deadlines
 from weir_workflows.rollout import limits
 from weir_workflows.rollout.going_back import GoingBack
 from weir_workflows.rollout.messages import BatchInput, Members, PickedBatch
+from weir_workflows.rollout.plan_activities import PlanActivities
 from weir_workflows.rollout.probes import Probes
 from weir_workflows.rollout.switch_activities import SwitchActivities
 
@@ -55,6 +56,45 @@ async def test_a_plan_that_needs_approval_touches_nothing_before(fleet: Fleet) -
     coverage = await fleet.weir.call("GET", "/fleet/features/image_pushdown", params={"q": ids[0]})
     assert coverage["computes"][0]["has"] is False
     assert "rolled back by" in coverage["computes"][0]["why_not"]
+
+
+async def test_an_approval_opens_the_gate_it_names_and_no_other(fleet: Fleet) -> None:
+    """One that comes late, or twice, finds the next gate as closed as it was."""
+    await fleet.add(2)
+    waves = [{"count": 1}, {"percent": 100}]
+    ident = await fleet.start(**BARE, waves=waves, plan_approval_required=True, approval_required=True)
+
+    async def held_at(gate: str) -> bool:
+        rollout = await fleet.get(ident)
+        return rollout["status"] == "held" and rollout["gate"] == gate
+
+    await fleet.weir.wait(lambda: held_at("plan"))
+    refused = await fleet.control(ident, "approve", 409, {"gate": "wave-1-begins"})
+    assert "held at the gate plan, not at wave-1-begins" in refused["message"]
+    assert await held_at("plan")
+    await fleet.control(ident, "approve", body={"gate": "plan"})
+    await fleet.weir.wait(lambda: held_at("wave-1-begins"))
+    await fleet.control(ident, "approve", 409, {"gate": "plan"})
+    assert await held_at("wave-1-begins")
+    await fleet.control(ident, "approve", body={"gate": "wave-1-begins"})
+    done = await fleet.until(ident, "completed")
+    assert done["gate"] is None
+    assert done["counts"] == {"passed": 2}
+
+
+async def test_who_paused_or_stopped_a_rollout_is_known_to_a_workflow_that_begins_afresh(fleet: Fleet) -> None:
+    await fleet.add(1)
+    ident = await fleet.start(**BARE, plan_approval_required=True)
+    await fleet.until(ident, "held")
+    plan = PlanActivities(fleet.weir.resources)
+    assert (await plan.resume_rollout(ident)).asked_by == ""
+    await fleet.control(ident, "pause")
+    resumed = await plan.resume_rollout(ident)
+    assert (resumed.status, f"paused by {resumed.asked_by}") == ("paused", (await fleet.get(ident))["status_reason"])
+    await fleet.control(ident, "resume")
+    assert (await plan.resume_rollout(ident)).asked_by == ""
+    await fleet.control(ident, "abort")
+    await fleet.until(ident, "aborted")
 
 
 async def test_one_compute_is_skipped_another_taken_back_and_the_rollout_goes_on(fleet: Fleet) -> None:

@@ -1,10 +1,11 @@
 """A rollout outlives what is lost below it: a step that was given up for dead and lives, a workflow that ended before
 its rollout did, a verdict that nobody can give."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 from test_rollout_controls import BARE, switches
@@ -12,11 +13,13 @@ from test_rollout_repairs import change_rollout, switching
 from test_rollout_wishes import change, member
 from weir_testing.fleet import Fleet
 
+from weir.endpoints.models import Endpoint
 from weir.kit.clock import now
 from weir.operations import dispatcher as dispatching
 from weir.operations.dispatcher import Dispatcher
 from weir.rollouts.models import MemberState, RolloutStatus
 from weir_workflows.reconciler import activities as reconciler
+from weir_workflows.reconciler import rollouts as reconciling
 from weir_workflows.reconciler.rollouts import watch_deadlines
 from weir_workflows.rollout.going_back import GoingBack
 from weir_workflows.rollout.judge_activities import WaveActivities
@@ -74,16 +77,23 @@ async def test_a_rollback_after_the_end_that_was_lost_is_begun_again(
     await fleet.until(ident, "completed")
     monkeypatch.setattr(dispatching, "rollout_workflow_id", lambda ident: f"forgotten-{ident}")
     long_ago = now() - timedelta(minutes=10)
-    await change_rollout(fleet, ident, status=RolloutStatus.ROLLING_BACK, dispatched_at=long_ago)
+    asked = {"status": RolloutStatus.ROLLING_BACK, "asked_by": "maria"}
+    await change_rollout(fleet, ident, **asked, dispatched_at=long_ago)
     dispatcher = Dispatcher(fleet.weir.settings, fleet.weir.resources.database, fleet.weir.temporal)
     await dispatcher.recover_lost_rollouts()
-    await fleet.until(ident, "rolled_back")
+    done = await fleet.until(ident, "rolled_back")
+    assert done["status_reason"].startswith("rolled back by maria")
     assert [await fleet.switch_of(compute) for compute in ids] == [(True, True)] * 2
     with pytest.raises(RPCError, match="not found"):
         await fleet.weir.temporal.get_workflow_handle(f"forgotten-{ident}").describe()
     # Ended, it is left alone.
     await dispatcher.recover_lost_rollouts()
     assert (await fleet.get(ident))["status"] == "rolled_back"
+
+
+async def started(fleet: Fleet, compute: str, at: datetime) -> None:
+    async with fleet.weir.resources.database.transaction() as session:
+        await session.execute(update(Endpoint).where(Endpoint.id == compute).values(started_at=at))
 
 
 async def test_going_back_that_does_not_end_alerts_a_person(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,10 +115,47 @@ async def test_going_back_that_does_not_end_alerts_a_person(fleet: Fleet, monkey
         patch.setattr(reconciler, "finish_going_back", unable)
         await change(fleet, ident, compute, rollback_lsn=None)
         assert await alerts() == {}
-        await change(fleet, ident, compute, rollback_lsn=None, rolled_back_at=now() - timedelta(hours=1))
+        long_ago = now() - timedelta(hours=1)
+        await started(fleet, compute, long_ago)
+        await change(fleet, ident, compute, rollback_lsn=None, rolled_back_at=long_ago)
         assert await alerts() == {"back_overdue": True}
     await change(fleet, ident, compute, rollback_lsn="0/1800300")
     assert await alerts() == {"back_overdue": False}
+
+
+async def test_going_back_has_its_time_from_the_start_of_an_idle_compute_and_hides_no_other(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = await fleet.add(2)
+    ident = await fleet.start(**BARE)
+    await fleet.until(ident, "completed")
+    await fleet.control(ident, "rollback")
+    await fleet.until(ident, "rolled_back")
+
+    async def unable(*_: Any) -> list[str]:
+        return []
+
+    async def alerted() -> set[str]:
+        await watch_deadlines(fleet.weir.resources)
+        found = (await fleet.weir.call("GET", f"/rollouts/{ident}/alerts", params={"open": True}))["alerts"]
+        return {alert["compute_id"] for alert in found}
+
+    # As many as a round has room for: the next one sees the others.
+    monkeypatch.setattr(reconciling, "ALERTS_A_ROUND", 1)
+    long_ago = now() - timedelta(hours=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(reconciler, "finish_going_back", unable)
+        for compute in ids:
+            await change(fleet, ident, compute, rollback_lsn=None, rolled_back_at=long_ago)
+            await started(fleet, compute, now())
+        assert await alerted() == set()
+        for compute in ids:
+            await started(fleet, compute, long_ago)
+        assert len(await alerted()) == 1
+        assert await alerted() == set(ids)
+        for compute in ids:
+            await change(fleet, ident, compute, rollback_lsn="0/1800300")
+    assert await alerted() == set()
 
 
 async def test_a_wave_that_cannot_be_judged_is_held_for_a_person(

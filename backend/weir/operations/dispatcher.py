@@ -213,7 +213,7 @@ class Dispatcher:
             if status == WorkflowExecutionStatus.RUNNING:
                 return
             log.warning("rollback_lost", rollout_id=rollout_id, workflow=status.name if status else "unknown")
-            message = RollbackInput(rollout_id)
+            message = RollbackInput(rollout_id, rollout.asked_by or "")
             again = WorkflowIDReusePolicy.ALLOW_DUPLICATE
             await self._start(ROLLBACK_WORKFLOW, message, ident, rollout.trace_context, again)
 

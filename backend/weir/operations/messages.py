@@ -70,19 +70,22 @@ class RollbackInput:
 @dataclass(frozen=True)
 class RolloutControl:
     """pause | resume | approve | skip | abort | rollback; `skip` is of a wave or a compute, and `rollback` may be.
-    `actor` and `request_id` are who asked and by which request."""
+    `gate` is the one that an approval means. `actor` and `request_id` are who asked and by which request."""
 
     action: str
     actor: str
     request_id: str
     wave: int | None = None
     compute_id: str | None = None
+    gate: str | None = None
 
 
 @dataclass(frozen=True)
 class RolloutControlResult:
-    """`applied` is false when the rollout was already so, or is past the point where it matters."""
+    """`applied` is false when the rollout was already so, or is past the point where it matters; `refused` when what
+    was asked for is not what it would do."""
 
     applied: bool
     status: str
     message: str
+    refused: bool = False

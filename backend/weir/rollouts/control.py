@@ -36,18 +36,23 @@ async def control(
     *,
     wave: int | None = None,
     compute_id: str | None = None,
+    gate: str | None = None,
 ) -> RolloutControlResult:
     """Delivers pause, resume, approve, skip, abort or rollback and waits until the workflow took it.
 
-    Idempotent: repeating one that is in force answers as the first did."""
+    Idempotent: repeating one that is in force answers as the first did. An approval of another `gate` than it is held
+    at is a conflict."""
     session, principal = access.session, access.principal
     await _check_target(session, rollout, wave, compute_id)
-    message = RolloutControl(action, principal.name, principal.request_id, wave, compute_id)
+    message = RolloutControl(action, principal.name, principal.request_id, wave, compute_id, gate)
     if rollout.status in CLOSED:
         result = await _control_closed(session, temporal, rollout, message)
     else:
         result = await _control_open(temporal, rollout, message)
-    target = {name: value for name, value in {"wave": wave, "compute_id": compute_id}.items() if value is not None}
+    if result.refused:
+        raise ConflictError(f"rollout {rollout.id}: {result.message}; read the rollout and decide on that gate")
+    named = {"wave": wave, "compute_id": compute_id, "gate": gate}
+    target = {name: value for name, value in named.items() if value is not None}
     audit.record(session, principal, f"rollout.{action}", f"rollout/{rollout.id}", **target, **asdict(result))
     return result
 
@@ -67,7 +72,7 @@ async def _control_open(temporal: Client, rollout: Rollout, message: RolloutCont
             ROLLOUT_CONTROL_UPDATE,
             message,
             # A client may send one request id with several controls.
-            id=f"{message.request_id}/{message.action}/{message.wave}/{message.compute_id}",
+            id=f"{message.request_id}/{message.action}/{message.wave}/{message.compute_id}/{message.gate}",
             result_type=RolloutControlResult,
             rpc_timeout=RPC_TIMEOUT * 3,
         )
@@ -115,7 +120,7 @@ async def _control_closed(
     if not whole:
         return RolloutControlResult(True, rollout.status, "what was switched of it goes back")
     rollout.status = RolloutStatus.ROLLING_BACK
-    rollout.status_reason = f"rolled back by {message.actor}"
+    rollout.status_reason, rollout.asked_by = f"rolled back by {message.actor}", message.actor
     return RolloutControlResult(True, rollout.status, "every switched compute goes back")
 
 

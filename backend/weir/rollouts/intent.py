@@ -135,6 +135,13 @@ class RolloutCreateRequest(Body):
     strategy: Strategy = Field(default_factory=Strategy)
 
 
+class ApproveRequest(Body):
+    """`gate`: the rollout's `gate` as it was when the decision was made. An approval of another gate is refused; one
+    that names none opens whatever the rollout is held at."""
+
+    gate: str | None = Field(default=None, min_length=1, max_length=63)
+
+
 class RollbackRequest(Body):
     """All of the rollout, one wave (`wave`), or one compute (`compute_id`)."""
 

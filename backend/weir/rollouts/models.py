@@ -105,6 +105,10 @@ class Rollout(Timestamps, Base):
     plan: Mapped[dict[str, Any]]
     status: Mapped[RolloutStatus] = mapped_column(default=RolloutStatus.PLANNED)
     status_reason: Mapped[str | None]
+    # Of a rollout that is held, what it is held at: an approval may name it. Of one that somebody has paused or
+    # stopped, who that was.
+    gate: Mapped[str | None]
+    asked_by: Mapped[str | None]
     current_wave: Mapped[int | None]
     created_by: Mapped[str] = mapped_column(server_default="")
     # Set when the dispatcher has handed the rollout to Temporal.

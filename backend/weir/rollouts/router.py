@@ -21,7 +21,7 @@ from weir.kit.pagination import Page, Pagination, encode_cursor, small, text
 from weir.kit.schemas import Id, PathId, Timestamp
 from weir.projects.models import Project
 from weir.rollouts import control, service, views
-from weir.rollouts.intent import RollbackRequest, RolloutCreateRequest, SkipRequest
+from weir.rollouts.intent import ApproveRequest, RollbackRequest, RolloutCreateRequest, SkipRequest
 from weir.rollouts.models import MemberState
 from weir.rollouts.repository import MemberFilter, RolloutRepository
 from weir.rollouts.schemas import (
@@ -182,9 +182,10 @@ async def _control(
     action: str,
     wave: int | None = None,
     compute_id: Id | None = None,
+    gate: str | None = None,
 ) -> RolloutResponse:
     rollout = await access.rollout(rollout_id)
-    await control.control(access, temporal, rollout, action, wave=wave, compute_id=compute_id)
+    await control.control(access, temporal, rollout, action, wave=wave, compute_id=compute_id, gate=gate)
     await access.session.flush()
     rollout = await access.rollout(rollout_id)
     return RolloutResponse(rollout=await views.view(RolloutRepository(access.session), rollout))
@@ -202,9 +203,12 @@ async def resume_rollout(rollout_id: PathId, access: Access, temporal: TemporalC
 
 
 @router.post("/{rollout_id}/approve", responses=_CONTROL)
-async def approve_rollout(rollout_id: PathId, access: Access, temporal: TemporalClient) -> RolloutResponse:
-    """Opens the gate the rollout is held at: the next wave begins, in spite of an inconclusive one too."""
-    return await _control(access, temporal, rollout_id, "approve")
+async def approve_rollout(
+    rollout_id: PathId, access: Access, temporal: TemporalClient, body: ApproveRequest | None = None
+) -> RolloutResponse:
+    """Opens the gate the rollout is held at: the next wave begins, in spite of an inconclusive one too. Name the
+    `gate` that was decided on: should the rollout be held at another by then, that one stays closed (409)."""
+    return await _control(access, temporal, rollout_id, "approve", gate=body.gate if body else None)
 
 
 @router.post("/{rollout_id}/skip", responses=_CONTROL)

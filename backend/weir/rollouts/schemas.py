@@ -255,6 +255,8 @@ class RolloutView(View):
     feature: str
     status: RolloutStatus
     status_reason: str | None
+    # What it is held at, to be named by `approve`.
+    gate: str | None
     selector: dict[str, Any]
     strategy: Strategy
     created_by: str

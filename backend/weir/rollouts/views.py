@@ -55,6 +55,7 @@ async def view(repository: RolloutRepository, rollout: Rollout) -> RolloutView:
         feature=rollout.feature,
         status=rollout.status,
         status_reason=rollout.status_reason,
+        gate=rollout.gate,
         selector=rollout.selector,
         strategy=Strategy.model_validate(rollout.strategy),
         created_by=rollout.created_by,

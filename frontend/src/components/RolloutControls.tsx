@@ -31,12 +31,14 @@ type Props = {
 
 /** One control. It says what will happen before it does it. */
 export function ControlButton({ rollout, control, target = null, refusal, label, calm }: Props) {
-  const [asking, setAsking] = useState(false)
+  // The rollout as it was when the question was put: what is answered to is that, whatever has become of it since.
+  const [asked, setAsked] = useState<Rollout | null>(null)
+  const [open, setOpen] = useState(false)
   const words = WORDS[control]
-  const act = useAction(() => controlRollout(rollout.id, control, target), {
+  const act = useAction(() => controlRollout(rollout.id, control, target, asked?.gate ?? null), {
     done: words.done,
     invalidate: [rolloutKeys.all],
-    onDone: () => { setAsking(false) },
+    onDone: () => { setOpen(false) },
   })
   return (
     <>
@@ -44,13 +46,13 @@ export function ControlButton({ rollout, control, target = null, refusal, label,
         variant={calm ? 'secondary' : words.variant}
         aria-label={label}
         disabledReason={refusal === undefined ? controlRefusal(control, rollout) : refusal}
-        onClick={() => { setAsking(true) }}
+        onClick={() => { setAsked(rollout); setOpen(true) }}
       >
         {words.label}
       </Button>
-      <Dialog open={asking} onOpenChange={setAsking} title={`${label ?? `${words.label} “${rollout.name}”`}?`} description={consequence(control, rollout, target)}>
+      <Dialog open={open} onOpenChange={setOpen} title={`${label ?? `${words.label} “${rollout.name}”`}?`} description={consequence(control, asked ?? rollout, target)}>
         <div className="flex flex-wrap justify-end gap-2">
-          <Button onClick={() => { setAsking(false) }}>Cancel</Button>
+          <Button onClick={() => { setOpen(false) }}>Cancel</Button>
           <Button variant={words.variant === 'danger' ? 'danger' : 'primary'} busy={act.isPending} onClick={() => { act.mutate(undefined) }}>
             {words.label}
           </Button>

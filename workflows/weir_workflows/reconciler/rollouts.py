@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import structlog
 from prometheus_client import Gauge
-from sqlalchemy import ColumnElement, and_, literal, or_, select, update
+from sqlalchemy import ColumnElement, and_, func, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -28,6 +28,8 @@ HELD = "held"
 BACK_OVERDUE = "back_overdue"
 # While a rollout is paused nobody expects its steps to end.
 _EXPECTED = (RolloutStatus.RUNNING, RolloutStatus.ABORTING, RolloutStatus.ROLLING_BACK)
+# Of each kind; the next round goes on.
+ALERTS_A_ROUND = 1_000
 OPEN_ALERTS = Gauge("weir_rollout_alerts", "Alerts of rollouts that nobody has seen to yet", ["kind"])
 
 
@@ -120,12 +122,28 @@ async def watch_deadlines(resources: Resources) -> list[str]:
     return fresh
 
 
+def _not_alerted(kind: str) -> ColumnElement[bool]:
+    """Of members nobody is told of yet; those that are would take up the room of others."""
+    alerted = select(RolloutAlert.id).where(
+        RolloutAlert.rollout_id == RolloutMember.rollout_id,
+        RolloutAlert.endpoint_id == RolloutMember.endpoint_id,
+        RolloutAlert.kind == kind,
+        RolloutAlert.cleared_at.is_(None),
+    )
+    return ~alerted.exists()
+
+
 async def _overdue_steps(session: AsyncSession, at: datetime) -> list[dict[str, object]]:
     rows = await session.execute(
         select(RolloutMember, Rollout.name)
         .join(Rollout, Rollout.id == RolloutMember.rollout_id)
-        .where(Rollout.status.in_(_EXPECTED), RolloutMember.state.in_(IN_PROGRESS), RolloutMember.deadline_at < at)
-        .limit(1_000)
+        .where(
+            Rollout.status.in_(_EXPECTED),
+            RolloutMember.state.in_(IN_PROGRESS),
+            RolloutMember.deadline_at < at,
+            _not_alerted(STEP_OVERDUE),
+        )
+        .limit(ALERTS_A_ROUND)
     )
     return [
         {
@@ -143,10 +161,12 @@ async def _overdue_steps(session: AsyncSession, at: datetime) -> list[dict[str, 
 
 
 def _still_going_back(at: datetime) -> tuple[ColumnElement[bool], ...]:
-    """Of running computes: those that are idle write images again when they start."""
+    """Of running computes: those that are idle write images again when they start, and have their time from then
+    on."""
     patience = Rollout.strategy["step_deadline_seconds"].as_integer() * literal(timedelta(seconds=1))
     return (
-        RolloutMember.rolled_back_at + patience < at,
+        func.greatest(RolloutMember.rolled_back_at, Endpoint.started_at) + patience < at,
+        RolloutMember.rolled_back_at.is_not(None),
         RolloutMember.rollback_lsn.is_(None),
         Endpoint.desired_state == EndpointState.ACTIVE,
         Endpoint.full_page_writes.is_(True),
@@ -160,8 +180,8 @@ async def _overdue_going_back(session: AsyncSession, at: datetime) -> list[dict[
         select(RolloutMember, Rollout.name)
         .join(Rollout, Rollout.id == RolloutMember.rollout_id)
         .join(Endpoint, Endpoint.id == RolloutMember.endpoint_id)
-        .where(*_still_going_back(at))
-        .limit(1_000)
+        .where(*_still_going_back(at), _not_alerted(BACK_OVERDUE))
+        .limit(ALERTS_A_ROUND)
     )
     return [
         {

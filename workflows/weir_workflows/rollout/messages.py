@@ -22,6 +22,7 @@ class Resumed:
     max_failed_percent: float
     status: str
     next_batch: int
+    asked_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -182,3 +183,5 @@ class RolloutReport:
     reason: str | None
     current_wave: int | None
     at: str
+    gate: str | None = None
+    asked_by: str = ""

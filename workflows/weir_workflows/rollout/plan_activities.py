@@ -107,6 +107,7 @@ class PlanActivities:
                 max_failed_percent=strategy.max_failed_percent,
                 status=rollout.status.value,
                 next_batch=0 if last is None else last + 1,
+                asked_by=rollout.asked_by or "",
             )
 
     # Who is next.
@@ -220,6 +221,8 @@ class PlanActivities:
             rollout.status = RolloutStatus(message.status)
             rollout.status_reason = message.reason
             rollout.current_wave = message.current_wave
+            rollout.gate = message.gate
+            rollout.asked_by = message.asked_by or None
             rollout.started_at = rollout.started_at or time_of(message.at)
             rollout.finished_at = time_of(message.at) if rollout.status in CLOSED else None
             if rollout.status in CLOSED:

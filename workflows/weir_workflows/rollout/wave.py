@@ -41,7 +41,7 @@ class RolloutRun(Protocol):
     @property
     def paused(self) -> bool: ...
     async def go(self) -> bool: ...
-    async def hold(self, reason: str) -> bool: ...
+    async def hold(self, reason: str, gate: str) -> bool: ...
     async def say(self, waits: str | None) -> None: ...
     async def pass_time(self, seconds: float) -> bool: ...
 
@@ -213,7 +213,9 @@ class WaveRun:
         unclear = judged.reason if judged.verdict == UNJUDGED else self._unclear(tally)
         if unclear is not None:
             await self._report("held", unclear)
-            if await self._rollout.hold(f"wave {name} is inconclusive: {unclear}"):
+            if await self._rollout.hold(
+                f"wave {name} is inconclusive: {unclear}", f"wave-{self._plan.index}-inconclusive"
+            ):
                 await self._report("passed", f"approved although inconclusive: {unclear}")
             return True
         notes = [judged.reason] if judged.reason else []
@@ -239,7 +241,7 @@ class WaveRun:
     async def _fail(self, reason: str, why: str) -> bool:
         """Who approves a wave that failed wants the rest of it, however many more do not pass."""
         await self._report("failed", reason)
-        if not await self._rollout.hold(why):
+        if not await self._rollout.hold(why, f"wave-{self._plan.index}-failed"):
             return True
         self.approved, self._max_failed_percent = True, 100.0
         done, _ = await self._work()

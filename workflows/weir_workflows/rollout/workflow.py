@@ -63,6 +63,7 @@ class RolloutWorkflow:
         self._stop: str | None = None
         self._stopped_by = ""
         self._held: str | None = None
+        self._held_at: str | None = None
         self._waits: str | None = None
         self._approvals = 0
         self._wave: int | None = None
@@ -91,9 +92,11 @@ class RolloutWorkflow:
         """Of a rollout whose workflow was lost, what people had asked for last."""
         self._next_batch = max(self._next_batch, resumed.next_batch)
         self._paused = resumed.status == "paused"
+        self._paused_by = resumed.asked_by if self._paused else ""
         self._plan_approved = any(wave.state != "pending" for wave in resumed.waves)
         if resumed.status in {"aborting", "rolling_back"}:
             self._stop = "abort" if resumed.status == "aborting" else "rollback"
+            self._stopped_by = resumed.asked_by
 
     async def _waves(self, resumed: Resumed) -> None:
         before = False
@@ -142,9 +145,11 @@ class RolloutWorkflow:
             if self._published == (status, reason, self._wave):
                 return
             self._published = (status, reason, self._wave)
+            gate = self._held_at if status == "held" else None
+            asked_by = self._stopped_by or (self._paused_by if status == "paused" else "")
             await workflow.execute_activity_method(
                 PlanActivities.report_rollout,
-                RolloutReport(self._id, status, reason, self._wave, _now()),
+                RolloutReport(self._id, status, reason, self._wave, _now(), gate, asked_by),
                 **policies.RECORD,
             )
 
@@ -168,6 +173,9 @@ class RolloutWorkflow:
         elif message.action == "rollback" and (message.wave is not None or message.compute_id is not None):
             applied, text = await self._take_part_back(message)
         else:
+            if self._is_of_another_gate(message):
+                text = f"the rollout is held at the gate {self._held_at}, not at {message.gate}: {self._held}"
+                return RolloutControlResult(False, self._status()[0], text, refused=True)
             applied, text = self._apply(message)
             # First what activities look at before each switch, then the batches.
             await self._publish()
@@ -194,6 +202,11 @@ class RolloutWorkflow:
     def _validate(self, message: RolloutControl) -> None:
         if message.action not in ACTIONS:
             raise ApplicationError(f"{message.action!r} is not one of {', '.join(ACTIONS)}")
+
+    def _is_of_another_gate(self, message: RolloutControl) -> bool:
+        """An approval that comes late, of a gate that has been opened since, must not open the next one."""
+        named = message.action == "approve" and message.gate is not None
+        return named and self._held is not None and self._held_at != message.gate
 
     def _apply(self, message: RolloutControl) -> tuple[bool, str]:
         if self._closed is not None:
@@ -264,9 +277,9 @@ class RolloutWorkflow:
         await workflow.wait_condition(lambda: not self._paused or self._stop is not None)
         return self._stop is None
 
-    async def hold(self, reason: str) -> bool:
-        """Until somebody approves; False when the rollout is to stop."""
-        self._held = reason
+    async def hold(self, reason: str, gate: str) -> bool:
+        """Until somebody approves; False when the rollout is to stop. No two gates of a rollout have one name."""
+        self._held, self._held_at = reason, gate
         seen = self._approvals
         await self._publish()
         await workflow.wait_condition(lambda: self._approvals > seen or self._stop is not None)
@@ -287,11 +300,11 @@ class RolloutWorkflow:
         if not await self.go():
             return False
         if wave.state == "pending" and not before and plan.plan_approval_required and not self._plan_approved:
-            if not await self.hold("the plan waits for approval"):
+            if not await self.hold("the plan waits for approval", "plan"):
                 return False
             self._plan_approved = True
         between = wave.state == "pending" and before and plan.approval_required
-        if between and not await self.hold(f"wave {wave.name} waits for approval"):
+        if between and not await self.hold(f"wave {wave.name} waits for approval", f"wave-{wave.index}-begins"):
             return False
         return await self.go()
 

@@ -1047,7 +1047,8 @@ export interface paths {
         put?: never;
         /**
          * Approve Rollout
-         * @description Opens the gate the rollout is held at: the next wave begins, in spite of an inconclusive one too.
+         * @description Opens the gate the rollout is held at: the next wave begins, in spite of an inconclusive one too. Name the
+         *     `gate` that was decided on: should the rollout be held at another by then, that one stays closed (409).
          */
         post: operations["approve_rollout"];
         delete?: never;
@@ -1323,6 +1324,15 @@ export interface components {
             last_used_from_addr: string;
             /** Revoked */
             revoked: boolean;
+        };
+        /**
+         * ApproveRequest
+         * @description `gate`: the rollout's `gate` as it was when the decision was made. An approval of another gate is refused; one
+         *     that names none opens whatever the rollout is held at.
+         */
+        ApproveRequest: {
+            /** Gate */
+            gate?: string | null;
         };
         /** ArmRates */
         ArmRates: {
@@ -3699,6 +3709,8 @@ export interface components {
             status: components["schemas"]["RolloutStatus"];
             /** Status Reason */
             status_reason: string | null;
+            /** Gate */
+            gate: string | null;
             /** Selector */
             selector: {
                 [key: string]: unknown;
@@ -7946,7 +7958,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ApproveRequest"] | null;
+            };
+        };
         responses: {
             /** @description Successful Response */
             200: {

@@ -134,7 +134,8 @@ function rollbackBody(target: Target) {
   return 'wave' in target ? { scope: 'wave' as const, ...target } : { scope: 'compute' as const, ...target }
 }
 
-export function controlRollout(id: string, control: RolloutControl, target: Target = null) {
+/** `gate`: the one that an approval was decided on; another stays closed. */
+export function controlRollout(id: string, control: RolloutControl, target: Target = null, gate: string | null = null) {
   const params = path(id)
   switch (control) {
     case 'pause':
@@ -142,7 +143,7 @@ export function controlRollout(id: string, control: RolloutControl, target: Targ
     case 'resume':
       return unwrap(client.POST('/api/v2/rollouts/{rollout_id}/resume', params))
     case 'approve':
-      return unwrap(client.POST('/api/v2/rollouts/{rollout_id}/approve', params))
+      return unwrap(client.POST('/api/v2/rollouts/{rollout_id}/approve', { ...params, body: { gate } }))
     case 'skip':
       if (target === null) throw new Error('skip needs a wave or a compute')
       return unwrap(client.POST('/api/v2/rollouts/{rollout_id}/skip', { ...params, body: target }))
