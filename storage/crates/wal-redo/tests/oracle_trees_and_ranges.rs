@@ -147,9 +147,9 @@ DO $$ BEGIN FOR i IN 1..8 LOOP
 END LOOP; END $$;
 RESET enable_seqscan; RESET enable_bitmapscan;
 VACUUM dying;
--- a page of many short and a few long keys does not fit into two
+-- a page of many short and a few long keys does not fit into two; GiST throws dice, so there are many such pages
 INSERT INTO uneven SELECT CASE WHEN i % 7 = 0 THEN (SELECT string_agg(md5(i::text || j::text), '') FROM generate_series(1, 40) j) ELSE md5(i::text) END
-  FROM generate_series(1, 400) i;
+  FROM generate_series(1, 3000) i;
 -- values longer than a page, under nodes that are not there yet
 INSERT INTO longs SELECT md5(i::text) FROM generate_series(1, 400) i;
 INSERT INTO longs SELECT chr(110 + i) || (SELECT string_agg(md5(i::text || j::text), '') FROM generate_series(1, 300) j) FROM generate_series(1, 6) i;
