@@ -150,6 +150,7 @@ def measure_ingest(setting: Setting) -> dict[str, Any]:
     """Ingest alone, then with everything else that goes on in the background, workloads in turn."""
     clusters = setting.tproc()
     bulk = setting.bulk()
+    stretched = {"tproc_c": clusters["fpw_off"], "bulk_copy": bulk}
     alone = ["--compaction-threshold", str(NEVER_COMPACT)]
     runs = {
         "tproc_c": (clusters["fpw_off"], 1, alone),
@@ -168,6 +169,9 @@ def measure_ingest(setting: Setting) -> dict[str, Any]:
         workloads[name] = {
             "mib_s_per_core": spread([rate(it) for it in stretches]),
             "mib_s_wall": spread([it["wal_bytes"] / MIB / it["seconds"] for it in stretches]),
+            # With the images that ingest left for later, and whatever else follows.
+            "mib_s_per_core_until_quiet": spread([rate(it["until_quiet"]) for it in stretches]),
+            "image_bytes_per_wal_byte": spread([it["image_bytes"] / it["wal_bytes"] for it in stretches]),
             "wal_mib": round(stretches[0]["wal_bytes"] / MIB, 1),
             "l0_max": max(it["l0_max"] for it in stretches),
             "braked_ms": spread([it["braked_ms"] for it in stretches], 0),
@@ -180,7 +184,17 @@ def measure_ingest(setting: Setting) -> dict[str, Any]:
         },
         "l0_max": max(workloads[name]["l0_max"] for name in workloads if name.endswith("compaction")),
         "workloads": workloads,
+        "ingest_stages": {name: stages(setting, cluster, ends) for name, (cluster, ends) in stretched.items()},
     }
+
+
+def stages(setting: Setting, cluster: Recorded, ends: Sequence[str]) -> Any:
+    """Where the time of ingest goes, nanoseconds a record; of the last stretch."""
+    begun = ends[-2] if len(ends) > 1 else cluster.begun
+    command = [setting.bench, "stages", "--wal", cluster.wal, "--from", begun, "--upto", ends[-1]]
+    found = run_json(command)
+    progress(f"stages: {found}")
+    return found
 
 
 def written(stretch: dict[str, Any]) -> float:

@@ -52,11 +52,13 @@ def run_json(command: Sequence[str | Path], timeout: float = 7200) -> dict[str, 
 
 
 class Recorded:
-    """One cluster below `folder`: `objects` is the project at its start, `data` the cluster, stopped or running."""
+    """One cluster below `folder`: `objects` is the project at its start, at the LSN `begun`; `data` the cluster,
+    stopped or running."""
 
-    def __init__(self, bench: Path, folder: Path) -> None:
+    def __init__(self, bench: Path, folder: Path, begun: str) -> None:
         self.bench = bench
         self.folder = folder
+        self.begun = begun
         self.objects = folder / "objects"
         self.data = folder / "pgdata"
         self.port = free_port()
@@ -66,15 +68,15 @@ class Recorded:
     def prepared(cls, bench: Path, folder: Path) -> Recorded:
         folder.mkdir(parents=True)
         folder.chmod(0o755)
-        run_json([bench, "prepare", folder])
-        return cls(bench, folder)
+        prepared = run_json([bench, "prepare", folder])
+        return cls(bench, folder, prepared["start"])
 
     def copy(self, folder: Path) -> Recorded:
         """The same cluster once more; this one must be stopped. The project at its start is shared."""
         folder.mkdir(parents=True)
         command = ["cp", "-a", "--reflink=auto", str(self.data), str(folder / "pgdata")]
         subprocess.run(command, check=True)
-        copied = Recorded(self.bench, folder)
+        copied = Recorded(self.bench, folder, self.begun)
         copied.objects = self.objects
         return copied
 

@@ -5,8 +5,10 @@
 //! as long as every put is reported; after a restart it may be higher (never lower), which makes an image
 //! early and nothing worse. Fed at ingest, corrected by reads, rebuilt from the key tables of delta layers.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
+use foldhash::fast::RandomState;
 use pg_types::{Key, Lsn};
 
 use crate::format::KeyStat;
@@ -43,9 +45,9 @@ pub struct ImageTask {
 /// See the module head. Only pages ([`Key::is_page`]) are counted.
 #[derive(Clone, Debug)]
 pub struct ChainCounts {
-    counts: HashMap<Key, Count>,
+    counts: HashMap<Key, Count, RandomState>,
     /// Keys with at least `threshold` deltas.
-    due: HashSet<Key>,
+    due: HashSet<Key, RandomState>,
     threshold: u32,
     /// Number of pages by chain length, from 1 on.
     histogram: Vec<u64>,
@@ -61,8 +63,8 @@ impl ChainCounts {
     /// `threshold`: the chain length at which a page is due.
     pub fn new(threshold: u32) -> ChainCounts {
         ChainCounts {
-            counts: HashMap::new(),
-            due: HashSet::new(),
+            counts: HashMap::default(),
+            due: HashSet::default(),
             threshold: threshold.max(1),
             histogram: vec![0; HISTOGRAM_SLOTS + 1],
         }
@@ -83,32 +85,40 @@ impl ChainCounts {
         self.due = self.counts.iter().filter_map(over).collect();
     }
 
-    /// A value was put. Call for every value; what is not a page is ignored.
-    pub fn ingested(&mut self, key: &Key, lsn: Lsn, value: &Value) {
+    /// A value was put, or is about to be. Call for every value; what is not a page is ignored. The page's chain length
+    /// from here on.
+    pub fn ingested(&mut self, key: &Key, lsn: Lsn, value: &Value) -> u32 {
         if !key.is_page() {
-            return;
+            return 0;
         }
-        let old = self.counts.get(key).copied();
-        let count = match (value, old) {
-            (
-                Value::Delta {
-                    starts_chain: false,
-                    ..
-                },
-                Some(old),
-            ) => Count {
-                deltas: old.deltas.saturating_add(1),
-                last: lsn.max(old.last),
-                ..old
-            },
-            (Value::Delta { .. }, _) => Count {
-                deltas: 1,
-                first: lsn,
-                last: lsn,
-            },
-            _ => Count::NONE,
+        let Value::Delta { starts_chain, .. } = value else {
+            self.set(*key, Count::NONE);
+            return 0;
         };
-        self.set(*key, count);
+        let first = Count {
+            deltas: 1,
+            first: lsn,
+            last: lsn,
+        };
+        let (before, now) = match self.counts.entry(*key) {
+            Entry::Occupied(mut held) => {
+                let count = held.get_mut();
+                let before = count.deltas;
+                if *starts_chain {
+                    *count = first;
+                } else {
+                    count.deltas = before.saturating_add(1);
+                    count.last = lsn.max(count.last);
+                }
+                (before, count.deltas)
+            }
+            Entry::Vacant(slot) => {
+                slot.insert(first);
+                (0, 1)
+            }
+        };
+        self.moved(key, before, now);
+        now
     }
 
     /// The storage put an image of the page at `lsn`, made from a chain of `covered` deltas. Deltas that
@@ -151,28 +161,38 @@ impl ChainCounts {
         }
     }
 
-    /// The page can't be read any more (its relation is gone): forget it.
-    pub fn forget(&mut self, key: &Key) {
-        self.set(*key, Count::NONE);
+    /// The page can't be read as of `at`: its relation was gone, or it is broken. What came later stays counted.
+    pub fn forget(&mut self, key: &Key, at: Lsn) {
+        if self.counts.get(key).is_some_and(|count| count.last <= at) {
+            self.set(*key, Count::NONE);
+        }
     }
 
     fn set(&mut self, key: Key, count: Count) {
-        let deltas = count.deltas;
-        let old = if deltas == 0 {
+        let old = if count.deltas == 0 {
             self.counts.remove(&key)
         } else {
             self.counts.insert(key, count)
         };
-        if let Some(old) = old {
-            self.histogram[slot(old.deltas)] -= 1;
+        self.moved(&key, old.map_or(0, |old| old.deltas), count.deltas);
+    }
+
+    /// A chain's length has changed.
+    fn moved(&mut self, key: &Key, before: u32, now: u32) {
+        if before > 0 {
+            self.histogram[slot(before)] -= 1;
         }
-        if deltas > 0 {
-            self.histogram[slot(deltas)] += 1;
+        if now > 0 {
+            self.histogram[slot(now)] += 1;
         }
-        if deltas >= self.threshold {
-            self.due.insert(key);
-        } else if old.is_some_and(|old| old.deltas >= self.threshold) {
-            self.due.remove(&key);
+        match (before >= self.threshold, now >= self.threshold) {
+            (false, true) => {
+                self.due.insert(*key);
+            }
+            (true, false) => {
+                self.due.remove(key);
+            }
+            _ => {}
         }
     }
 
@@ -211,10 +231,11 @@ impl ChainCounts {
         }
     }
 
-    /// At most `budget` pages at or over the threshold, longest chains first.
-    pub fn plan(&self, budget: usize) -> Vec<ImageTask> {
+    /// At most `budget` pages at or over the threshold that have at least `least` deltas, longest chains first.
+    pub fn plan(&self, budget: usize, least: u32) -> Vec<ImageTask> {
         let task = |key: &Key| {
-            self.counts.get(key).map(|count| ImageTask {
+            let count = self.counts.get(key).filter(|count| count.deltas >= least)?;
+            Some(ImageTask {
                 key: *key,
                 deltas: count.deltas,
             })
@@ -310,9 +331,11 @@ mod tests {
     fn the_longest_chains_at_or_over_the_threshold_are_planned_within_the_budget() {
         let mut counts = counts(&[1, 5, 3, 2, 9, 4]);
         let planned = |counts: &ChainCounts, budget| -> Vec<u32> {
-            let tasks = counts.plan(budget).into_iter();
+            let tasks = counts.plan(budget, 0).into_iter();
             tasks.map(|task| task.key.e).collect()
         };
+        let at_least_five = counts.plan(10, 5).into_iter().map(|task| task.key.e);
+        assert_eq!(at_least_five.collect::<Vec<_>>(), [4, 1]);
         assert_eq!(planned(&counts, 10), [4, 1, 5, 2]);
         assert_eq!(planned(&counts, 2), [4, 1]);
         assert!(planned(&counts, 0).is_empty());
@@ -359,6 +382,16 @@ mod tests {
     }
 
     #[test]
+    fn a_page_that_was_gone_keeps_what_was_put_since() {
+        let mut counts = counts(&[7, 7]);
+        for number in [0, 1] {
+            counts.forget(&page(number), Lsn(6 + u64::from(number)));
+        }
+        assert_eq!([0, 1].map(|n| counts.get(&page(n))), [7, 0]);
+        assert_eq!(counts.due(), 1);
+    }
+
+    #[test]
     fn the_histogram_follows_every_change() {
         let mut counts = counts(&[1, 1, 2, 10]);
         assert_eq!(
@@ -375,7 +408,7 @@ mod tests {
         );
         counts.observed(&page(0), Lsn(1), 6);
         counts.observed(&page(3), Lsn(10), 6);
-        counts.forget(&page(1));
+        counts.forget(&page(1), Lsn(1));
         assert_eq!(
             counts.histogram().collect::<Vec<_>>(),
             [(2, 1), (6, 1), (10, 1)]

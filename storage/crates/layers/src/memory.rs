@@ -2,14 +2,19 @@
 //!
 //! Invariants: versions of a key are kept in `(lsn, seq)` order; once frozen nothing changes. One writer
 //! (ingest), plus image generation, and many readers at once; the lock inside is held for one lookup or
-//! one insertion. A reader that asks for LSNs up to the last ingested record never sees a record half put.
+//! one batch of insertions. A reader that asks for LSNs up to the last ingested record never sees a record half put.
+//!
+//! Pages, nearly all there is, are found by hash and put in order only when the layer is written, or when somebody
+//! scans them, which nothing does often; a tree of them would cost ingest more than everything else here. Metadata is
+//! little, is scanned, and has a tree.
 //!
 //! A crash loses the layer; its content is ingested again from the WAL past the disk-consistent LSN.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use parking_lot::RwLock;
 use pg_types::{Key, KeyRange, Lsn};
 use smallvec::SmallVec;
@@ -20,14 +25,17 @@ use crate::read::VersionSource;
 use crate::value::{LsnRange, Value, Version, Window};
 use crate::writer::{LayerWriter, WriterOptions};
 
-/// What one version costs beside its payload: its slot, and its share of the tree.
+/// What one version costs beside its payload: its slot, and its share of its key's.
 const VERSION_OVERHEAD: u64 = 80;
 
 type Versions = SmallVec<[Version; 1]>;
 
 #[derive(Default)]
 struct Inner {
-    entries: BTreeMap<Key, Versions>,
+    /// Each key's place in `entries`.
+    pages: HashMap<Key, usize, RandomState>,
+    metadata: BTreeMap<Key, usize>,
+    entries: Vec<Versions>,
     lsns: Option<LsnRange>,
     versions: u64,
     bytes: u64,
@@ -99,9 +107,9 @@ impl MemoryLayer {
     ) -> Result<(LayerDesc, Bytes), LayerError> {
         let inner = self.inner.read();
         let mut writer = LayerWriter::delta(Vec::new(), 0, options.clone())?;
-        for (key, versions) in &inner.entries {
+        for (key, versions) in inner.in_order(&KeyRange::all()) {
             for version in versions {
-                writer.push(key, version)?;
+                writer.push(&key, version)?;
             }
         }
         let (desc, file) = writer.finish()?;
@@ -111,8 +119,7 @@ impl MemoryLayer {
     /// Whether a version of the key lies in the window.
     pub fn has(&self, key: &Key, window: Window) -> bool {
         let inner = self.inner.read();
-        let versions = inner.entries.get(key);
-        versions.is_some_and(|versions| !slice(versions, window).is_empty())
+        !slice(inner.versions_of(key), window).is_empty()
     }
 
     /// The largest LSN at or before `upto` at which anything changed.
@@ -125,7 +132,7 @@ impl MemoryLayer {
                     let end = versions.partition_point(|version| version.lsn <= upto);
                     end.checked_sub(1).map(|at| versions[at].lsn)
                 };
-                inner.entries.values().filter_map(newest).max()
+                inner.entries.iter().filter_map(newest).max()
             }
             _ => None,
         }
@@ -133,6 +140,35 @@ impl MemoryLayer {
 }
 
 impl Inner {
+    /// The key's versions, oldest first.
+    #[inline]
+    fn versions_of(&self, key: &Key) -> &[Version] {
+        let place = match key.is_page() {
+            true => self.pages.get(key),
+            false => self.metadata.get(key),
+        };
+        place.map_or(&[], |place| &self.entries[*place])
+    }
+
+    /// The keys of a range that have versions, with these, in key order.
+    fn in_order(&self, range: &KeyRange) -> impl Iterator<Item = (Key, &[Version])> {
+        let mut pages = Vec::new();
+        if range.first.is_page() {
+            let found = self.pages.iter().filter(|(key, _)| range.contains(key));
+            pages.extend(found.map(|(key, place)| (*key, *place)));
+            pages.sort_unstable_by_key(|(key, _)| *key);
+        }
+        // Pages come before everything else.
+        let metadata =
+            (range.first <= range.last).then(|| self.metadata.range(range.first..=range.last));
+        let metadata = metadata
+            .into_iter()
+            .flatten()
+            .map(|(key, place)| (*key, *place));
+        let all = pages.into_iter().chain(metadata);
+        all.map(|(key, place)| (key, &*self.entries[place]))
+    }
+
     fn insert(
         &mut self,
         key: Key,
@@ -144,10 +180,27 @@ impl Inner {
             return Err(LayerError::Frozen);
         }
         let size = value.payload().len() as u64 + VERSION_OVERHEAD;
-        let versions = self.entries.entry(key).or_default();
-        let seq = seq.unwrap_or_else(|| next_seq(versions, lsn));
+        let next = self.entries.len();
+        let place = match key.is_page() {
+            true => *self.pages.entry(key).or_insert(next),
+            false => *self.metadata.entry(key).or_insert(next),
+        };
+        if place == next {
+            self.entries.push(Versions::new());
+        }
+        let versions = &mut self.entries[place];
+        // Nearly always it is the key's newest.
+        let is_newest = versions.last().is_none_or(|last| last.lsn < lsn);
+        let seq = match seq {
+            Some(seq) => seq,
+            None if is_newest => 0,
+            None => next_seq(versions, lsn),
+        };
         let version = Version { lsn, seq, value };
-        let at = versions.partition_point(|other| other.order() < version.order());
+        let at = match is_newest {
+            true => versions.len(),
+            false => versions.partition_point(|other| other.order() < version.order()),
+        };
         if let Some(same) = versions
             .get_mut(at)
             .filter(|other| other.order() == version.order())
@@ -202,10 +255,7 @@ impl VersionSource for MemoryLayer {
         visit: &mut dyn FnMut(Version) -> ControlFlow<()>,
     ) -> Result<(), LayerError> {
         let inner = self.inner.read();
-        let versions = inner
-            .entries
-            .get(key)
-            .map_or(&[][..], |versions| slice(versions, window));
+        let versions = slice(inner.versions_of(key), window);
         for version in versions.iter().rev() {
             if visit(version.clone()).is_break() {
                 break;
@@ -221,8 +271,7 @@ impl VersionSource for MemoryLayer {
     ) -> Result<(), LayerError> {
         let inner = self.inner.read();
         for (at, (key, window)) in keys.iter().enumerate() {
-            let versions = inner.entries.get(key);
-            let visible = versions.map_or(&[][..], |versions| slice(versions, *window));
+            let visible = slice(inner.versions_of(key), *window);
             for version in visible.iter().rev() {
                 if visit(at, version.clone()).is_break() {
                     break;
@@ -238,13 +287,10 @@ impl VersionSource for MemoryLayer {
         window: Window,
         visit: &mut dyn FnMut(Key, Version) -> ControlFlow<()>,
     ) -> Result<(), LayerError> {
-        if keys.first > keys.last {
-            return Ok(());
-        }
         let inner = self.inner.read();
-        for (key, versions) in inner.entries.range(keys.first..=keys.last) {
+        for (key, versions) in inner.in_order(keys) {
             for version in slice(versions, window) {
-                if visit(*key, version.clone()).is_break() {
+                if visit(key, version.clone()).is_break() {
                     return Ok(());
                 }
             }
@@ -258,13 +304,10 @@ impl VersionSource for MemoryLayer {
         window: Window,
         visit: &mut dyn FnMut(Key, Version) -> ControlFlow<()>,
     ) -> Result<(), LayerError> {
-        if keys.first > keys.last {
-            return Ok(());
-        }
         let inner = self.inner.read();
-        for (key, versions) in inner.entries.range(keys.first..=keys.last) {
+        for (key, versions) in inner.in_order(keys) {
             if let Some(version) = slice(versions, window).last()
-                && visit(*key, version.clone()).is_break()
+                && visit(key, version.clone()).is_break()
             {
                 break;
             }

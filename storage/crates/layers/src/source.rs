@@ -1,10 +1,12 @@
 //! Where a layer's bytes come from, and the checks between raw bytes and anything that uses them.
 
+use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use pg_types::{Key, Lsn};
+use zstd::bulk::Decompressor;
 
 use crate::error::LayerError;
 use crate::format::{INDEX_ENTRY_BYTES, IndexEntry, Input, Section};
@@ -46,6 +48,20 @@ impl<S: BlockSource + ?Sized> BlockSource for Arc<S> {
     }
 }
 
+/// One frame, with the thread's own context: to make one takes as long as to decompress a block.
+fn decompress(stored: &[u8], capacity: usize) -> io::Result<Vec<u8>> {
+    thread_local! {
+        static CONTEXT: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+    }
+    CONTEXT.with_borrow_mut(|context| {
+        let context = match context {
+            Some(context) => context,
+            None => context.insert(Decompressor::new()?),
+        };
+        context.decompress(stored, capacity)
+    })
+}
+
 pub(crate) fn read_raw(
     name: &str,
     source: &impl BlockSource,
@@ -84,8 +100,8 @@ pub(crate) fn read_section(
     if !compressed {
         return Ok(stored);
     }
-    let raw = zstd::bulk::decompress(&stored, section.raw as usize)
-        .map_err(|_| corrupt("decompression failed"))?;
+    let raw =
+        decompress(&stored, section.raw as usize).map_err(|_| corrupt("decompression failed"))?;
     if raw.len() != section.raw as usize {
         return Err(corrupt("decompressed length does not match"));
     }

@@ -47,6 +47,8 @@ pub struct LayerWriter<W: Write> {
     offset: u64,
     checksum: u32,
     block: Vec<u8>,
+    /// What a section was compressed to; its memory is used again.
+    stored: Vec<u8>,
     /// First key and LSN of the open block.
     block_first: Option<(Key, Lsn)>,
     index: Vec<u8>,
@@ -87,6 +89,7 @@ impl<W: Write> LayerWriter<W> {
             offset: 0,
             checksum: 0,
             block: Vec::new(),
+            stored: Vec::new(),
             block_first: None,
             index: Vec::new(),
             stats: Vec::new(),
@@ -227,8 +230,14 @@ impl<W: Write> LayerWriter<W> {
 
     /// Writes bytes as one zstd frame.
     fn compressed(&mut self, raw: &[u8]) -> Result<Section, LayerError> {
-        let stored = self.compressor.compress(raw).map_err(LayerError::Write)?;
-        self.section(&stored, raw.len())
+        let mut stored = std::mem::take(&mut self.stored);
+        stored.clear();
+        stored.reserve(zstd::zstd_safe::compress_bound(raw.len()));
+        let compressed = self.compressor.compress_to_buffer(raw, &mut stored);
+        compressed.map_err(LayerError::Write)?;
+        let section = self.section(&stored, raw.len());
+        self.stored = stored;
+        section
     }
 
     fn section(&mut self, stored: &[u8], raw: usize) -> Result<Section, LayerError> {

@@ -3,27 +3,56 @@
 //! Invariant: a page that can't be made is an error that names key, LSN and record; a wrong page is never returned.
 
 use anyhow::{Context, anyhow};
-use bytes::Bytes;
-use layers::{Base, Chain, Value};
-use pg_types::{BLCKSZ, Key};
+use bytes::{BufMut, Bytes, BytesMut};
+use layers::{Base, Chain};
+use pg_types::{BLCKSZ, Key, Lsn};
 use wal_decode::PageDelta;
+use wal_redo::ClusterSettings;
 
 use crate::error::Result;
 
-/// A delta as layers keep it.
-pub fn delta_value(delta: &PageDelta) -> Result<Value> {
-    let starts_chain = matches!(
-        delta,
-        PageDelta::Record {
-            will_init: true,
-            ..
+/// The number of [`PageDelta::Record`] among its variants.
+const RECORD_VARIANT: u8 = 0;
+/// What a delta with a record takes beside it, at most: the variant, a flag, two numbers.
+pub const RECORD_OVERHEAD: usize = 1 + 10 + 1 + 10;
+
+/// Appends the `postcard` form of a [`PageDelta::Record`], without a copy of the record in between: nearly all deltas
+/// are of this kind.
+pub fn put_record(out: &mut BytesMut, end_lsn: Lsn, will_init: bool, record: &[u8]) {
+    out.put_u8(RECORD_VARIANT);
+    put_number(out, end_lsn.0);
+    out.put_u8(u8::from(will_init));
+    put_number(out, record.len() as u64);
+    out.put_slice(record);
+}
+
+/// Seven bits a byte, the lowest first; the highest bit says that more follow.
+fn put_number(out: &mut BytesMut, mut number: u64) {
+    while number >= 0x80 {
+        out.put_u8(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.put_u8(number as u8);
+}
+
+/// End LSN and record of such a delta; `None` for any other, and for what is better left to `postcard` to refuse.
+pub fn get_record(delta: &[u8]) -> Option<(Lsn, &[u8])> {
+    let rest = delta.strip_prefix(&[RECORD_VARIANT])?;
+    let (end_lsn, rest) = get_number(rest)?;
+    let (_will_init, rest) = rest.split_first()?;
+    let (length, record) = get_number(rest)?;
+    (record.len() as u64 == length).then_some((Lsn(end_lsn), record))
+}
+
+fn get_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut number = 0;
+    for (at, byte) in bytes.iter().enumerate().take(9) {
+        number |= u64::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            return Some((number, &bytes[at + 1..]));
         }
-    );
-    let bytes = postcard::to_stdvec(delta).context("encode a page delta")?;
-    Ok(Value::Delta {
-        bytes: bytes.into(),
-        starts_chain,
-    })
+    }
+    None
 }
 
 /// A page made from its chain.
@@ -56,10 +85,21 @@ pub fn redo(key: Key, chain: &Chain) -> Result<Page> {
         page.copy_from_slice(image);
     }
     for delta in &chain.deltas {
-        let change: PageDelta = postcard::from_bytes(&delta.bytes)
-            .with_context(|| format!("decode the delta of {key} at {}", delta.lsn))?;
-        wal_redo::apply(&change, key, &mut page)
-            .with_context(|| format!("redo {} on {key} at {}", describe(&change), delta.lsn))?;
+        let redone = match get_record(&delta.bytes) {
+            Some((end_lsn, record)) => {
+                let settings = ClusterSettings::default();
+                wal_redo::apply_record(settings, end_lsn, record, key, &mut page)
+            }
+            None => {
+                let change: PageDelta = postcard::from_bytes(&delta.bytes)
+                    .with_context(|| format!("decode the delta of {key} at {}", delta.lsn))?;
+                wal_redo::apply(&change, key, &mut page)
+            }
+        };
+        redone.with_context(|| {
+            let what = describe_bytes(&delta.bytes);
+            format!("redo {what} on {key} at {}", delta.lsn)
+        })?;
     }
     let bytes = if page.iter().all(|byte| *byte == 0) {
         Bytes::new()

@@ -141,10 +141,9 @@ impl Store {
         self.stack.read().map.clone()
     }
 
-    /// Appends the versions of one record.
-    pub fn append(&self, lsn: Lsn, values: Vec<(Key, Value)>) -> Result<()> {
+    /// Appends the versions of whole records.
+    pub fn append(&self, values: impl IntoIterator<Item = (Key, Lsn, Value)>) -> Result<()> {
         let open = self.stack.read().open.clone();
-        let values = values.into_iter().map(|(key, value)| (key, lsn, value));
         let added = open.put_batch(values);
         self.account.add(added.context("append to the open layer")?);
         Ok(())

@@ -4,6 +4,7 @@
 //! contiguous and the blocks of one relation fork are contiguous and in block order.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +59,7 @@ impl KeyKind {
 }
 
 /// An address in the keyspace; see [`KeyKind`] for what the fields hold.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Key {
     pub kind: KeyKind,
     /// Tablespace, or the SLRU kind.
@@ -71,6 +72,16 @@ pub struct Key {
     pub d: u8,
     /// Block, page, segment or other number.
     pub e: u32,
+}
+
+/// All fields in three words: ingest hashes each key several times.
+impl Hash for Key {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(u64::from(self.c) << 32 | u64::from(self.e));
+        state.write_u64(u64::from(self.a) << 32 | u64::from(self.b));
+        state.write_u32((self.kind as u32) << 8 | u32::from(self.d));
+    }
 }
 
 /// Bytes of a key in its order-preserving binary form.
@@ -177,7 +188,9 @@ impl Key {
         SlruKind::from_u8(u8::try_from(self.a).ok()?)
     }
 
-    /// Whether values of this key are 8 KiB pages, subject to redo and image generation.
+    /// Whether values of this key are 8 KiB pages, subject to redo and image generation. In key order all pages come
+    /// before everything else.
+    #[inline]
     pub fn is_page(&self) -> bool {
         matches!(self.kind, KeyKind::RelBlock | KeyKind::SlruBlock)
     }
@@ -257,6 +270,15 @@ impl KeyRange {
         self.first <= other.last && other.first <= self.last
     }
 
+    /// Every key there is.
+    pub fn all() -> KeyRange {
+        let [first, .., last] = KeyKind::ALL;
+        KeyRange {
+            first: Key::min_of(first),
+            last: Key::max_of(last),
+        }
+    }
+
     /// All blocks of one relation fork.
     pub fn rel_blocks(rel: RelTag) -> KeyRange {
         KeyRange {
@@ -295,5 +317,10 @@ mod tests {
             keys.iter()
                 .all(|key| Key::from_bytes(&key.to_bytes()) == Some(*key))
         );
+        assert!(
+            KeyKind::ALL.is_sorted_by_key(|kind| !Key::min_of(*kind).is_page()),
+            "pages come first"
+        );
+        assert!(keys.iter().all(|key| KeyRange::all().contains(key)));
     }
 }

@@ -25,7 +25,8 @@ pub use interpret::{
     restore_image_page,
 };
 pub use record::{
-    BlockImage, BlockRef, DecodedRecord, Summary, decode, decode_for, strip_images, summarize,
+    BlockImage, BlockRef, DecodedRecord, Summary, decode, decode_for, strip_images, stripped,
+    summarize,
 };
 pub use relations::{RelationBytes, RelationId, WalByRelation};
 pub use state::{Observed, TimelineState};

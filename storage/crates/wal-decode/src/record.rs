@@ -223,15 +223,26 @@ fn malformed(lsn: Lsn, why: &'static str) -> WalError {
 /// Redo of a block may therefore use the main data, the block's own data, and where the other blocks are,
 /// but never what they hold; no resource manager of Postgres needs more.
 pub fn strip_images(record: &DecodedRecord<'_>, block_id: u8) -> Bytes {
+    let mut out = Vec::new();
+    Bytes::copy_from_slice(stripped(record, block_id, &mut out))
+}
+
+/// As [`strip_images`], without a copy where there is nothing to leave out, and into `scratch` otherwise.
+pub fn stripped<'r>(
+    record: &'r DecodedRecord<'_>,
+    block_id: u8,
+    scratch: &'r mut Vec<u8>,
+) -> &'r [u8] {
     let keep_data = |block: &BlockRef<'_>| block.id == block_id;
     if record
         .blocks
         .iter()
         .all(|block| block.image.is_none() && (block.data.is_empty() || keep_data(block)))
     {
-        return Bytes::copy_from_slice(record.raw);
+        return record.raw;
     }
-    let mut out = Vec::with_capacity(record.raw.len().min(1024));
+    scratch.clear();
+    let out = scratch;
     out.extend_from_slice(&record.raw[..RECORD_HEADER_BYTES]);
     let mut last_rel = None;
     for block in &record.blocks {
@@ -269,13 +280,13 @@ pub fn strip_images(record: &DecodedRecord<'_>, block_id: u8) -> Bytes {
         out.push(XLR_BLOCK_ID_TOPLEVEL_XID);
         out.extend_from_slice(&xid.to_le_bytes());
     }
-    push_main_data_header(&mut out, record.main_data.len());
+    push_main_data_header(out, record.main_data.len());
     for block in record.blocks.iter().filter(|block| keep_data(block)) {
         out.extend_from_slice(block.data);
     }
     out.extend_from_slice(record.main_data);
-    seal(&mut out);
-    Bytes::from(out)
+    seal(out);
+    out
 }
 
 /// Appends the header for main data of this length, none for none.

@@ -41,7 +41,7 @@ mod visibility;
 
 use pg_types::page as header;
 use pg_types::wal::{info, rmgr};
-use pg_types::{BLCKSZ, ForkNumber, Key, KeyKind, PgMajor, RelTag};
+use pg_types::{BLCKSZ, ForkNumber, Key, KeyKind, Lsn, PgMajor, RelTag};
 use wal_decode::{BlockRef, DecodedRecord, PageDelta, PageStep, decode_for, restore_into};
 
 pub use error::RedoError;
@@ -80,14 +80,7 @@ pub fn apply_with(
         PageDelta::Record {
             end_lsn, record, ..
         } => {
-            let Some(rel) = key.rel().filter(|_| key.kind == KeyKind::RelBlock) else {
-                return Err(RedoError::delta(key, "record", MISPLACED));
-            };
-            // The start is only for messages; the version a delta makes is its end.
-            return decode_for(*end_lsn, *end_lsn, record, |decoded| {
-                redo_record_with(settings, decoded, rel, key.e, page)
-            })
-            .unwrap_or_else(|source| Err(RedoError::Undecodable { key, source }));
+            return apply_record(settings, *end_lsn, record, key, page);
         }
         PageDelta::VisibilityMapClear { heap_blknos, flags } => PageStep::VisibilityMapClear {
             heap_blknos,
@@ -116,6 +109,24 @@ pub fn apply_with(
         },
     };
     apply_step(settings, step, key, page)
+}
+
+/// As [`apply_with`] does with a [`PageDelta::Record`], whose record is lent.
+pub fn apply_record(
+    settings: ClusterSettings,
+    end_lsn: Lsn,
+    record: &[u8],
+    key: Key,
+    page: &mut Page,
+) -> Result<(), RedoError> {
+    let Some(rel) = key.rel().filter(|_| key.kind == KeyKind::RelBlock) else {
+        return Err(RedoError::delta(key, "record", MISPLACED));
+    };
+    // The start is only for messages; the version a delta makes is its end.
+    decode_for(end_lsn, end_lsn, record, |decoded| {
+        redo_record_with(settings, decoded, rel, key.e, page)
+    })
+    .unwrap_or_else(|source| Err(RedoError::Undecodable { key, source }))
 }
 
 const MISPLACED: Why = Why::Is("it is not for a page of this kind");

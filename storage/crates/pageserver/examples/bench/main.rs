@@ -4,6 +4,7 @@
 //! that a stock Postgres starts from at exactly the project's first LSN.
 //! `bench end DIR` says where the WAL of that data directory, stopped, ends.
 //! `bench ingest ...` has a pageserver take in the WAL which that Postgres wrote, in stretches.
+//! `bench stages ...` says where the time of that goes, record by record.
 //! `bench read ...` reads pages from several pageservers in turn, over loopback.
 //!
 //! Everything runs in this one process, so that its CPU time is what the work cost. Prints one line of JSON.
@@ -15,6 +16,7 @@ mod engine;
 mod ingest;
 mod prepare;
 mod read;
+mod stages;
 mod touched;
 
 use anyhow::Result;
@@ -27,6 +29,7 @@ enum Command {
     Ingest(ingest::Arguments),
     Read(read::Arguments),
     Scan(read::ScanArguments),
+    Stages(stages::Arguments),
 }
 
 #[tokio::main]
@@ -37,6 +40,7 @@ async fn main() -> Result<()> {
         Command::Ingest(arguments) => ingest::run(arguments).await?,
         Command::Read(arguments) => read::run(arguments).await?,
         Command::Scan(arguments) => read::scan(arguments).await?,
+        Command::Stages(arguments) => stages::run(arguments)?,
     };
     println!("{result}");
     Ok(())

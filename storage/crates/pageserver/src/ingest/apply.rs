@@ -1,4 +1,5 @@
-//! What one record does to a timeline: the versions it writes.
+//! What one record does to a timeline that needs more than the record and the directory to be known: storage is asked
+//! for what is there, as of the record before, which must be published.
 //!
 //! All versions of a record are gathered first and appended together, then `last_record_lsn` moves: a
 //! reader sees all of a record or nothing. Only the pages of a copied database go ahead of the rest. The directory (sizes, truncations, SLRU segments) is cached
@@ -10,27 +11,31 @@
 use std::collections::HashMap;
 
 use anyhow::Context;
+use foldhash::fast::RandomState;
 use layers::Value;
 use pg_types::slru::{segment_of, truncation_removes};
 use pg_types::{ForkNumber, Key, Lsn, RelTag, SLRU_PAGES_PER_SEGMENT, SlruKind};
-use wal_decode::{MetaChange, PageChange, PageDelta};
+use wal_decode::MetaChange;
 
+use super::gather::{Changes, PageValue};
 use crate::error::Result;
 use crate::floor::RelFloor;
 use crate::import::encode_u32;
-use crate::redo::delta_value;
 use crate::timeline::Timeline;
 
 /// Pages copied per read when a database directory is copied.
 const COPY_PAGES: usize = 256;
 
+type Sizes = HashMap<RelTag, Option<u32>, RandomState>;
+type Segments = HashMap<(SlruKind, u32), u32, RandomState>;
+
 /// The directory of a timeline as of its last ingested record.
 #[derive(Default)]
 pub struct Directory {
     /// `None`: the fork is known not to exist.
-    sizes: HashMap<RelTag, Option<u32>>,
+    pub(super) sizes: Sizes,
     /// Pages in a segment, 0 when it does not exist.
-    segments: HashMap<(SlruKind, u32), u32>,
+    pub(super) segments: Segments,
 }
 
 /// The versions one record writes, and the directory changes that come with them.
@@ -41,9 +46,9 @@ pub struct Batch<'a> {
     before: Lsn,
     lsn: Lsn,
     pub values: Vec<(Key, Value)>,
-    sizes: HashMap<RelTag, Option<u32>>,
+    sizes: Sizes,
     floors: HashMap<RelTag, RelFloor>,
-    segments: HashMap<(SlruKind, u32), u32>,
+    segments: Segments,
     fetched: Directory,
 }
 
@@ -51,8 +56,8 @@ pub struct Batch<'a> {
 pub struct DirectoryUpdate {
     /// By how many bytes all main forks together have grown.
     pub growth: i64,
-    sizes: HashMap<RelTag, Option<u32>>,
-    segments: HashMap<(SlruKind, u32), u32>,
+    sizes: Sizes,
+    segments: Segments,
 }
 
 impl Directory {
@@ -76,9 +81,9 @@ impl<'a> Batch<'a> {
             before,
             lsn,
             values: Vec::new(),
-            sizes: HashMap::new(),
+            sizes: Sizes::default(),
             floors: HashMap::new(),
-            segments: HashMap::new(),
+            segments: Segments::default(),
             fetched: Directory::default(),
         }
     }
@@ -189,12 +194,24 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
+    /// Adds all that the record changes.
+    pub async fn add(&mut self, changes: Changes) -> Result<()> {
+        for change in changes.meta {
+            self.meta(change).await?;
+        }
+        for page in changes.pages {
+            self.page(page).await?;
+        }
+        Ok(())
+    }
+
     /// Adds a page's new version, extending its relation when the page lies behind the end.
-    pub async fn page(&mut self, key: Key, change: PageChange) -> Result<()> {
+    async fn page(&mut self, page: PageValue) -> Result<()> {
+        let key = page.key;
         if let Some(rel) = key.rel() {
             let size = self.size(rel).await?;
             if size.is_none_or(|blocks| key.e >= blocks) {
-                if clears_visibility(&change) {
+                if page.clears_map {
                     // Clearing bits of a map page that does not exist changes nothing, and must not make
                     // it: the compute's file is not extended either.
                     return Ok(());
@@ -208,16 +225,11 @@ impl<'a> Batch<'a> {
         } else if let Some(kind) = key.slru() {
             self.extend_slru(kind, key.e).await?;
         }
-        let value = match change {
-            PageChange::Image(page) => Value::Image(page),
-            PageChange::Zero => Value::Zero,
-            PageChange::Delta(delta) => delta_value(&delta)?,
-        };
-        self.values.push((key, value));
+        self.values.push((key, page.value));
         Ok(())
     }
 
-    pub async fn meta(&mut self, change: MetaChange) -> Result<()> {
+    async fn meta(&mut self, change: MetaChange) -> Result<()> {
         match change {
             MetaChange::CreateRel(rel) => {
                 if self.size(rel).await?.is_none() {
@@ -309,10 +321,13 @@ impl<'a> Batch<'a> {
                     .iter()
                     .zip(pages)
                     .filter(|(_, page)| !page.bytes.is_empty())
-                    .map(|(block, page)| (Key::rel_block(copy, *block), Value::Image(page.bytes)))
+                    .map(|(block, page)| {
+                        let key = Key::rel_block(copy, *block);
+                        (key, self.lsn, Value::Image(page.bytes))
+                    })
                     .collect();
                 // Not gathered with the rest: a database can be larger than memory.
-                self.timeline.append_ahead(self.lsn, copies).await?;
+                self.timeline.append_ahead(copies).await?;
             }
             self.sizes.insert(copy, Some(blocks));
         }
@@ -332,15 +347,6 @@ impl<'a> Batch<'a> {
         self.values
             .push((Key::database(spc, db), Value::Meta(version.into())));
     }
-}
-
-fn clears_visibility(change: &PageChange) -> bool {
-    matches!(
-        change,
-        PageChange::Delta(
-            PageDelta::VisibilityMapClear { .. } | PageDelta::VisibilityMapTruncate { .. }
-        )
-    )
 }
 
 /// Whether `segno` is from `first` to `last`, going up and around.

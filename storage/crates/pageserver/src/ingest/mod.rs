@@ -1,11 +1,13 @@
 //! From committed WAL to versions.
 //!
-//! One task per timeline follows a WAL source from `last_record_lsn`, decodes records, turns each into
-//! versions and publishes it. Errors of the source mean another attempt; a record that cannot be
+//! One task per timeline follows a WAL source from `last_record_lsn`, decodes records, turns them into
+//! versions and publishes those of many at a time (`gather`). Errors of the source mean another attempt; a record that cannot be
 //! interpreted stops the timeline before it, with the record named, until a program comes that can. The
 //! stop is not stored: after a restart the same record stops the timeline again, or no longer does.
 
 mod apply;
+mod encode;
+mod gather;
 mod safekeeper;
 
 use std::sync::Arc;
@@ -15,9 +17,12 @@ use anyhow::Context;
 use pg_types::wal::rmgr;
 use pg_types::{Key, Lsn, PgMajor};
 use tokio::sync::watch;
-use wal_decode::{MetaChange, RawRecord, Records, WalStreamDecoder};
+use wal_decode::{MetaChange, RawRecord, Records, TimelineState, WalStreamDecoder};
 
-pub use self::apply::Directory;
+use self::apply::Directory;
+pub use self::encode::DeltaWriter;
+use self::encode::Unkept;
+use self::gather::{Gathered, Taker};
 pub use self::safekeeper::SafekeeperSource;
 use crate::error::{Error, Result};
 use crate::timeline::{Timeline, encode_state};
@@ -33,13 +38,16 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// WAL that a read waits for, or that another safekeeper has committed, comes within this time, or another
 /// safekeeper is tried: the one that is read may have lost touch with the compute while others have not.
 const LAGGING: Duration = Duration::from_secs(2);
+/// WAL that is committed and has not come yet, bytes, from which on ingest counts as catching up.
+const BEHIND_BYTES: u64 = 1 << 20;
 /// Sources send a heartbeat every second; silence means that the connection is dead.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// What ingest remembers between records.
 #[derive(Default)]
 pub struct IngestState {
-    pub(crate) directory: Directory,
+    directory: Directory,
+    taker: Taker,
 }
 
 /// Why an attempt to follow the source ended.
@@ -81,7 +89,9 @@ async fn ingest(timeline: &Arc<Timeline>, source: &dyn WalSource, committed: &wa
     let mut pause = FIRST_PAUSE;
     loop {
         let before = timeline.last_record_lsn();
-        match attempt(timeline, source, committed).await {
+        let ended = attempt(timeline, source, committed).await;
+        timeline.set_catching_up(false);
+        match ended {
             Ended::Stopped(reason) => {
                 timeline.stop(reason);
                 return;
@@ -131,10 +141,14 @@ async fn attempt(
                 };
                 last_heard = tokio::time::Instant::now();
                 timeline.raise_term(chunk.term);
+                if !chunk.bytes.is_empty() {
+                    received = chunk.start_lsn + chunk.bytes.len() as u64;
+                }
+                let waiting = chunk.commit_lsn.0.saturating_sub(received.0);
+                timeline.set_catching_up(waiting >= BEHIND_BYTES);
                 if chunk.bytes.is_empty() {
                     continue;
                 }
-                received = chunk.start_lsn + chunk.bytes.len() as u64;
                 timeline.metrics().wal_bytes.inc_by(chunk.bytes.len() as u64);
                 let records = match decoder.feed(chunk.start_lsn, &chunk.bytes) {
                     Ok(records) => records,
@@ -171,49 +185,88 @@ async fn attempt(
     }
 }
 
-/// Ingests every record that is whole.
+/// Ingests every record that is whole. Those before one that cannot be ingested are published all the same.
 async fn drain(timeline: &Timeline, mut records: Records<'_>) -> Result<(), Ended> {
     let mut ingest = timeline.ingest_state().lock().await;
+    let mut gathered = Gathered::new(timeline);
+    let taken = take_all(timeline, &mut ingest, &mut gathered, &mut records).await;
+    let published = gathered.publish(timeline).map_err(Ended::from);
+    if let Err(ended) = taken.and(published) {
+        // The next attempt asks storage, whatever was thought to be published.
+        ingest.directory = Directory::default();
+        return Err(ended);
+    }
+    Ok(timeline.pace_ingest().await?)
+}
+
+async fn take_all(
+    timeline: &Timeline,
+    ingest: &mut IngestState,
+    gathered: &mut Gathered,
+    records: &mut Records<'_>,
+) -> Result<(), Ended> {
     loop {
         let record = match records.next_record() {
             Ok(Some(record)) => record,
             Ok(None) => return Ok(()),
             Err(error) => return Err(Ended::Stopped(format!("the WAL cannot be read: {error}"))),
         };
-        ingest_record(timeline, &mut ingest, &record)
-            .await
-            .map_err(|error| match error {
-                // Not the record's fault: a layer could not be fetched, say.
-                IngestError::Storage(error) => Ended::Source(anyhow::anyhow!("{error}")),
-                IngestError::Record(reason) => Ended::Stopped(reason),
-            })?;
-        timeline
-            .pace_ingest()
-            .await
-            .map_err(|error| Ended::Source(anyhow::anyhow!("{error}")))?;
+        ingest_record(timeline, ingest, gathered, &record).await?;
+        if gathered.is_enough() {
+            gathered.publish(timeline)?;
+            timeline.pace_ingest().await?;
+        }
     }
 }
 
-enum IngestError {
-    Storage(Error),
-    Record(String),
-}
-
-impl From<Error> for IngestError {
-    fn from(error: Error) -> IngestError {
-        IngestError::Storage(error)
+/// Not the record's fault: a layer could not be fetched, say.
+impl From<Error> for Ended {
+    fn from(error: Error) -> Ended {
+        Ended::Source(anyhow::anyhow!("{error}"))
     }
 }
 
-/// Turns one record into versions and publishes them.
+/// Turns one record into versions and gathers them.
 async fn ingest_record(
     timeline: &Timeline,
     ingest: &mut IngestState,
+    gathered: &mut Gathered,
     raw: &RawRecord<'_>,
-) -> Result<(), IngestError> {
+) -> Result<(), Ended> {
+    let IngestState { directory, taker } = ingest;
+    let mut state = gathered.state;
+    let changed = interpret(&mut state, taker, raw)?;
+    let stored = changed.then(|| encode_state(&state)).transpose()?;
+    let mut first = gathered.len();
+    if !gathered.take(directory, &mut taker.changes, &state) {
+        // Storage is asked for what was there before this record, and nobody waits for what came before it.
+        gathered.publish(timeline)?;
+        let before = timeline.last_record_lsn();
+        let mut batch = apply::Batch::new(timeline, directory, before, raw.end_lsn);
+        batch.add(std::mem::take(&mut taker.changes)).await?;
+        let (values, update) = batch.finish()?;
+        first = 0;
+        gathered.add(raw.end_lsn, values, update.growth);
+        directory.update(update);
+    }
+    if let Some(stored) = stored {
+        let value = layers::Value::Meta(stored);
+        gathered.push(Key::timeline_state(), raw.end_lsn, value);
+    }
+    gathered.record_taken(timeline, &state, first);
+    Ok(())
+}
+
+/// Has `taker` take what the record changes, and moves `state` behind the record; whether that makes it one to be
+/// stored.
+fn interpret(
+    state: &mut TimelineState,
+    taker: &mut Taker,
+    raw: &RawRecord<'_>,
+) -> Result<bool, Ended> {
     let refuse = |what: &dyn std::fmt::Display, rmid: Option<u8>| {
         let rmgr = rmid.map_or("unknown", rmgr::name);
-        IngestError::Record(format!(
+        Ended::Stopped(format!(
             "record at {} ({rmgr}, {} bytes, ends at {}) cannot be ingested: {what}",
             raw.start_lsn,
             raw.bytes.len(),
@@ -222,36 +275,19 @@ async fn ingest_record(
     };
     let record = wal_decode::decode(raw.start_lsn, raw.end_lsn, raw.bytes)
         .map_err(|error| refuse(&error, raw.header().map(|header| header.rmid)))?;
-    let mut state = timeline.state();
-    let before: Lsn = state.last_record_lsn;
-    let changes = wal_decode::interpret(&record, &state)
-        .map_err(|error| refuse(&error, Some(record.rmid)))?;
+    taker.changes.clear();
+    match wal_decode::interpret_into(&record, state, taker) {
+        Ok(()) => {}
+        Err(Unkept::Interpret(error)) => return Err(refuse(&error, Some(record.rmid))),
+        Err(Unkept::Encode(error)) => return Err(error.into()),
+    }
+    if let Some(why) = taker.changes.meta.iter().find_map(not_served) {
+        return Err(refuse(&why, Some(record.rmid)));
+    }
     let observed = state
         .observe(&record)
         .map_err(|error| refuse(&error, Some(record.rmid)))?;
-
-    let mut batch = apply::Batch::new(timeline, &ingest.directory, before, raw.end_lsn);
-    for change in changes.meta {
-        if let Some(why) = not_served(&change) {
-            return Err(refuse(&why, Some(record.rmid)));
-        }
-        batch.meta(change).await?;
-    }
-    for (key, change) in changes.pages {
-        batch.page(key, change).await?;
-    }
-    if observed.changed {
-        batch.values.push((
-            Key::timeline_state(),
-            layers::Value::Meta(encode_state(&state)?),
-        ));
-    }
-    let (values, update) = batch.finish()?;
-    timeline.publish(state, values, update.growth)?;
-    ingest.directory.update(update);
-    timeline.metrics().wal_records.inc();
-    timeline.metrics().set_last_record_lsn(raw.end_lsn);
-    Ok(())
+    Ok(observed.changed)
 }
 
 /// Why a change that is understood still stops the timeline: a compute could not be started behind it.

@@ -65,7 +65,7 @@ impl Timeline {
             .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Called by ingest after each record: slows it down, or holds it, while level 0 is large.
+    /// Called by ingest after whatever it publishes: slows it down, or holds it, while level 0 is large.
     pub(super) async fn brake_ingest(&self) {
         let work = &self.compaction;
         let added = self.store.bytes_added();

@@ -59,7 +59,7 @@ pub struct FlushWork {
 }
 
 impl Timeline {
-    /// Called by ingest after each record: freezes the open layer when it is large enough, and waits while
+    /// Called by ingest after whatever it publishes: freezes the open layer when it is large enough, and waits while
     /// too many frozen ones are in memory, or images or compaction lag far behind.
     pub(crate) async fn pace_ingest(&self) -> Result<()> {
         self.pace_images().await;
@@ -90,8 +90,7 @@ impl Timeline {
         let mut frozen_upto = self.flush.frozen_upto.lock();
         if lsn > *frozen_upto && lsn > self.remote_consistent_lsn() {
             let value = layers::Value::Meta(super::history::encode_state(&state)?);
-            self.store
-                .append(lsn, vec![(Key::timeline_state(), value)])?;
+            self.store.append([(Key::timeline_state(), lsn, value)])?;
         }
         self.store.freeze(lsn, state.prev_record_lsn);
         *frozen_upto = lsn;

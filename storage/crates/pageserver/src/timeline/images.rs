@@ -4,7 +4,9 @@
 //! background: the page as of the last ingested record, put into the open layer, flushed with everything
 //! else. This is always on; the compute's full-page-writes state only picks the threshold. When ingest comes
 //! in faster than images can be made, it waits for the image of a page whose chain has reached a multiple of
-//! the threshold, so that no chain grows much beyond that multiple. A crash loses
+//! the threshold, so that no chain grows much beyond that multiple. While WAL waits to be ingested, a page gets its
+//! image only shortly before that: what is written over and over would else get several where one does, and they would
+//! take the processor from ingest. Once it has caught up, all that is due is made. A crash loses
 //! the images still in memory; ingesting the same WAL again counts the same deltas and makes them anew.
 
 use std::collections::HashMap;
@@ -35,6 +37,8 @@ const TICK: Duration = Duration::from_millis(500);
 const RETRY: Duration = Duration::from_secs(1);
 /// Chains of this many thresholds make ingest wait.
 const OVERLONG: u32 = 4;
+/// Chains of this many thresholds get an image even while ingest catches up; the rest waits until it has.
+const LONG: u32 = 3;
 /// Longest wait for one image. When none is made in this time, ingest goes on without waiting until one is
 /// again: what keeps images from being made must not keep WAL from being ingested.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
@@ -43,6 +47,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 pub struct ImageWork {
     counts: Mutex<ChainCounts>,
     wanted: Notify,
+    /// The same, when ingest waits.
+    awaited: Notify,
+    /// Whether WAL waits to be ingested.
+    catching_up: AtomicBool,
+    /// Whether a page that gets its image now was counted since the last records were published.
+    is_due: AtomicBool,
     /// Last record when a page first became due, while any is.
     due_since: Mutex<Option<Lsn>>,
     /// The page that ingest waits for: it comes first.
@@ -54,20 +64,47 @@ pub struct ImageWork {
 }
 
 impl ImageWork {
-    /// Counts what a record puts, `threshold` being what holds from this record on.
-    pub(super) fn ingested(&self, lsn: Lsn, values: &[(Key, layers::Value)], threshold: u32) {
+    /// Counts what a record puts, `threshold` being what holds from this record on. Whether a page's chain is so long
+    /// now that ingest has to wait for its image.
+    pub(super) fn ingested(&self, values: &[(Key, Lsn, layers::Value)], threshold: u32) -> bool {
         let mut counts = self.counts.lock();
         counts.set_threshold(threshold);
-        let overlong = counts.threshold().saturating_mul(OVERLONG);
-        for (key, value) in values {
-            counts.ingested(key, lsn, value);
-            if counts.get(key) >= overlong {
+        let (least, overlong) = (self.least(threshold), threshold.saturating_mul(OVERLONG));
+        let mut longest = 0;
+        for (key, lsn, value) in values {
+            let deltas = counts.ingested(key, *lsn, value);
+            if deltas >= overlong {
                 *self.urgent.lock() = Some(*key);
             }
+            longest = longest.max(deltas);
         }
-        if counts.due() > 0 {
-            drop(counts);
+        if longest >= least {
+            self.is_due.store(true, Ordering::Relaxed);
+        }
+        longest >= overlong
+    }
+
+    /// What was counted up to here can be read: it is time to make images of pages that are due.
+    pub(super) fn published(&self, lsn: Lsn) {
+        if self.counts.lock().due() > 0 {
             self.due_since.lock().get_or_insert(lsn);
+        }
+        if self.is_due.swap(false, Ordering::Relaxed) {
+            self.wanted.notify_one();
+        }
+    }
+
+    /// The chain length at which a page gets its image now.
+    fn least(&self, threshold: u32) -> u32 {
+        match self.catching_up.load(Ordering::Relaxed) {
+            true => threshold.max(1).saturating_mul(LONG),
+            false => threshold.max(1),
+        }
+    }
+
+    /// Whether more WAL than what has come is waiting to be ingested.
+    pub(super) fn set_catching_up(&self, catching_up: bool) {
+        if self.catching_up.swap(catching_up, Ordering::Relaxed) && !catching_up {
             self.wanted.notify_one();
         }
     }
@@ -108,7 +145,13 @@ impl Timeline {
     /// The background task.
     pub(super) async fn image_task(self: Arc<Timeline>) {
         loop {
-            let _ = tokio::time::timeout(TICK, self.images.wanted.notified()).await;
+            let wanted = async {
+                tokio::select! {
+                    () = self.images.wanted.notified() => {}
+                    () = self.images.awaited.notified() => {}
+                }
+            };
+            let _ = tokio::time::timeout(TICK, wanted).await;
             if let Err(error) = self.make_due_images().await {
                 tracing::error!(tenant = %self.tenant, timeline = %self.id, "cannot make page images: {error}");
                 tokio::time::sleep(RETRY).await;
@@ -116,7 +159,7 @@ impl Timeline {
         }
     }
 
-    /// Called by ingest after each record: waits while the page it wrote has a chain that is far too long.
+    /// Called by ingest after whatever it publishes: waits while a page it wrote has a chain that is far too long.
     pub(super) async fn pace_images(&self) {
         let images = &self.images;
         let Some(key) = *images.urgent.lock() else {
@@ -133,7 +176,7 @@ impl Timeline {
                         return;
                     }
                 }
-                images.wanted.notify_one();
+                images.awaited.notify_one();
                 made.await;
             }
         };
@@ -152,11 +195,12 @@ impl Timeline {
     async fn make_due_images(&self) -> Result<()> {
         loop {
             let threshold = self.image_threshold();
+            let least = self.images.least(threshold);
             let urgent = *self.images.urgent.lock();
             let (tasks, due, is_awaited) = {
                 let mut counts = self.images.counts.lock();
                 counts.set_threshold(threshold);
-                let mut tasks = counts.plan(BATCH);
+                let mut tasks = counts.plan(BATCH, least);
                 let awaited = urgent
                     .map(|key| ImageTask {
                         key,
@@ -173,7 +217,7 @@ impl Timeline {
             self.metrics
                 .images_pending
                 .set(i64::try_from(due).unwrap_or(i64::MAX));
-            if tasks.is_empty() {
+            if due == 0 {
                 *self.images.due_since.lock() = None;
                 self.metrics.image_lag.set(0);
                 return Ok(());
@@ -183,13 +227,19 @@ impl Timeline {
             self.metrics
                 .image_lag
                 .set(i64::try_from(at.0.saturating_sub(since.0)).unwrap_or(i64::MAX));
+            if tasks.is_empty() {
+                return Ok(());
+            }
             self.make_images(&tasks, at).await?;
-            // Whoever became due during this batch has waited at most since its beginning.
-            *self.images.due_since.lock() = Some(at);
+            if least == threshold {
+                // Whoever became due during this batch has waited at most since its beginning.
+                *self.images.due_since.lock() = Some(at);
+            }
             self.images.stalled.store(false, Ordering::Relaxed);
             self.images.made.notify_waiters();
             if !is_awaited {
-                tokio::time::sleep(PAUSE).await;
+                // Not when ingest waits meanwhile.
+                let _ = tokio::time::timeout(PAUSE, self.images.awaited.notified()).await;
             }
         }
     }
@@ -206,7 +256,7 @@ impl Timeline {
         for (key, floor) in keys.iter().zip(self.visible_floors(&keys, at).await?) {
             match floor {
                 Some(floor) => wanted.push((*key, floor)),
-                None => self.images.counts.lock().forget(key),
+                None => self.images.counts.lock().forget(key, at),
             }
         }
         let pages = self.store.pages_anew(&wanted, at).await?;
@@ -217,7 +267,7 @@ impl Timeline {
                 Err(error) => {
                     // Reads of this page fail as well and say so; the other pages still get their images.
                     tracing::error!(tenant = %self.tenant, timeline = %self.id, %key, %at, "no image: {error}");
-                    self.images.counts.lock().forget(&key);
+                    self.images.counts.lock().forget(&key, Lsn::MAX);
                 }
             }
         }

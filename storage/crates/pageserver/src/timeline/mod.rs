@@ -268,40 +268,51 @@ impl Timeline {
         }
     }
 
-    /// Makes the versions of a record visible, which grow the logical size by so many bytes.
+    /// Counts what a record puts, before it is published. Whether a chain has become so long that ingest has to wait
+    /// for an image before it goes on.
+    pub(crate) fn count_chains(
+        &self,
+        values: &[(Key, Lsn, layers::Value)],
+        threshold: u32,
+    ) -> bool {
+        self.images.ingested(values, threshold)
+    }
+
+    /// Whether more WAL than what has come is waiting to be ingested: what can wait until it is, does.
+    pub(crate) fn set_catching_up(&self, catching_up: bool) {
+        self.images.set_catching_up(catching_up);
+    }
+
+    /// Makes the versions of some records visible, which grow the logical size by so many bytes. They have been
+    /// counted; `state` is the one behind the last of them.
     pub(crate) fn publish(
         &self,
         state: TimelineState,
-        values: Vec<(Key, layers::Value)>,
+        values: impl IntoIterator<Item = (Key, Lsn, layers::Value)>,
         growth: i64,
     ) -> Result<()> {
         let _appending = self.append.lock();
         let lsn = state.last_record_lsn;
-        let threshold = self.config().threshold(state.full_page_writes);
-        self.images.ingested(lsn, &values, threshold);
-        self.store.append(lsn, values)?;
+        self.store.append(values)?;
         *self.state.write() = state;
         self.logical_size.grown(growth);
         self.progress.send_modify(|progress| {
             progress.last_record_lsn = lsn;
             progress.prev_record_lsn = state.prev_record_lsn;
         });
+        self.metrics.set_last_record_lsn(lsn);
+        self.images.published(lsn);
         Ok(())
     }
 
     /// Appends some versions of the record that is being ingested before the rest of it. Nobody sees them
     /// until `last_record_lsn` reaches `lsn`; they may be flushed before that, which promises nothing, and
     /// after a crash the record brings the same ones again.
-    pub(crate) async fn append_ahead(
-        &self,
-        lsn: Lsn,
-        values: Vec<(Key, layers::Value)>,
-    ) -> Result<()> {
+    pub(crate) async fn append_ahead(&self, values: Vec<(Key, Lsn, layers::Value)>) -> Result<()> {
         {
             let _appending = self.append.lock();
-            let threshold = self.image_threshold();
-            self.images.ingested(lsn, &values, threshold);
-            self.store.append(lsn, values)?;
+            self.images.ingested(&values, self.image_threshold());
+            self.store.append(values)?;
         }
         self.pace_ingest().await
     }

@@ -1,0 +1,238 @@
+//! Records gathered one after the other and published together.
+//!
+//! Locks, counters and whoever waits for an LSN cost as much for one record as for hundreds, so ingest pays for them
+//! once per piece of WAL. A record is gathered when all it needs is known: itself, the state and the directory, both as of
+//! the last record gathered. Any other one waits until those before it are published (`apply`).
+//!
+//! Invariants: nothing waits while records are gathered, so that what has come is soon seen; every record taken is
+//! counted towards its pages' chains before it is published, never after; the directory is ahead of what is published by
+//! exactly what is gathered. A crash loses what is gathered, and the WAL brings it again.
+
+use std::sync::Arc;
+
+use layers::Value;
+use pg_types::slru::segment_of;
+use pg_types::{BLCKSZ, ForkNumber, Key, Lsn, RelTag, SLRU_PAGES_PER_SEGMENT, SlruKind};
+use smallvec::SmallVec;
+use wal_decode::{MetaChange, PageStep, Sink, TimelineState};
+
+use super::apply::Directory;
+use super::encode::{DeltaWriter, Unkept};
+use crate::config::TenantConfig;
+use crate::error::Result;
+use crate::import::encode_u32;
+use crate::timeline::Timeline;
+
+/// Gathered values of so many bytes are published.
+const ENOUGH_BYTES: usize = 32 << 10;
+/// What a value counts beside its bytes.
+const VALUE_OVERHEAD: usize = 64;
+
+/// What one record changes.
+#[derive(Default)]
+pub struct Changes {
+    pub meta: SmallVec<[MetaChange; 1]>,
+    pub pages: SmallVec<[PageValue; 4]>,
+}
+
+impl Changes {
+    pub fn clear(&mut self) {
+        self.meta.clear();
+        self.pages.clear();
+    }
+}
+
+/// A page's new version.
+pub struct PageValue {
+    pub key: Key,
+    pub value: Value,
+    /// It only clears bits on a visibility map page, and so means nothing for a page that does not exist.
+    pub clears_map: bool,
+}
+
+/// Takes what a record changes in the form in which it is kept.
+#[derive(Default)]
+pub struct Taker {
+    writer: DeltaWriter,
+    pub changes: Changes,
+}
+
+impl Sink for Taker {
+    type Error = Unkept;
+
+    fn meta(&mut self, change: MetaChange) -> Result<(), Unkept> {
+        self.changes.meta.push(change);
+        Ok(())
+    }
+
+    fn page(&mut self, key: Key, step: PageStep<'_, '_>) -> Result<(), Unkept> {
+        self.changes.pages.push(PageValue {
+            key,
+            value: self.writer.value(&step)?,
+            clears_map: matches!(
+                step,
+                PageStep::VisibilityMapClear { .. } | PageStep::VisibilityMapTruncate { .. }
+            ),
+        });
+        Ok(())
+    }
+}
+
+/// See the module head.
+pub struct Gathered {
+    /// As of the last record gathered.
+    pub state: TimelineState,
+    config: Arc<TenantConfig>,
+    values: Vec<(Key, Lsn, Value)>,
+    bytes: usize,
+    records: u64,
+    /// By how many bytes all main forks together have grown.
+    growth: i64,
+    /// Whether a page's chain has become so long that ingest has to wait for its image.
+    overlong: bool,
+}
+
+impl Gathered {
+    /// Nothing, behind the last record published.
+    pub fn new(timeline: &Timeline) -> Gathered {
+        Gathered {
+            state: timeline.state(),
+            config: timeline.config(),
+            values: Vec::new(),
+            bytes: 0,
+            records: 0,
+            growth: 0,
+            overlong: false,
+        }
+    }
+
+    /// Takes a record that changes pages only, `state` being the one behind it, if the directory knows all it needs;
+    /// false when it does not, and nothing is taken.
+    pub fn take(
+        &mut self,
+        directory: &mut Directory,
+        changes: &mut Changes,
+        state: &TimelineState,
+    ) -> bool {
+        if !changes.meta.is_empty() {
+            return false;
+        }
+        let Some(grown) = Grown::find(directory, changes) else {
+            return false;
+        };
+        for page in changes.pages.drain(..) {
+            if !page.clears_map || grown.exists(directory, &page.key) {
+                self.push(page.key, state.last_record_lsn, page.value);
+            }
+        }
+        for (rel, blocks) in grown.sizes {
+            let value = Value::Meta(encode_u32(blocks));
+            self.push(Key::rel_size(rel), state.last_record_lsn, value);
+            let before = directory.sizes.insert(rel, Some(blocks)).flatten();
+            if rel.fork == ForkNumber::Main {
+                let added = i64::from(blocks) - i64::from(before.unwrap_or(0));
+                self.growth += added * BLCKSZ as i64;
+            }
+        }
+        for (segment, pages) in grown.segments {
+            let value = Value::Meta(encode_u32(pages));
+            let key = Key::slru_segment(segment.0, segment.1);
+            self.push(key, state.last_record_lsn, value);
+            directory.segments.insert(segment, pages);
+        }
+        true
+    }
+
+    /// Adds the values of a record that was worked out by itself.
+    pub fn add(&mut self, lsn: Lsn, values: Vec<(Key, Value)>, growth: i64) {
+        for (key, value) in values {
+            self.push(key, lsn, value);
+        }
+        self.growth += growth;
+    }
+
+    pub fn push(&mut self, key: Key, lsn: Lsn, value: Value) {
+        self.bytes += VALUE_OVERHEAD + value.payload().len();
+        self.values.push((key, lsn, value));
+    }
+
+    /// How many values there are.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Ends a record: its values are those from `first` on.
+    pub fn record_taken(&mut self, timeline: &Timeline, state: &TimelineState, first: usize) {
+        self.state = *state;
+        self.records += 1;
+        let threshold = self.config.threshold(state.full_page_writes);
+        self.overlong |= timeline.count_chains(&self.values[first..], threshold);
+    }
+
+    /// Whether it is time to publish.
+    pub fn is_enough(&self) -> bool {
+        self.overlong || self.bytes >= ENOUGH_BYTES
+    }
+
+    /// Makes all of it visible.
+    pub fn publish(&mut self, timeline: &Timeline) -> Result<()> {
+        if self.records == 0 {
+            return Ok(());
+        }
+        timeline.publish(self.state, self.values.drain(..), self.growth)?;
+        timeline.metrics().wal_records.inc_by(self.records);
+        self.config = timeline.config();
+        (self.bytes, self.records, self.growth, self.overlong) = (0, 0, 0, false);
+        Ok(())
+    }
+}
+
+/// Relations and segments that a record makes longer.
+#[derive(Default)]
+struct Grown {
+    sizes: SmallVec<[(RelTag, u32); 2]>,
+    segments: SmallVec<[((SlruKind, u32), u32); 1]>,
+}
+
+impl Grown {
+    /// `None` when the directory does not know all that the changes take.
+    fn find(directory: &Directory, changes: &Changes) -> Option<Grown> {
+        let mut grown = Grown::default();
+        for page in &changes.pages {
+            let key = &page.key;
+            if let Some(rel) = key.rel() {
+                let held = grown.sizes.iter_mut().find(|(other, _)| *other == rel);
+                let size = directory.sizes.get(&rel)?;
+                let size = held.as_ref().map(|(_, blocks)| *blocks).or(*size);
+                if page.clears_map || size.is_some_and(|blocks| key.e < blocks) {
+                    continue;
+                }
+                let blocks = key.e.checked_add(1)?;
+                match held {
+                    Some(held) => held.1 = blocks,
+                    None => grown.sizes.push((rel, blocks)),
+                }
+            } else if let Some(kind) = key.slru() {
+                let segment = (kind, segment_of(key.e));
+                let needed = key.e % SLRU_PAGES_PER_SEGMENT + 1;
+                let pages = directory.segments.get(&segment)?;
+                let held = grown.segments.iter_mut().find(|(it, _)| *it == segment);
+                match held {
+                    Some(held) => held.1 = needed.max(held.1),
+                    None if *pages < needed => grown.segments.push((segment, needed)),
+                    None => {}
+                }
+            }
+        }
+        Some(grown)
+    }
+
+    /// Whether a relation's page is there, behind the record.
+    fn exists(&self, directory: &Directory, key: &Key) -> bool {
+        let Some(rel) = key.rel() else { return true };
+        let grown = self.sizes.iter().find(|(other, _)| *other == rel);
+        let grown = grown.map(|(_, blocks)| *blocks);
+        let blocks = grown.or(directory.sizes.get(&rel).copied().flatten());
+        blocks.is_some_and(|blocks| key.e < blocks)
+    }
+}
