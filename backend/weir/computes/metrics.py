@@ -159,9 +159,19 @@ async def rates(
     """Current rates of every compute that reports, or of these, in two queries however many there are."""
     chosen = "" if compute_ids is None else of_computes(compute_ids)
     committed = _join(chosen, COMMITTED)
-    wal, transactions = await asyncio.gather(
-        prometheus.instant(f"sum by (compute_id, part) (rate(weir_compute_wal_bytes_total{{{chosen}}}[{window}s]))"),
+    found, transactions = await asyncio.gather(
+        rates_of_wal(prometheus, window, chosen),
         prometheus.instant(f"sum by (compute_id) (rate(weir_compute_transactions_total{{{committed}}}[{window}s]))"),
+    )
+    for labels, value in transactions:
+        found.setdefault(labels.get("compute_id", ""), Rates()).transactions_per_second = value
+    return found
+
+
+async def rates_of_wal(prometheus: Prometheus, window: int, selector: str = "") -> dict[str, Rates]:
+    """Of every compute that reports, or that the selector chooses, without transactions: one query for a fleet."""
+    wal = await prometheus.instant(
+        f"sum by (compute_id, part) (rate(weir_compute_wal_bytes_total{{{selector}}}[{window}s]))"
     )
     found: dict[str, Rates] = {}
     for labels, value in wal:
@@ -170,6 +180,4 @@ async def rates(
             entry.wal_image_bytes_per_second += value
         else:
             entry.wal_rest_bytes_per_second += value
-    for labels, value in transactions:
-        found.setdefault(labels.get("compute_id", ""), Rates()).transactions_per_second = value
     return found

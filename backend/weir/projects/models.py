@@ -12,6 +12,10 @@ from weir.kit.models import Base, Timestamps
 SHORTEST_WINDOW_SECONDS = 300
 
 
+def storage_config(history_retention_seconds: int) -> dict[str, Any]:
+    return {"history_window_seconds": max(SHORTEST_WINDOW_SECONDS, history_retention_seconds)}
+
+
 class Project(Timestamps, Base):
     """Deleting is an intent first (`delete_requested_at`); `deleted_at` follows when the storage is gone."""
 
@@ -34,7 +38,7 @@ class Project(Timestamps, Base):
 
     def storage_config(self) -> dict[str, Any]:
         """The pageserver's tenant settings that follow from the project's."""
-        return {"history_window_seconds": max(SHORTEST_WINDOW_SECONDS, self.history_retention_seconds)}
+        return storage_config(self.history_retention_seconds)
 
     @property
     def logical_size_limit(self) -> int | None:

@@ -45,7 +45,7 @@ async def load(
 async def _rates(prometheus: Prometheus) -> dict[str, metrics.Rates]:
     """Plans are made while Prometheus is down too; they say then that nothing is known."""
     try:
-        return await metrics.rates(prometheus, RATE_WINDOW_SECONDS)
+        return await metrics.rates_of_wal(prometheus, RATE_WINDOW_SECONDS)
     except RemoteError:
         return {}
 

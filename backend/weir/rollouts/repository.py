@@ -3,7 +3,8 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, func, insert, select, tuple_
+from sqlalchemy import ColumnElement, Select, String, any_, func, insert, literal, select, tuple_
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.kit.pagination import PageRequest
@@ -245,7 +246,8 @@ class RolloutRepository:
             .where(
                 Rollout.status.not_in(CLOSED),
                 RolloutMember.state.in_(IN_PROGRESS),
-                RolloutMember.endpoint_id.in_(endpoint_ids),
+                # One parameter: hundreds of them are dear to write out, every round of the reconciler.
+                RolloutMember.endpoint_id == any_(literal(endpoint_ids, ARRAY(String))),
             )
         )
         return {endpoint: rollout for endpoint, rollout in rows.all()}  # noqa: C416

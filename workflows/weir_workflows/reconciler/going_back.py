@@ -39,7 +39,7 @@ async def finish_going_back(
         found = await _load(
             session,
             select(RolloutMember.rollout_id, RolloutMember.endpoint_id).where(
-                RolloutMember.endpoint_id.in_(list(lsns)),
+                members.among(RolloutMember.endpoint_id, lsns),
                 RolloutMember.rolled_back_at.is_not(None),
                 RolloutMember.rollback_lsn.is_(None),
             ),

@@ -19,6 +19,7 @@ from weir.kit.clock import now
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import IN_PROGRESS, MemberState, Rollout, RolloutAlert, RolloutMember, RolloutStatus
 from weir_workflows.common.resources import Resources
+from weir_workflows.rollout.members import among
 
 log = structlog.get_logger()
 
@@ -49,7 +50,7 @@ async def confirm_deferred(
     async with resources.database.transaction() as session:
         waiting = await session.execute(
             select(RolloutMember.rollout_id, RolloutMember.endpoint_id).where(
-                RolloutMember.state == MemberState.DEFERRED, RolloutMember.endpoint_id.in_(list(running))
+                RolloutMember.state == MemberState.DEFERRED, among(RolloutMember.endpoint_id, running)
             )
         )
         deferred = [(rollout, ident) for rollout, ident in waiting.all()]

@@ -12,7 +12,7 @@ from weir.branches.models import Branch, BranchState
 from weir.clients.http import RemoteError
 from weir.clients.safekeeper import Safekeeper
 from weir.operations.repository import OperationRepository
-from weir.projects.models import Project
+from weir.projects.models import Project, storage_config
 from weir_workflows.common.resources import Resources
 
 log = structlog.get_logger()
@@ -101,19 +101,25 @@ async def repair_tenants(resources: Resources) -> list[str]:
         log.warning("tenants_not_checked", error=str(error))
         return []
     async with resources.database.transaction() as session:
-        statement = select(Project).where(Project.deleted_at.is_(None), Project.delete_requested_at.is_(None))
-        projects = (await session.scalars(statement)).all()
-    wrong = [project for project in projects if _differs(tenants.get(project.tenant_id), project.storage_config())]
+        # Columns and not objects: this is the whole fleet, and mostly nothing of it is wrong.
+        statement = select(Project.id, Project.tenant_id, Project.history_retention_seconds).where(
+            Project.deleted_at.is_(None), Project.delete_requested_at.is_(None)
+        )
+        projects = (await session.execute(statement)).all()
+    wrong = [
+        (ident, tenant_id, wanted)
+        for ident, tenant_id, retention in projects
+        if _differs(tenants.get(tenant_id), wanted := storage_config(retention))
+    ]
     # Any of them: some that storage refuses again and again must not stand before the others.
     chosen = random.sample(wrong, min(TENANTS_A_ROUND, len(wrong)))
     repaired: list[str] = []
-    for project in chosen:
-        wanted = project.storage_config()
+    for ident, tenant_id, wanted in chosen:
         try:
-            await resources.pageserver.configure_tenant(project.tenant_id, wanted)
+            await resources.pageserver.configure_tenant(tenant_id, wanted)
         except RemoteError as error:
-            log.warning("tenant_not_repaired", project_id=project.id, error=str(error))
+            log.warning("tenant_not_repaired", project_id=ident, error=str(error))
             continue
-        log.info("tenant_repaired", project_id=project.id, config=wanted)
-        repaired.append(project.tenant_id)
+        log.info("tenant_repaired", project_id=ident, config=wanted)
+        repaired.append(tenant_id)
     return repaired

@@ -31,6 +31,7 @@ from weir.rollouts.repository import RolloutRepository
 from weir_workflows.common.errors import missing
 from weir_workflows.common.resources import Resources
 from weir_workflows.rollout.limits import EXAMPLES, LONGEST_WAIT_SECONDS
+from weir_workflows.rollout.members import among
 from weir_workflows.rollout.messages import (
     Picked,
     PickedBatch,
@@ -201,7 +202,7 @@ class PlanActivities:
     ) -> None:
         fresh = RolloutMember.state == MemberState.PENDING
         deadline = at + timedelta(seconds=batch.baseline_seconds + strategy.step_deadline_seconds)
-        chosen = (RolloutMember.rollout_id == rollout_id, RolloutMember.endpoint_id.in_(batch.compute_ids))
+        chosen = (RolloutMember.rollout_id == rollout_id, among(RolloutMember.endpoint_id, batch.compute_ids))
         await session.execute(
             update(RolloutMember)
             .where(*chosen, fresh)

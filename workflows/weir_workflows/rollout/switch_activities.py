@@ -364,7 +364,7 @@ async def _busy_projects(session: AsyncSession, found: list[Member]) -> dict[str
     """Projects with an open operation, and what it does."""
     ids = {item.row.project.id for item in found}
     statement = select(Operation.project_id, Operation.action).where(
-        Operation.project_id.in_(ids), Operation.status.in_(OPEN)
+        members.among(Operation.project_id, ids), Operation.status.in_(OPEN)
     )
     return {project: action.value for project, action in (await session.execute(statement)).all()}
 

@@ -12,7 +12,7 @@ from weir.endpoints.models import Endpoint
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import MemberState, RolloutMember
 from weir_workflows.common.resources import Resources
-from weir_workflows.rollout.members import Member
+from weir_workflows.rollout.members import Member, among
 from weir_workflows.rollout.probes import PATIENCE_SECONDS, Probes, patiently
 
 THRESHOLD = "image_threshold_pushdown"
@@ -29,7 +29,7 @@ async def kept(session: AsyncSession, rollout_id: str, project_ids: list[str]) -
     rows = await session.execute(
         select(RolloutMember.project_id, RolloutMember.previous_threshold).where(
             RolloutMember.rollout_id == rollout_id,
-            RolloutMember.project_id.in_(project_ids),
+            among(RolloutMember.project_id, project_ids),
             RolloutMember.previous_threshold.is_not(None),
         )
     )
@@ -76,10 +76,10 @@ async def disarm(
 async def _relying(resources: Resources, project_ids: set[str]) -> dict[str, set[tuple[str, str]]]:
     """By project: computes that run without images, or for which a rollout has just armed storage."""
     switched = select(Endpoint.project_id, literal(""), Endpoint.id).where(
-        Endpoint.project_id.in_(project_ids), Endpoint.full_page_writes.is_(False), Endpoint.deleted_at.is_(None)
+        among(Endpoint.project_id, project_ids), Endpoint.full_page_writes.is_(False), Endpoint.deleted_at.is_(None)
     )
     arming = select(RolloutMember.project_id, RolloutMember.rollout_id, RolloutMember.endpoint_id).where(
-        RolloutMember.project_id.in_(project_ids), RolloutMember.state == MemberState.ARMING
+        among(RolloutMember.project_id, project_ids), RolloutMember.state == MemberState.ARMING
     )
     async with resources.database.transaction() as session:
         rows = await session.execute(switched.union_all(arming))
