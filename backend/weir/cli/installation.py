@@ -53,6 +53,12 @@ ports = "{computes}"
 # tests of the control plane: no database runs). Choose before the first `weir up`.
 runtime = "{runtime}"
 
+[storage]
+# Where the databases' layers are kept: a directory (file:///...) or a bucket (s3://bucket/prefix). Empty: `objects`
+# in this directory. Endpoint, region and credentials of a bucket are lines NAME=VALUE (AWS_ENDPOINT_URL, AWS_REGION,
+# AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) of secrets/object_store.env. Choose before the first project.
+object_store = "{object_store}"
+
 [postgres]
 # The programs of Postgres 15, for computes and for the metadata store.
 bin_dir = "{pg_bin}"
@@ -79,6 +85,7 @@ class Installation:
     retention: str
     scrape_interval_seconds: int
     otlp_endpoint: str
+    object_store_address: str = ""
     compute_runtime: str = "local"
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
     simulated: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -118,6 +125,15 @@ class Installation:
     @property
     def api_key_file(self) -> Path:
         return self.home / "secrets" / "api_key"
+
+    @property
+    def object_store(self) -> str:
+        return self.object_store_address or f"file://{self.home / 'objects'}"
+
+    @property
+    def object_store_variables(self) -> Path:
+        """Credentials and the like of a bucket, for the pageserver alone: a file that a shell reads."""
+        return self.home / "secrets" / "object_store.env"
 
     @property
     def is_simulated(self) -> bool:
@@ -220,6 +236,9 @@ def load(home: Path) -> Installation:
             os.environ.get("WEIR_SCRAPE_INTERVAL_SECONDS", str(prometheus.get("scrape_interval_seconds", 1)))
         ),
         otlp_endpoint=str(_section(path, document, "telemetry").get("otlp_endpoint", "")),
+        object_store_address=os.environ.get(
+            "WEIR_OBJECT_STORE", str(_section(path, document, "storage").get("object_store", ""))
+        ),
         compute_runtime=_runtime(path, document),
         simulated={name: float(value) for name, value in _section(path, document, "simulated").items()},
     )
@@ -243,6 +262,7 @@ def create(home: Path, port_base: int | None) -> Installation:
             ports="\n".join(f"{name} = {port + shift}  # {what}" for name, (port, what) in PORTS.items()),
             computes=f"{first + shift}-{last + shift}",
             runtime=os.environ.get("WEIR_COMPUTE_RUNTIME", "local"),
+            object_store=os.environ.get("WEIR_OBJECT_STORE", ""),
             pg_bin=os.environ.get("WEIR_PG_BIN_DIR", "/usr/lib/postgresql/15/bin"),
         )
         _write_whole(config, text, 0o644)

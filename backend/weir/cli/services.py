@@ -157,11 +157,12 @@ def _pageserver(installation: Installation) -> Service:
         "pageserver",
         "pages",
         [
+            *with_object_store_variables(installation),
             str(installation.bin_dir / "weir-pageserver"),
             *("--listen-pages", installation.address("pageserver_pages")),
             *("--listen-http", installation.address("pageserver_http")),
             *("--data-dir", str(installation.home / "pageserver")),
-            *("--object-store", f"file://{installation.home / 'objects'}"),
+            *("--object-store", installation.object_store),
             *("--pg-bin-dir", str(installation.pg_bin), "--pg-user", installation.pg_user),
         ],
         ports=("pageserver_pages", "pageserver_http"),
@@ -169,6 +170,22 @@ def _pageserver(installation: Installation) -> Service:
         after={f"safekeeper-{n}": HEALTHY for n in SAFEKEEPERS},
         stop_seconds=30,
     )
+
+
+def with_object_store_variables(installation: Installation) -> list[str]:
+    """The words that give a program what secrets/object_store.env says, and no other process or file."""
+    if not installation.object_store.startswith("s3://"):
+        return []
+    path = installation.object_store_variables
+    if not path.is_file():
+        raise CliError(
+            f"{installation.object_store} needs {path} (mode 0600): a line AWS_ACCESS_KEY_ID=..., one "
+            "AWS_SECRET_ACCESS_KEY=..., and where it is not Amazon's or not in us-east-1 AWS_ENDPOINT_URL=... and "
+            "AWS_REGION=... (docs/operating.md)."
+        )
+    if path.stat().st_mode & 0o077:
+        raise CliError(f"{path} holds secrets and can be read by others: chmod 600 {path}")
+    return ["/bin/sh", "-c", 'set -a; . "$0"; set +a; exec "$@"', str(path)]
 
 
 def _api(installation: Installation) -> Service:

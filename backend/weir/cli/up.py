@@ -70,7 +70,7 @@ def _require_programs(installation: Installation, chosen: Sequence[Service]) -> 
     wanted = {service.command[0] for service in chosen}
     if not installation.is_simulated:
         # The worker starts computes later, so their program is looked for as well.
-        wanted.add(str(installation.bin_dir / "weir-compute"))
+        wanted |= {str(installation.bin_dir / name) for name in ("weir-compute", "weir-pageserver")}
     missing = sorted(program for program in wanted if not Path(program).is_file())
     if missing:
         raise CliError("These programs are missing; `make setup` builds them:\n  " + "\n  ".join(missing))

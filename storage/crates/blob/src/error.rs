@@ -9,8 +9,13 @@ use crate::index::Generation;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
-    #[error("object store: {0}")]
+    #[error("object store: {}", explain(.0))]
     Store(#[from] object_store::Error),
+    #[error(
+        "{0} lets an object be created twice: it ignores `If-None-Match: *`, so nothing would keep two pageservers \
+         apart; use a store with conditional puts"
+    )]
+    CreatesTwice(String),
     #[error("{}: {source}", path.display())]
     File {
         path: PathBuf,
@@ -47,5 +52,29 @@ impl BlobError {
     /// Whether trying again can help.
     pub fn is_transient(&self) -> bool {
         matches!(self, BlobError::Store(_) | BlobError::File { .. })
+    }
+}
+
+/// What a store said, in a line: S3 answers with a page of XML, of which code and message are worth reading.
+fn explain(error: &object_store::Error) -> String {
+    let told = error.to_string();
+    let element = |name: &str| {
+        let (_, rest) = told.split_once(&format!("<{name}>"))?;
+        rest.split_once(&format!("</{name}>")).map(|(text, _)| text)
+    };
+    let text = match (element("Code"), element("Message"), told.split_once('<')) {
+        (Some(code), message, Some((head, _))) => {
+            format!("{head}{code} {}", message.unwrap_or_default())
+        }
+        _ => told.clone(),
+    };
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match error {
+        object_store::Error::PermissionDenied { .. }
+        | object_store::Error::Unauthenticated { .. } => format!(
+            "{text}; are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN) those of a user who may \
+             read, write, list and delete there, and AWS_REGION the bucket's?"
+        ),
+        _ => text,
     }
 }

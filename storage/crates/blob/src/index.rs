@@ -106,11 +106,7 @@ impl IndexPart {
             format_version: INDEX_FORMAT_VERSION,
             ..self.clone()
         };
-        let mut out = serde_json::to_vec_pretty(&written).expect("an index has only string keys");
-        let crc = crc32c::crc32c(&out);
-        out.extend_from_slice(TRAILER);
-        out.extend_from_slice(format!("{crc:08x}\n").as_bytes());
-        out
+        seal(serde_json::to_vec_pretty(&written).expect("an index has only string keys"))
     }
 
     /// Reads an index; `path` is for error messages.
@@ -143,6 +139,25 @@ impl IndexPart {
             return Err(damaged("its last line, the checksum, is missing"));
         }
         serde_json::from_slice(json).map_err(corrupt)
+    }
+}
+
+/// A document followed by its checksum, on a line of its own.
+pub fn seal(mut json: Vec<u8>) -> Vec<u8> {
+    let crc = crc32c::crc32c(&json);
+    json.extend_from_slice(TRAILER);
+    json.extend_from_slice(format!("{crc:08x}\n").as_bytes());
+    json
+}
+
+/// The document that [`seal`] was given, unless it was changed or cut since; `path` is for the error.
+pub fn unseal<'a>(path: &str, bytes: &'a [u8]) -> Result<&'a [u8], BlobError> {
+    match split_trailer(bytes) {
+        (json, Some(crc)) if crc32c::crc32c(json) == crc => Ok(json),
+        _ => Err(BlobError::Corrupt {
+            path: path.to_owned(),
+            reason: "its checksum is missing or does not match".to_owned(),
+        }),
     }
 }
 

@@ -35,14 +35,16 @@
 
 mod error;
 mod file;
+mod http_client;
 mod index;
 mod queue;
+mod s3;
 mod store;
 mod timeline;
 
 pub use error::BlobError;
 pub use file::LocalLayerFile;
-pub use index::{Ancestor, Generation, INDEX_FORMAT_VERSION, IndexPart, RemoteLayer};
+pub use index::{Ancestor, Generation, INDEX_FORMAT_VERSION, IndexPart, RemoteLayer, seal, unseal};
 pub use queue::{IndexChange, QueueOptions, UploadQueue, UploadStatus};
 pub use store::Store;
 pub use timeline::{Loaded, TimelineStore};

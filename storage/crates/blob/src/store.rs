@@ -10,7 +10,11 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload}
 use pg_types::{TenantId, TimelineId};
 
 use crate::error::BlobError;
+use crate::s3;
 use crate::timeline::TimelineStore;
+
+/// An object that every pageserver tries to create when it starts.
+const CREATE_ONCE: &str = "create-once";
 
 /// A handle; cloning it is cheap.
 #[derive(Clone, Debug)]
@@ -36,9 +40,21 @@ impl Store {
         })
     }
 
-    /// From an address: `file:///absolute/directory`, or `mount:///absolute/directory` for a directory that is a
-    /// network file system, of which layers are copied to local disk like from any remote store.
+    /// From an address: `file:///absolute/directory`, `mount:///absolute/directory` for a directory that is a
+    /// network file system, of which layers are copied to local disk like from any remote store, or
+    /// `s3://bucket/prefix`, with endpoint, region and credentials from the environment's `AWS_` variables.
     pub fn from_address(address: &str) -> Result<Store, BlobError> {
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        Store::from_address_with(address, variables)
+    }
+
+    /// The same with other variables than the environment's.
+    pub fn from_address_with(
+        address: &str,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Store, BlobError> {
         let unsupported = |reason: &str| BlobError::Address {
             address: address.to_owned(),
             reason: reason.to_owned(),
@@ -52,7 +68,10 @@ impl Store {
             Some(("file" | "mount", _)) => Err(unsupported(
                 "give an absolute directory, such as file:///var/lib/weir/objects",
             )),
-            _ => Err(unsupported("only file:// and mount:// are built in so far")),
+            Some(("s3", _)) => Ok(Store::new(s3::open(address, variables)?)),
+            _ => Err(unsupported(
+                "give file:///directory, mount:///directory or s3://bucket/prefix",
+            )),
         }
     }
 
@@ -62,6 +81,25 @@ impl Store {
             objects,
             local: None,
         }
+    }
+
+    /// Refuses a store that can't be reached, or that lets two writers create the same object, on which all rests
+    /// that keeps two pageservers apart. Costs one request, two the first time; leaves one empty object.
+    pub async fn check(&self) -> Result<(), BlobError> {
+        let path = ObjectPath::from(CREATE_ONCE);
+        for _ in 0..2 {
+            match self.put(&path, Bytes::new(), PutMode::Create).await {
+                Ok(()) => {}
+                Err(BlobError::Store(object_store::Error::AlreadyExists { .. })) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(BlobError::CreatesTwice(self.objects.to_string()))
+    }
+
+    /// The objects themselves, past the names given to them here.
+    pub fn objects(&self) -> Arc<dyn ObjectStore> {
+        self.objects.clone()
     }
 
     pub fn timeline(&self, tenant: TenantId, timeline: TimelineId) -> TimelineStore {

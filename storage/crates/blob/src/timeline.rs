@@ -1,6 +1,7 @@
 //! One timeline's objects.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -15,6 +16,9 @@ use crate::store::Store;
 
 /// Deletions in flight at once.
 const PARALLEL_DELETES: usize = 8;
+/// How often a claim is repeated that failed, and the first pause before it; each further one is twice as long.
+const CLAIM_RETRIES: u32 = 3;
+const CLAIM_PAUSE: Duration = Duration::from_millis(50);
 
 /// What object storage holds of a timeline.
 #[derive(Clone, PartialEq, Debug)]
@@ -80,6 +84,7 @@ impl TimelineStore {
 
     /// Claims the right to write, above every earlier claim. Who claimed before is fenced from here on.
     pub async fn claim_generation(&self) -> Result<Generation, BlobError> {
+        let mut failures = 0;
         loop {
             let newest = self.newest_generation().await?.unwrap_or_default();
             let next = Generation(newest.0 + 1);
@@ -95,6 +100,12 @@ impl TimelineStore {
                     }
                 }
                 Err(BlobError::Store(object_store::Error::AlreadyExists { .. })) => continue,
+                // Whether it was made after all can't be known. If so it is nobody's, and the next one is above it.
+                Err(error) if error.is_transient() && failures < CLAIM_RETRIES => {
+                    tracing::warn!(timeline = %self.timeline, %error, "a generation could not be claimed, will retry");
+                    tokio::time::sleep(CLAIM_PAUSE * (1 << failures)).await;
+                    failures += 1;
+                }
                 Err(error) => return Err(error),
             }
         }

@@ -2,6 +2,8 @@
 //! can neither take away anything it relies on nor report as durable what it will not find.
 
 mod common;
+#[path = "common/s3.rs"]
+mod s3_server;
 
 use std::fmt;
 use std::ops::Range;
@@ -25,6 +27,7 @@ use parking_lot::Mutex;
 use pg_types::Lsn;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use s3_server::S3Server;
 
 /// Most turns that others get before, and after, an operation of the store.
 const LONGEST_PAUSE: u32 = 12;
@@ -35,7 +38,7 @@ const END: u64 = 1000;
 /// the same.
 #[derive(Debug)]
 struct Unhurried {
-    inner: Arc<InMemory>,
+    inner: Arc<dyn ObjectStore>,
     random: Mutex<StdRng>,
 }
 
@@ -221,14 +224,13 @@ fn was_fenced(error: &BlobError) -> bool {
     }
 }
 
-async fn struggle(seed: u64) -> usize {
+async fn struggle(seed: u64, objects: Arc<dyn ObjectStore>) -> usize {
     let mut random = StdRng::seed_from_u64(seed);
-    let memory = Arc::new(InMemory::new());
     let acknowledged = Acknowledged::default();
     let mut lives = Vec::new();
     for number in 0..4 {
         let unhurried = Unhurried {
-            inner: memory.clone(),
+            inner: objects.clone(),
             random: Mutex::new(StdRng::seed_from_u64(random.random())),
         };
         let store = Store::new(Arc::new(unhurried)).timeline(TENANT, TIMELINE);
@@ -254,7 +256,7 @@ async fn struggle(seed: u64) -> usize {
             Err(ended) => std::panic::resume_unwind(ended.into_panic()),
         }
     }
-    let store = Store::new(memory).timeline(TENANT, TIMELINE);
+    let store = Store::new(objects).timeline(TENANT, TIMELINE);
     let Loaded::Index(index) = store.load().await.expect("load") else {
         panic!("there is an index")
     };
@@ -271,7 +273,8 @@ fn whoever_else_believes_to_own_a_timeline_does_no_harm() {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
-            runtime.expect("runtime").block_on(struggle(seed))
+            let memory = Arc::new(InMemory::new());
+            runtime.expect("runtime").block_on(struggle(seed, memory))
         });
         fenced += ended.unwrap_or_else(|_| panic!("seed {seed}"));
     }
@@ -279,4 +282,16 @@ fn whoever_else_believes_to_own_a_timeline_does_no_harm() {
         fenced > 200,
         "only {fenced} were ever fenced: nobody got into another's way"
     );
+}
+
+/// The same where creating an object once, and replacing one whole, is done by a server. Which request comes first is
+/// not drawn here but happens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_on_s3() {
+    let mut fenced = 0;
+    for seed in 0..6 {
+        let server = S3Server::start();
+        fenced += struggle(seed, server.store().objects()).await;
+    }
+    assert!(fenced > 2, "only {fenced} were ever fenced");
 }

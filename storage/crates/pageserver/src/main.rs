@@ -40,7 +40,8 @@ struct Args {
     /// Local state: templates and cached layers.
     #[arg(long, required = true)]
     data_dir: Option<PathBuf>,
-    /// Where layers are kept, such as file:///var/lib/weir/objects.
+    /// Where layers are kept, such as file:///var/lib/weir/objects or s3://bucket/prefix (endpoint, region and
+    /// credentials from AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY).
     #[arg(long, required = true)]
     object_store: Option<String>,
     /// Directory of initdb.
@@ -92,8 +93,11 @@ async fn run(args: Args) -> Result<()> {
     // Listen first: a port in use is reported before anything is claimed in the object store.
     let pages = listen(args.listen_pages).await?;
     let api = listen(args.listen_http).await?;
+    let objects = blob::Store::from_address(&object_store).context("open the object store")?;
+    let checked = objects.check().await;
+    checked.with_context(|| format!("object store {object_store} can't be used"))?;
     let options = ManagerOptions {
-        objects: blob::Store::from_address(&object_store).context("open the object store")?,
+        objects,
         postgres: PostgresInstall {
             bin_dir: args.pg_bin_dir,
             user: args.pg_user,
