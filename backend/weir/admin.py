@@ -47,6 +47,15 @@ async def migrate() -> None:
         await database.close()
 
 
+async def account_key(name: str) -> str:
+    database = Database(get_settings())
+    try:
+        async with database.transaction() as session:
+            return await identity.create_another_key(session, name)
+    finally:
+        await database.close()
+
+
 async def account(name: str, email: str | None, *, operator: bool) -> str:
     """Makes an account (`email` given) or changes its role; what to tell the person who asked for it."""
     database = Database(get_settings())
@@ -58,6 +67,14 @@ async def account(name: str, email: str | None, *, operator: bool) -> str:
             return f"account {name} is {'an operator' if operator else 'no operator'} now"
     finally:
         await database.close()
+
+
+async def _account(arguments: argparse.Namespace) -> str:
+    if arguments.verb == "key":
+        return await account_key(arguments.name)
+    email = getattr(arguments, "email", None)
+    operator = arguments.operator if email is not None else arguments.wanted == "yes"
+    return await account(arguments.name, email, operator=operator)
 
 
 def openapi() -> str:
@@ -77,6 +94,8 @@ def main() -> None:
     create.add_argument("name")
     create.add_argument("email")
     create.add_argument("--operator", action="store_true", help="it sees and rolls out over every account's computes")
+    key = verbs.add_parser("key", help="print a new API key of an account that has lost its own")
+    key.add_argument("name")
     role = verbs.add_parser("operator", help="say whether an account is an operator")
     role.add_argument("name")
     role.add_argument("wanted", choices=["yes", "no"])
@@ -84,10 +103,8 @@ def main() -> None:
     if arguments.command == "migrate":
         asyncio.run(migrate())
     elif arguments.command == "account":
-        email = getattr(arguments, "email", None)
-        operator = arguments.operator if email is not None else arguments.wanted == "yes"
         try:
-            print(asyncio.run(account(arguments.name, email, operator=operator)))  # noqa: T201  its answer
+            print(asyncio.run(_account(arguments)))  # noqa: T201  its answer
         except WeirError as error:
             parser.exit(1, f"weir-admin: {error.message}\n")
     else:

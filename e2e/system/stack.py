@@ -146,13 +146,18 @@ class Stack:
 
 
 @contextmanager
-def running_stack(extra: dict[str, str] | None = None) -> Generator[Stack]:
-    """A stack that is up, and gone afterwards whatever happened: by `weir down`, or by force."""
+def running_stack(
+    extra: dict[str, str] | None = None, prepare: Callable[[Path], None] | None = None
+) -> Generator[Stack]:
+    """A stack that is up, and gone afterwards whatever happened: by `weir down`, or by force. `prepare` is given its
+    directory before anything is started."""
     # Below /tmp with a short name: Postgres runs unprivileged, and sockets have short paths.
     folder = Path(tempfile.mkdtemp(prefix="weir-e2e-", dir="/tmp"))
     folder.chmod(0o711)
     stack = Stack(folder / "home", extra)
     try:
+        if prepare is not None:
+            prepare(stack.home)
         stack.up()
         yield stack
     finally:

@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ class S3Server:
 
 
 @contextlib.contextmanager
-def s3_server() -> Iterator[S3Server]:
+def s3_server() -> Generator[S3Server]:
     server = S3Server()
     try:
         server.process.start()
@@ -66,7 +66,7 @@ def s3_server() -> Iterator[S3Server]:
 
 
 @contextlib.contextmanager
-def engine_on_s3(server: S3Server, **options: Any) -> Iterator[Engine]:
+def engine_on_s3(server: S3Server, **options: Any) -> Generator[Engine]:
     root = Path(tempfile.mkdtemp(prefix="weir-system-"))
     environment = server.environment
     with engine(

@@ -49,6 +49,8 @@ class StorageDouble:
     faults: list[Fault] = field(default_factory=list)
     tenants: dict[str, dict[str, Any]] = field(default_factory=dict)
     timelines: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # What a project's document says, as it was put: revision and about.
+    described: dict[str, dict[str, Any]] = field(default_factory=dict)
     keepers: list[dict[str, dict[str, Any]]] = field(default_factory=lambda: [{} for _ in range(SAFEKEEPERS)])
     pageserver_port: int = field(default_factory=free_port)
     keeper_ports: list[int] = field(default_factory=lambda: [free_port() for _ in range(SAFEKEEPERS)])
@@ -111,7 +113,7 @@ def pageserver_app(double: StorageDouble) -> Starlette:
 
     paths = ["/healthz", "/v1/tenant", "/v1/tenant/{tenant}", "/v1/tenant/{tenant}/config",
              "/v1/tenant/{tenant}/timeline", _TIMELINE, _TIMELINE + "/lsn_by_timestamp",
-             _TIMELINE + "/timestamp_of_lsn"]  # fmt: skip
+             _TIMELINE + "/timestamp_of_lsn", "/v1/tenant/{tenant}/about"]  # fmt: skip
     return Starlette(routes=[Route(p, handle, methods=["GET", "PUT", "POST", "PATCH", "DELETE"]) for p in paths])
 
 
@@ -122,12 +124,16 @@ async def _pageserver(double: StorageDouble, request: Request) -> Response:  # n
     if path == "/healthz":
         return PlainTextResponse("ok\n")
     if tenant is None:
-        return JSONResponse([{"id": ident, "timelines": [], "config": c} for ident, c in double.tenants.items()])
+        return JSONResponse([_tenant(double, ident) for ident in double.tenants])
+    if path.endswith("/about"):
+        double.described[tenant] = body
+        return Response(status_code=204)
     if method == "PUT":
         double.tenants.setdefault(tenant, {"image_threshold_pushdown": 32})
         return JSONResponse({})
     if method == "DELETE" and timeline is None:
         double.tenants.pop(tenant, None)
+        double.described.pop(tenant, None)
         for ident in [i for i, t in double.timelines.items() if t["tenant_id"] == tenant]:
             del double.timelines[ident]
         return Response(status_code=204)
@@ -145,7 +151,7 @@ async def _pageserver(double: StorageDouble, request: Request) -> Response:  # n
     if path.endswith("/timestamp_of_lsn"):
         return JSONResponse({"timestamp": double.timelines[timeline or ""]["oldest_timestamp"]})
     if timeline is None:
-        return JSONResponse({"id": tenant, "timelines": [], "config": double.tenants[tenant]})
+        return JSONResponse(_tenant(double, tenant))
     found = double.timelines.get(timeline)
     if method == "DELETE":
         if any(t["ancestor_timeline_id"] == timeline for t in double.timelines.values()):
@@ -153,6 +159,11 @@ async def _pageserver(double: StorageDouble, request: Request) -> Response:  # n
         double.timelines.pop(timeline, None)
         return Response(status_code=204)
     return JSONResponse(found) if found else _error(404, "NOT_FOUND", f"timeline {timeline} does not exist")
+
+
+def _tenant(double: StorageDouble, ident: str) -> dict[str, Any]:
+    revision = double.described.get(ident, {}).get("revision")
+    return {"id": ident, "timelines": [], "config": double.tenants[ident], "about_revision": revision}
 
 
 def _lsn_by_timestamp(timeline: dict[str, Any], timestamp: str) -> dict[str, str]:

@@ -108,6 +108,7 @@ async def create_project_branch(
         for endpoint in created.endpoints
         for database in created.databases
         if (owner := await repository.role(created.branch.id, database.owner_name)) is not None
+        and owner.password_sealed is not None
     ]
     return BranchCreated(
         branch=BranchView.of(created.branch),

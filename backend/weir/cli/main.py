@@ -12,6 +12,7 @@ from weir.cli.down import down as run_down
 from weir.cli.errors import CliError
 from weir.cli.logs import logs as run_logs
 from weir.cli.logs import rotate
+from weir.cli.recover import recover as run_recover
 from weir.cli.status import status as run_status
 from weir.cli.supervisor import Supervisor
 from weir.cli.up import up as run_up
@@ -131,6 +132,28 @@ def restart(home: Path, process: str) -> None:
 def doctor(ctx: click.Context) -> None:
     """Check the machine and the installation, and say what to do about what is wrong."""
     ctx.exit(0 if run_doctor(ctx.obj) else 1)
+
+
+@cli.command()
+@click.option(
+    "--from",
+    "store",
+    metavar="STORE",
+    help="file:///directory or s3://bucket/prefix [default: the installation's own object store]",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what was found and what would be made of it.")
+@click.option(
+    "--beside-others", is_flag=True, help="Add it although the metadata database has projects of its own already."
+)
+@click.pass_obj
+def recover(home: Path, store: str | None, dry_run: bool, beside_others: bool) -> None:
+    """Make the list of projects and branches again from the object store, when the metadata database is lost.
+
+    Weir must be up; its metadata database is the empty one that `weir up` made, or one that has part of the projects.
+    All is added in one transaction or nothing, and what is there already stays as it is: run it as often as you like.
+    Computes are not started. Passwords of roles go on to work; docs/operating.md says what does not come back.
+    """
+    run_recover(home, store, dry_run=dry_run, beside_others=beside_others)
 
 
 @cli.command()

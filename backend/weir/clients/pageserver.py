@@ -60,6 +60,14 @@ class Pageserver:
     async def tenant(self, tenant: str) -> dict[str, Any]:
         return await self._http.call("GET", f"/v1/tenant/{tenant}")
 
+    async def about_revision(self, tenant: str) -> str | None:
+        """Of the document that describes the tenant's project; None when there is none."""
+        return (await self.tenant(tenant)).get("about_revision")
+
+    async def put_about(self, tenant: str, revision: str, document: dict[str, Any]) -> None:
+        path = f"/v1/tenant/{tenant}/about"
+        await self._http.call("PUT", path, json={"revision": revision, "about": document}, timeout=30)
+
     async def delete_tenant(self, tenant: str) -> None:
         await self._http.call("DELETE", f"/v1/tenant/{tenant}", timeout=60, missing_ok=True)
 

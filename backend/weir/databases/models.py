@@ -5,14 +5,15 @@ from weir.kit.models import Base, Timestamps
 
 
 class Role(Timestamps, Base):
-    """A login role that Weir manages. The password is encrypted; computes are given the verifier only."""
+    """A login role that Weir manages. The password is encrypted; computes are given the verifier only. Without the
+    two, after a recovery, Postgres alone knows the password, and keeps it until it is reset."""
 
     __tablename__ = "roles"
 
     branch_id: Mapped[str] = mapped_column(ForeignKey("branches.id"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
-    password_sealed: Mapped[bytes]
-    scram_verifier: Mapped[str]
+    password_sealed: Mapped[bytes | None]
+    scram_verifier: Mapped[str | None]
 
 
 class BranchDatabase(Timestamps, Base):

@@ -49,6 +49,11 @@ def new_role(branch_id: str, name: str) -> tuple[Role, str]:
 
 
 def password_of(role: Role) -> str:
+    if role.password_sealed is None:
+        raise NotFoundError(
+            f"the password of role {role.name!r} is not known here since the metadata database was recovered; it "
+            "still works, and resetting it makes it known again"
+        )
     return crypto.SecretBox.open(get_settings().secrets_dir).unseal(role.password_sealed)
 
 

@@ -35,6 +35,10 @@ class EndpointRepository:
         )
         return (await self._session.scalars(statement)).one_or_none()
 
+    async def port_is_taken(self, port: int) -> bool:
+        statement = select(Endpoint.id).where(Endpoint.port == port, Endpoint.deleted_at.is_(None))
+        return (await self._session.scalars(statement)).first() is not None
+
     async def free_port(self, ports: range, host: str) -> int | None:
         """A port no endpoint has and nothing listens on. Serialised until commit, so that of two creations
         at once each gets its own; the unique index is the last word."""

@@ -36,6 +36,18 @@ async def create_account(session: AsyncSession, name: str, email: str, *, operat
     return key
 
 
+async def create_another_key(session: AsyncSession, name: str) -> str:
+    """A further API key of an account that has lost its own, as all have after a recovery."""
+    repository = IdentityRepository(session)
+    account = await repository.account_named(name)
+    if account is None:
+        raise NotFoundError(f"account {name} does not exist; make it with `weir-admin account create`")
+    key = crypto.new_api_key()
+    await repository.ensure_key(account.id, "made by weir-admin", crypto.hash_token(key))
+    audit.record_system(session, ADMIN, "api_key.create", f"account/{name}")
+    return key
+
+
 async def set_operator(session: AsyncSession, name: str, *, operator: bool) -> None:
     """From its next request on the account sees and controls the whole fleet, or its own part of it only."""
     account = await IdentityRepository(session).account_named(name)

@@ -10,6 +10,8 @@ from weir.kit.models import Base, Timestamps
 # Storage keeps at least this much, whatever a project asks for: a branch point that has just been chosen must still
 # be there when the branch is made.
 SHORTEST_WINDOW_SECONDS = 300
+# Among a project's settings: its computes drop no role or database for not being listed; the lists may lack some.
+KEEP_UNLISTED = "keep_unlisted_roles_and_databases"
 
 
 def storage_config(history_retention_seconds: int) -> dict[str, Any]:
@@ -39,6 +41,10 @@ class Project(Timestamps, Base):
     def storage_config(self) -> dict[str, Any]:
         """The pageserver's tenant settings that follow from the project's."""
         return storage_config(self.history_retention_seconds)
+
+    @property
+    def keeps_unlisted(self) -> bool:
+        return bool(self.settings.get(KEEP_UNLISTED))
 
     @property
     def logical_size_limit(self) -> int | None:

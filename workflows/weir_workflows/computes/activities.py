@@ -10,11 +10,20 @@ from weir_workflows.common.errors import from_remote, missing
 from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
 from weir_workflows.computes.spec import load_spec
+from weir_workflows.storage.describing import ensure_described
 
 
 class ComputeActivities:
     def __init__(self, resources: Resources) -> None:
         self._r = resources
+
+    async def _describe(self, project_id: str) -> None:
+        """Before a compute makes a role or a database the object store knows of it: a recovery that does not would
+        have the compute drop it."""
+        try:
+            await ensure_described(self._r, project_id)
+        except RemoteError as error:
+            raise from_remote(error) from error
 
     async def _endpoint(self, endpoint_id: str) -> Endpoint:
         async with self._r.database.transaction() as session:
@@ -34,6 +43,7 @@ class ComputeActivities:
                 return
             spec = await load_spec(session, self._r.settings, endpoint)
         async with heartbeats():
+            await self._describe(endpoint.project_id)
             await self._r.computes.start(spec)
         async with self._r.database.transaction() as session:
             row = await session.get(Endpoint, endpoint_id, with_for_update=True)
@@ -90,6 +100,7 @@ class ComputeActivities:
             return
         try:
             async with heartbeats():
+                await self._describe(endpoint.project_id)
                 await self._r.agent(endpoint).configure(spec)
         except RemoteError as error:
             if not await self._r.computes.running([endpoint_id]):

@@ -30,11 +30,15 @@ async def load_spec(session: AsyncSession, settings: Settings, endpoint: Endpoin
         "safekeepers": settings.safekeeper_wal_addresses,
         "pageserver": {"pages": settings.pageserver_pages, "http": settings.pageserver_http_url},
         "full_page_writes": endpoint.full_page_writes,
-        "roles": [{"name": role.name, "password": role.scram_verifier} for role in await repository.roles(branch.id)],
+        "roles": [
+            {"name": role.name, "password": role.scram_verifier, "keep_password": role.scram_verifier is None}
+            for role in await repository.roles(branch.id)
+        ],
         "databases": [
             {"name": database.name, "owner": database.owner_name}
             for database in await repository.databases(branch.id)
         ],
+        "keep_unlisted": project.keeps_unlisted,
         "settings": endpoint.pg_settings,
         "storage_quota_bytes": project.logical_size_limit,
         "audit_reads_per_second": AUDIT_READS_PER_SECOND,

@@ -35,7 +35,7 @@ from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
 from weir_workflows.reconciler.going_back import finish_going_back, restore_thresholds
 from weir_workflows.reconciler.rollouts import confirm_deferred, watch_deadlines
-from weir_workflows.reconciler.storage import repair_safekeepers, repair_tenants
+from weir_workflows.reconciler.storage import repair_descriptions, repair_safekeepers, repair_tenants
 from weir_workflows.runtime.local import BusyError
 
 log = structlog.get_logger()
@@ -105,6 +105,7 @@ class ReconcilerActivities:
                 self._next_storage_check = time.monotonic() + STORAGE_CHECK_SECONDS
                 await repair_safekeepers(self._r)
                 await repair_tenants(self._r)
+                await repair_descriptions(self._r)
         return Round(started, stopped, cleaned, switched)
 
     async def _part(self, computes: ComputeRepository) -> list[ComputeRow]:

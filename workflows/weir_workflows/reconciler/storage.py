@@ -13,6 +13,7 @@ from weir.clients.http import RemoteError
 from weir.clients.safekeeper import Safekeeper
 from weir.operations.repository import OperationRepository
 from weir.projects.models import Project, storage_config
+from weir.recovery.description import describe, revision
 from weir_workflows.common.resources import Resources
 
 log = structlog.get_logger()
@@ -91,6 +92,32 @@ async def _idle_project(session: AsyncSession, project_id: str) -> Project | Non
 def _differs(held: dict[str, Any] | None, wanted: dict[str, Any]) -> bool:
     """A tenant that is not there is not this one's to make."""
     return held is not None and any(held.get(name) != value for name, value in wanted.items())
+
+
+async def repair_descriptions(resources: Resources) -> list[str]:
+    """Projects that were described otherwise than they are, and are not any more: renamed, say."""
+    if resources.settings.compute_runtime == "simulated":
+        return []
+    try:
+        held = {tenant["id"]: tenant.get("about_revision") for tenant in await resources.pageserver.tenants()}
+    except RemoteError as error:
+        log.warning("descriptions_not_checked", error=str(error))
+        return []
+    async with resources.database.transaction() as session:
+        statement = select(Project).where(Project.deleted_at.is_(None), Project.delete_requested_at.is_(None))
+        projects = [row for row in (await session.scalars(statement)).all() if row.tenant_id in held]
+        documents = await describe(session, projects)
+    wrong = [project for project in projects if held[project.tenant_id] != revision(documents[project.id])]
+    repaired: list[str] = []
+    for project in random.sample(wrong, min(TENANTS_A_ROUND, len(wrong))):
+        wanted = revision(documents[project.id])
+        try:
+            await resources.pageserver.put_about(project.tenant_id, wanted, documents[project.id])
+        except RemoteError as error:
+            log.warning("project_not_described", project_id=project.id, error=str(error))
+            continue
+        repaired.append(project.id)
+    return repaired
 
 
 async def repair_tenants(resources: Resources) -> list[str]:

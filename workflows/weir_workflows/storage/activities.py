@@ -19,6 +19,7 @@ from weir.projects.models import Project
 from weir_workflows.common.errors import from_remote, missing
 from weir_workflows.common.heartbeat import heartbeats, until
 from weir_workflows.common.resources import Resources, majority
+from weir_workflows.storage.describing import ensure_described
 
 INGEST_PATIENCE_SECONDS = 60
 
@@ -75,6 +76,7 @@ class StorageActivities:
         try:
             await self._r.pageserver.put_tenant(project.tenant_id)
             await self._r.pageserver.configure_tenant(project.tenant_id, project.storage_config())
+            await ensure_described(self._r, project_id)
         except RemoteError as error:
             raise from_remote(error) from error
 
@@ -135,6 +137,8 @@ class StorageActivities:
         if branch.parent_id is not None:
             ancestor, _ = await self._branch(branch.parent_id)
         try:
+            # First: no timeline is ever without a name.
+            await ensure_described(self._r, project.id)
             async with heartbeats():
                 if ancestor is not None and branch.parent_lsn is not None:
                     await self._wait_ingested(project.tenant_id, ancestor, branch.parent_lsn)
@@ -236,6 +240,7 @@ class StorageActivities:
             branch.deleted_at = now()
             for endpoint in await EndpointRepository(session).of_branch(branch_id):
                 endpoint.deleted_at = now()
+        # What stays of it in the description until the reconciler comes by does no harm: its timeline is gone.
 
     @activity.defn
     async def forget_project(self, project_id: str) -> None:

@@ -32,6 +32,9 @@ pub struct TenantInfo {
     pub id: TenantId,
     pub timelines: Vec<TimelineId>,
     pub config: TenantConfig,
+    /// Of the description that the control plane has put; null without one.
+    #[serde(default)]
+    pub about_revision: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod about;
 pub mod api;
 pub mod chain_histogram;
 pub mod config;
@@ -26,6 +27,7 @@ pub mod http;
 pub mod import;
 pub mod index;
 pub mod ingest;
+mod inventory;
 mod layer_file;
 pub mod manager;
 pub mod memory;

@@ -18,6 +18,7 @@ use parking_lot::RwLock;
 use pg_types::{Lsn, TenantId, TimelineId};
 use tokio::sync::OnceCell;
 
+use crate::about::{self, About};
 use crate::api::TenantInfo;
 use crate::config::{TenantConfig, TenantConfigPatch};
 use crate::disk::DiskCache;
@@ -104,6 +105,8 @@ enum Descent {
 pub struct Tenant {
     pub id: TenantId,
     config: SharedConfig,
+    /// Of the description in the object store.
+    about_revision: RwLock<Option<String>>,
     timelines: RwLock<BTreeMap<TimelineId, Arc<Timeline>>>,
     /// Timelines whose stored state can't be used.
     broken: RwLock<BTreeMap<TimelineId, Broken>>,
@@ -116,6 +119,7 @@ impl Tenant {
         Arc::new(Tenant {
             id,
             config: Arc::new(RwLock::new(Arc::new(config))),
+            about_revision: RwLock::default(),
             timelines: RwLock::default(),
             broken: RwLock::default(),
             changing: tokio::sync::Mutex::default(),
@@ -134,6 +138,7 @@ impl Tenant {
             id: self.id,
             timelines,
             config: (**self.config.read()).clone(),
+            about_revision: self.about_revision.read().clone(),
         }
     }
 
@@ -290,6 +295,19 @@ impl TenantManager {
         Ok(())
     }
 
+    /// Puts what the control plane has to say of a tenant in place of what it said before; durable on return.
+    pub async fn put_about(&self, tenant: &Tenant, about: &About) -> Result<()> {
+        let _one_at_a_time = tenant.changing.lock().await;
+        about::store(&self.options.objects, tenant.id, about).await?;
+        *tenant.about_revision.write() = Some(about.revision.clone());
+        Ok(())
+    }
+
+    pub async fn about(&self, tenant: &Tenant) -> Result<About> {
+        let found = about::load(&self.options.objects, tenant.id).await?;
+        found.ok_or_else(|| Error::NotFound(format!("tenant {} is not described", tenant.id)))
+    }
+
     /// Deletes a tenant with all its timelines; fine if there is none.
     pub async fn delete_tenant(&self, id: TenantId) -> Result<()> {
         let Ok(tenant) = self.tenant(id) else {
@@ -306,6 +324,7 @@ impl TenantManager {
         for timeline in broken {
             self.remove_broken(&tenant, timeline).await?;
         }
+        about::delete(&self.options.objects, id).await?;
         self.options
             .objects
             .delete_document(id, CONFIG_DOCUMENT)

@@ -11,6 +11,7 @@ use layers::{LayerName, LayerReader, Value, Version};
 use pg_types::{Key, TenantId, TimelineId};
 use serde_json::json;
 
+use crate::inventory::inventory;
 use crate::redo::describe_bytes;
 
 #[derive(Subcommand, Debug)]
@@ -21,6 +22,13 @@ pub enum Tool {
     /// Look at the index of a timeline, the list of layers it is made of.
     #[command(subcommand)]
     Index(IndexTool),
+    /// Print what an object store holds, tenant by tenant and timeline by timeline, with what the control plane has
+    /// said of them, as JSON. Changes nothing, and may run beside the pageserver whose store it is.
+    Inventory {
+        /// As given to the pageserver, such as file:///var/lib/weir/objects or s3://bucket/prefix.
+        #[arg(long)]
+        object_store: String,
+    },
     /// List the places at which tests let the pageserver die, one a line.
     #[command(hide = true)]
     CrashPoints,
@@ -105,6 +113,13 @@ pub async fn run(tool: Tool) -> Result<()> {
             key,
         }) => dump_layer(&file, versions, key.as_deref()),
         Tool::Layer(LayerTool::Verify { files }) => verify_layers(&files),
+        Tool::Inventory { object_store } => {
+            let store = Store::from_address(&object_store).context("open the object store")?;
+            let found = inventory(&store).await;
+            let found = found.with_context(|| format!("object store {object_store}"))?;
+            println!("{}", serde_json::to_string_pretty(&found)?);
+            Ok(())
+        }
         Tool::CrashPoints => {
             crash::POINTS.iter().for_each(|name| println!("{name}"));
             Ok(())

@@ -229,3 +229,99 @@ fn damage(directory: &std::path::Path, timeline: &str, part: &str) {
         }
     }
 }
+
+/// Promise: what the control plane says of a tenant is told as it was said, survives a restart, goes with the tenant, and
+/// is found in the object store without a pageserver.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_is_described_and_the_store_tells_it_all() {
+    let root = tempfile::tempdir().expect("tempdir");
+    let server = Server::start(root.path(), Wals::default()).await;
+    let (tenant, timeline, branch) = (tenant_id(), timeline_id(), timeline_id());
+    let path = format!("/v1/tenant/{tenant}");
+    let about = format!("{path}/about");
+    server.request("PUT", &path, None).await;
+    let (status, _) = server.request("GET", &about, None).await;
+    assert_eq!(status, 404);
+    let create = json!({"new_timeline_id": timeline, "pg_version": 15, "safekeepers": []});
+    let (status, made) = server
+        .request("POST", &format!("{path}/timeline"), Some(create))
+        .await;
+    assert_eq!(status, 201, "{made}");
+    let create = json!({
+        "new_timeline_id": branch, "pg_version": 15, "safekeepers": [], "ancestor_timeline_id": timeline
+    });
+    let (status, made) = server
+        .request("POST", &format!("{path}/timeline"), Some(create))
+        .await;
+    assert_eq!(status, 201, "{made}");
+    for revision in ["one", "two"] {
+        let said = json!({"revision": revision, "about": {"version": 1, "name": format!("{revision} ünder")}});
+        let (status, _) = server.request("PUT", &about, Some(said.clone())).await;
+        assert_eq!(status, 204);
+        let (status, told) = server.request("GET", &about, None).await;
+        assert_eq!((status, told), (200, said));
+    }
+    let (status, _) = server
+        .request("PUT", &about, Some(json!({"about": {}})))
+        .await;
+    assert_eq!(status, 400, "a description without a revision");
+    let wals = server.stop().await;
+
+    let store = format!("file://{}", root.path().join("objects").display());
+    let inventory = || {
+        let tool = std::process::Command::new(env!("CARGO_BIN_EXE_weir-pageserver"))
+            .args(["inventory", "--object-store", &store])
+            .output()
+            .expect("run");
+        assert!(
+            tool.status.success(),
+            "{}",
+            String::from_utf8_lossy(&tool.stderr)
+        );
+        serde_json::from_slice::<serde_json::Value>(&tool.stdout).expect("JSON")
+    };
+    let found = inventory();
+    let told = &found["tenants"][0];
+    assert_eq!(told["tenant_id"], tenant.to_string());
+    assert_eq!(told["about"], json!({"version": 1, "name": "two ünder"}));
+    let of = |id: String| {
+        let timelines = told["timelines"].as_array().expect("timelines");
+        timelines
+            .iter()
+            .find(|it| it["timeline_id"] == id)
+            .expect("timeline")
+            .clone()
+    };
+    let (parent, child) = (of(timeline.to_string()), of(branch.to_string()));
+    assert_eq!(
+        (&parent["state"], &parent["pg_version"]),
+        (&json!("whole"), &json!(15))
+    );
+    assert_eq!(child["ancestor_timeline_id"], timeline.to_string());
+    assert_eq!(child["ancestor_lsn"], made["ancestor_lsn"]);
+
+    // Damaged, it counts for nothing, and keeps nobody from the data.
+    let document = root.path().join(format!("objects/{tenant}/about.json"));
+    let whole = std::fs::read_to_string(&document).expect("document");
+    std::fs::write(&document, whole.replace("two", "six")).expect("damage");
+    let told = inventory()["tenants"][0].clone();
+    assert!(told["about"].is_null(), "{told}");
+    assert!(
+        told["about_error"]
+            .as_str()
+            .expect("why")
+            .contains("checksum"),
+        "{told}"
+    );
+    let server = Server::start(root.path(), wals).await;
+    let (_, listed) = server.request("GET", &path, None).await;
+    assert!(listed["about_revision"].is_null());
+    let wals = server.stop().await;
+    std::fs::write(&document, whole).expect("mend");
+    let server = Server::start(root.path(), wals).await;
+    let (_, listed) = server.request("GET", &path, None).await;
+    assert_eq!(listed["about_revision"], "two");
+    let (status, _) = server.request("DELETE", &path, None).await;
+    assert_eq!(status, 204);
+    assert_eq!(inventory(), json!({"tenants": []}));
+}

@@ -26,6 +26,9 @@ pub struct Spec {
     pub roles: Vec<Role>,
     #[serde(default)]
     pub databases: Vec<Database>,
+    /// Roles and databases that are not listed stay: the lists may lack some.
+    #[serde(default)]
+    pub keep_unlisted: bool,
     #[serde(default)]
     pub settings: BTreeMap<String, SettingValue>,
     /// Bytes of all main forks that the branch may hold; no limit without.
@@ -49,6 +52,9 @@ pub struct Role {
     /// A SCRAM-SHA-256 verifier; a role without one cannot log in by password.
     #[serde(default)]
     pub password: Option<String>,
+    /// The password in the database counts, whatever it is: nobody else knows it any more.
+    #[serde(default)]
+    pub keep_password: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

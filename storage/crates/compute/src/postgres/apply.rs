@@ -33,6 +33,9 @@ pub async fn apply(admin: &Admin, socket: &Path, spec: &Spec) -> Result<(), Admi
     for database in &spec.databases {
         ensure_database(admin, database).await?;
     }
+    if spec.keep_unlisted {
+        return Ok(());
+    }
     drop_databases(admin, spec).await?;
     drop_roles(admin, reach, spec).await
 }
@@ -49,6 +52,7 @@ async fn ensure_role(admin: &Admin, role: &Role) -> Result<(), AdminError> {
         )
         .await?;
     let password = match &role.password {
+        _ if role.keep_password => String::new(),
         Some(verifier) => format!("PASSWORD {}", literal(verifier)),
         None => "PASSWORD NULL".to_owned(),
     };
@@ -57,7 +61,11 @@ async fn ensure_role(admin: &Admin, role: &Role) -> Result<(), AdminError> {
     let rights = "LOGIN CREATEDB NOCREATEROLE NOSUPERUSER NOREPLICATION NOBYPASSRLS";
     let statement = match found.first().map(Vec::as_slice) {
         None => Some(format!("CREATE ROLE {name} {rights} {password}")),
-        Some([stored, Some(as_wanted), ..]) if as_wanted == "t" && *stored == role.password => None,
+        Some([stored, Some(as_wanted), ..])
+            if as_wanted == "t" && (role.keep_password || *stored == role.password) =>
+        {
+            None
+        }
         Some(_) => Some(format!("ALTER ROLE {name} {rights} {password}")),
     };
     let marked = found

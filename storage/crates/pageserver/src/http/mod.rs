@@ -15,6 +15,7 @@ use pg_types::{TenantId, TimelineId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::about::About;
 use crate::api::TenantInfo;
 use crate::config::TenantConfigPatch;
 use crate::error::Error;
@@ -37,6 +38,7 @@ pub fn router(manager: Arc<TenantManager>) -> Router {
             put(put_tenant).get(get_tenant).delete(delete_tenant),
         )
         .route("/v1/tenant/{tenant}/config", patch(patch_config))
+        .route("/v1/tenant/{tenant}/about", put(put_about).get(get_about))
         .route(
             "/v1/tenant/{tenant}/timeline",
             post(timeline::create).get(timeline::list),
@@ -157,6 +159,18 @@ async fn get_tenant(State(manager): Manager, Path(tenant): Path<String>) -> ApiR
 async fn delete_tenant(State(manager): Manager, Path(tenant): Path<String>) -> ApiResult {
     manager.delete_tenant(tenant_id(&tenant)?).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn put_about(State(manager): Manager, Path(tenant): Path<String>, bytes: Bytes) -> ApiResult {
+    let about: About = body(&bytes)?;
+    let tenant = manager.tenant(tenant_id(&tenant)?)?;
+    manager.put_about(&tenant, &about).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn get_about(State(manager): Manager, Path(tenant): Path<String>) -> ApiResult {
+    let tenant = manager.tenant(tenant_id(&tenant)?)?;
+    Ok(reply(StatusCode::OK, &manager.about(&tenant).await?))
 }
 
 async fn patch_config(

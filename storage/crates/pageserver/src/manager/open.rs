@@ -11,6 +11,7 @@ use futures::{StreamExt, TryStreamExt};
 use pg_types::{Lsn, TenantId, TimelineId};
 
 use super::{Broken, CONFIG_DOCUMENT, Descent, Tenant, TenantManager};
+use crate::about;
 use crate::index::TimelineIndex;
 use crate::store::Store;
 use crate::timeline::{Timeline, decode_state};
@@ -46,6 +47,13 @@ impl TenantManager {
         let config = serde_json::from_slice(&bytes)
             .with_context(|| format!("the configuration of tenant {id} is damaged"))?;
         let tenant = Tenant::new(id, config);
+        match about::load(&self.options.objects, id).await {
+            Ok(found) => *tenant.about_revision.write() = found.map(|found| found.revision),
+            // The control plane finds that it is not described and describes it again.
+            Err(error) => {
+                tracing::error!(tenant = %id, "the tenant's description is lost: {error:#}")
+            }
+        }
         self.open_timelines(&tenant).await?;
         self.tenants.write().insert(id, tenant);
         Ok(())

@@ -1,0 +1,44 @@
+//! What the control plane has to say of a tenant: names, owners, settings, as a document beside the tenant's timelines.
+//!
+//! The pageserver keeps it and reads none of it. With it, the list of projects and branches can be made again from the
+//! object store alone (`inventory`). Like a tenant's configuration it has no generation: the last writer wins. A crash
+//! leaves the document before a change or the one after it; a damaged one is as good as none, and is written again.
+
+use anyhow::Context;
+use blob::{Store, seal, unseal};
+use pg_types::TenantId;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+const DOCUMENT: &str = "about.json";
+
+/// `revision` tells one description from another; both are the control plane's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct About {
+    pub revision: String,
+    pub about: Value,
+}
+
+pub async fn load(objects: &Store, tenant: TenantId) -> anyhow::Result<Option<About>> {
+    let found = objects.get_document(tenant, DOCUMENT).await;
+    let Some(bytes) = found.context("read the description")? else {
+        return Ok(None);
+    };
+    let json = unseal(&format!("{tenant}/{DOCUMENT}"), &bytes)?;
+    let about = serde_json::from_slice(json);
+    Ok(Some(about.with_context(|| {
+        format!("{tenant}/{DOCUMENT} is no description")
+    })?))
+}
+
+pub async fn store(objects: &Store, tenant: TenantId, about: &About) -> anyhow::Result<()> {
+    let json = serde_json::to_vec_pretty(about).context("encode the description")?;
+    let put = objects.put_document(tenant, DOCUMENT, seal(json).into());
+    put.await.context("store the description")
+}
+
+pub async fn delete(objects: &Store, tenant: TenantId) -> anyhow::Result<()> {
+    let deleted = objects.delete_document(tenant, DOCUMENT).await;
+    deleted.context("delete the description")
+}
