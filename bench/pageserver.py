@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from weirbench import tproc
+from weirbench import adaptive, tproc
 from weirbench.recorded import SETTINGS, Recorded, program, run_json
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -336,11 +336,16 @@ def measure_growth(setting: Setting) -> dict[str, Any]:
     return {"growth": series}
 
 
+def measure_adaptive(setting: Setting) -> dict[str, Any]:
+    return adaptive.measure(setting.bench, setting.folder, setting.rounds, URGENT, progress)
+
+
 SECTIONS: dict[str, Callable[[Setting], dict[str, Any]]] = {
     "ingest": measure_ingest,
     "reads": measure_reads,
     "scan": measure_scan,
     "growth": measure_growth,
+    "adaptive": measure_adaptive,
 }
 
 
@@ -362,6 +367,10 @@ def targets_held(report: dict[str, Any]) -> dict[str, Any]:
         judge("read_p99_ratio_pushdown_vs_fpw_on", target, worst, good)
     if most := report.get("l0_max"):
         judge("l0_max", "< 30", most, most < 30)
+    if modes := report.get("adaptive"):
+        measured = {name: modes[name] for name in ("worst_ratio_to_best_fixed", "mean_ratio_to_best_fixed")}
+        target = "p99 x bytes written <= 1.1 of the best fixed threshold on each workload, better than any over all"
+        judge("adaptive_images", target, measured, modes["held"])
     for name, least in (("cold_scan_speedup", 5), ("upload_pipeline_speedup", 2)):
         if measured := report.get(name):
             judge(name, f">= {least}", measured, measured >= least)

@@ -4,6 +4,10 @@
 //! Invariant: a page's count is at least the length of the chain a read of its newest version would walk,
 //! as long as every put is reported; after a restart it may be higher (never lower), which makes an image
 //! early and nothing worse. Fed at ingest, corrected by reads, rebuilt from the key tables of delta layers.
+//!
+//! When a page is due is for [`ImageRule`] to say: at a fixed length, or as the timeline's own reads and writes call
+//! for ([`Weigher`]). What was learned of pages is kept beside their counts, also for a page that has no chain now;
+//! never for more than [`IDLE_PAGES`] of those, and never longer than the process lives.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -13,9 +17,21 @@ use pg_types::{Key, Lsn};
 
 use crate::format::KeyStat;
 use crate::value::{LsnRange, Value};
+use crate::weigh::{Habits, Policy, Weigher};
 
 /// Counts from here on share one slot of the histogram.
 const HISTOGRAM_SLOTS: usize = 4096;
+/// Pages without a chain whose habits are kept; more of them, and everything that was learned counts half.
+const IDLE_PAGES: usize = 1 << 17;
+
+/// When a page is due for an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageRule {
+    /// At so many deltas.
+    Fixed(u32),
+    /// When that is cheapest for the reads and writes there are, at `bound` deltas at the latest.
+    Adaptive { bound: u32 },
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Count {
@@ -24,6 +40,7 @@ struct Count {
     first: Lsn,
     /// No counted delta is newer than this.
     last: Lsn,
+    habits: Habits,
 }
 
 impl Count {
@@ -31,7 +48,19 @@ impl Count {
         deltas: 0,
         first: Lsn::INVALID,
         last: Lsn::INVALID,
+        habits: Habits {
+            deltas: 0,
+            reads: 0,
+        },
     };
+
+    /// After an image, or another start: what is known of the page's reads and writes stays.
+    fn without_chain(self) -> Count {
+        Count {
+            habits: self.habits,
+            ..Count::NONE
+        }
+    }
 }
 
 /// One page that should get an image.
@@ -46,11 +75,16 @@ pub struct ImageTask {
 #[derive(Clone, Debug)]
 pub struct ChainCounts {
     counts: HashMap<Key, Count, RandomState>,
-    /// Keys with at least `threshold` deltas.
+    /// Keys with at least as many deltas as their threshold.
     due: HashSet<Key, RandomState>,
+    /// The longest chain of a page that is not due.
     threshold: u32,
+    /// Of the adaptive rule.
+    weigher: Option<Box<Weigher>>,
     /// Number of pages by chain length, from 1 on.
     histogram: Vec<u64>,
+    /// Pages with at least one delta; of the others in `counts` only habits are known.
+    chained: usize,
 }
 
 impl Default for ChainCounts {
@@ -66,59 +100,170 @@ impl ChainCounts {
             counts: HashMap::default(),
             due: HashSet::default(),
             threshold: threshold.max(1),
+            weigher: None,
             histogram: vec![0; HISTOGRAM_SLOTS + 1],
+            chained: 0,
         }
     }
 
+    /// The chain length at which any page is due, whoever reads it.
     pub fn threshold(&self) -> u32 {
         self.threshold
     }
 
+    /// What the adaptive rule does now.
+    pub fn policy(&self) -> Option<Policy> {
+        self.weigher.as_ref().map(|weigher| weigher.policy())
+    }
+
     /// Changes the threshold; pages that are over the new one become due at once.
     pub fn set_threshold(&mut self, threshold: u32) {
+        self.set_rule(ImageRule::Fixed(threshold));
+    }
+
+    /// Changes the rule; pages that are due by the new one are so at once. The adaptive rule begins to learn anew when
+    /// it was not in force, or its bound was another.
+    pub fn set_rule(&mut self, rule: ImageRule) {
+        let (ImageRule::Fixed(threshold) | ImageRule::Adaptive { bound: threshold }) = rule;
         let threshold = threshold.max(1);
-        if threshold == self.threshold {
+        let is_adaptive = matches!(rule, ImageRule::Adaptive { .. });
+        if threshold == self.threshold && is_adaptive == self.weigher.is_some() {
             return;
         }
         self.threshold = threshold;
-        let over = |(key, count): (&Key, &Count)| (count.deltas >= threshold).then_some(*key);
+        self.weigher = is_adaptive.then(|| Box::new(Weigher::new(threshold)));
+        self.counts.retain(|_, count| count.deltas > 0);
+        for count in self.counts.values_mut() {
+            count.habits = Habits {
+                deltas: count.deltas,
+                reads: 0,
+            };
+        }
+        self.find_due();
+    }
+
+    fn find_due(&mut self) {
+        let over = |(key, count): (&Key, &Count)| self.is_due(count).then_some(*key);
         self.due = self.counts.iter().filter_map(over).collect();
+    }
+
+    fn is_due(&self, count: &Count) -> bool {
+        let threshold = match &self.weigher {
+            None => self.threshold,
+            Some(weigher) => weigher.threshold(count.habits),
+        };
+        count.deltas >= threshold
     }
 
     /// A value was put, or is about to be. Call for every value; what is not a page is ignored. The page's chain length
     /// from here on.
     pub fn ingested(&mut self, key: &Key, lsn: Lsn, value: &Value) -> u32 {
+        if let Some(weigher) = &mut self.weigher {
+            weigher.wrote(value.payload().len());
+        }
         if !key.is_page() {
             return 0;
         }
         let Value::Delta { starts_chain, .. } = value else {
-            self.set(*key, Count::NONE);
+            let mut count = Count::NONE;
+            count.habits.reads = self.counts.get(key).map_or(0, |old| old.habits.reads);
+            self.set(*key, count);
             return 0;
         };
         let first = Count {
             deltas: 1,
             first: lsn,
             last: lsn,
+            habits: Habits {
+                deltas: 1,
+                reads: 0,
+            },
         };
         let (before, now) = match self.counts.entry(*key) {
             Entry::Occupied(mut held) => {
                 let count = held.get_mut();
-                let before = count.deltas;
+                let before = *count;
                 if *starts_chain {
                     *count = first;
+                    count.habits.reads = before.habits.reads;
                 } else {
-                    count.deltas = before.saturating_add(1);
+                    if before.deltas == 0 {
+                        count.first = lsn;
+                    }
+                    count.deltas = before.deltas.saturating_add(1);
+                    count.habits.deltas = before.habits.deltas.saturating_add(1);
                     count.last = lsn.max(count.last);
                 }
-                (before, count.deltas)
+                (before, *count)
             }
             Entry::Vacant(slot) => {
                 slot.insert(first);
-                (0, 1)
+                (Count::NONE, first)
             }
         };
-        self.moved(key, before, now);
-        now
+        self.moved(key, &before, &now);
+        if let Some(weigher) = &mut self.weigher {
+            weigher.delta(now.habits);
+            self.weigh();
+        }
+        now.deltas
+    }
+
+    /// One request read the newest version of these pages, at `lsn`, and replayed so many deltas for each. Pages of
+    /// which that was no news to a fixed rule may be left out there.
+    pub fn read(&mut self, lsn: Lsn, pages: impl IntoIterator<Item = (Key, u32)>) {
+        let mut request = Vec::new();
+        for (key, replayed) in pages {
+            self.observed(&key, lsn, replayed);
+            if self.weigher.is_none() {
+                continue;
+            }
+            let Some(count) = self.counts.get(&key).copied() else {
+                request.push((Habits::default(), None));
+                continue;
+            };
+            // Less than the whole chain: what an earlier read made was at hand.
+            let part = (replayed < count.deltas).then_some(replayed);
+            request.push((count.habits, part));
+            if count.habits.deltas > 0 && part.is_none_or(|replayed| replayed > 0) {
+                let mut count = count;
+                count.habits.reads = count.habits.reads.saturating_add(1);
+                self.set(key, count);
+            }
+        }
+        if let Some(weigher) = &mut self.weigher {
+            weigher.request(&request);
+            self.weigh();
+        }
+    }
+
+    /// So many requests for one page each were answered without replay, with the page an earlier read had made.
+    pub fn read_without_replay(&mut self, requests: u64) {
+        if let Some(weigher) = &mut self.weigher {
+            weigher.requests_without_replay(requests);
+            self.weigh();
+        }
+    }
+
+    /// Looks whether another policy is better, now and then, and forgets by halves.
+    fn weigh(&mut self) {
+        let idle = self.counts.len() - self.chained;
+        let Some(weigher) = &mut self.weigher else {
+            return;
+        };
+        let is_other = weigher.is_time() && weigher.choose();
+        let is_full = weigher.is_full() || idle > IDLE_PAGES;
+        if is_full {
+            weigher.halve();
+            self.counts.retain(|_, count| {
+                count.habits.reads /= 2;
+                count.habits.deltas /= 2;
+                count.deltas > 0 || count.habits.reads > 0
+            });
+        }
+        if is_other || is_full {
+            self.find_due();
+        }
     }
 
     /// The storage put an image of the page at `lsn`, made from a chain of `covered` deltas. Deltas that
@@ -128,7 +273,7 @@ impl ChainCounts {
             return;
         };
         if count.last <= lsn {
-            self.set(*key, Count::NONE);
+            self.set(*key, count.without_chain());
         } else if count.first <= lsn {
             self.set(
                 *key,
@@ -145,17 +290,17 @@ impl ChainCounts {
     pub fn observed(&mut self, key: &Key, lsn: Lsn, length: u32) {
         let count = self.counts.get(key).copied();
         if key.is_page() && length > count.map_or(0, |count| count.deltas) {
-            let count = count.unwrap_or(Count {
-                deltas: 0,
-                first: Lsn::INVALID,
-                last: lsn,
-            });
+            let count = count.unwrap_or(Count::NONE);
             self.set(
                 *key,
                 Count {
                     deltas: length,
                     first: Lsn::INVALID,
                     last: lsn.max(count.last),
+                    habits: Habits {
+                        deltas: length.max(count.habits.deltas),
+                        ..count.habits
+                    },
                 },
             );
         }
@@ -169,23 +314,26 @@ impl ChainCounts {
     }
 
     fn set(&mut self, key: Key, count: Count) {
-        let old = if count.deltas == 0 {
-            self.counts.remove(&key)
-        } else {
+        let is_known = self.weigher.is_some() && count.habits != Habits::default();
+        let old = if count.deltas > 0 || is_known {
             self.counts.insert(key, count)
+        } else {
+            self.counts.remove(&key)
         };
-        self.moved(&key, old.map_or(0, |old| old.deltas), count.deltas);
+        self.moved(&key, &old.unwrap_or(Count::NONE), &count);
     }
 
-    /// A chain's length has changed.
-    fn moved(&mut self, key: &Key, before: u32, now: u32) {
-        if before > 0 {
-            self.histogram[slot(before)] -= 1;
+    /// A chain's length has changed, or what is known of its page.
+    fn moved(&mut self, key: &Key, before: &Count, now: &Count) {
+        if before.deltas > 0 {
+            self.histogram[slot(before.deltas)] -= 1;
+            self.chained -= 1;
         }
-        if now > 0 {
-            self.histogram[slot(now)] += 1;
+        if now.deltas > 0 {
+            self.histogram[slot(now.deltas)] += 1;
+            self.chained += 1;
         }
-        match (before >= self.threshold, now >= self.threshold) {
+        match (self.is_due(before), self.is_due(now)) {
             (false, true) => {
                 self.due.insert(*key);
             }
@@ -214,6 +362,7 @@ impl ChainCounts {
                     lsns.first
                 },
                 last: held.last.max(stat.last_lsn).min(upto),
+                habits: Habits::default(),
             };
             let count = if stat.last_lsn > upto {
                 // Some of it is past the branch point; which part is not known without reading it.
@@ -223,15 +372,18 @@ impl ChainCounts {
                     deltas: stat.deltas,
                     first: stat.start_lsn,
                     last: stat.last_lsn,
+                    habits: Habits::default(),
                 }
             } else {
                 both(stat.deltas)
             };
+            let mut count = count;
+            count.habits.deltas = count.deltas;
             self.set(stat.key, count);
         }
     }
 
-    /// At most `budget` pages at or over the threshold that have at least `least` deltas, longest chains first.
+    /// At most `budget` pages at or over their threshold that have at least `least` deltas, longest chains first.
     pub fn plan(&self, budget: usize, least: u32) -> Vec<ImageTask> {
         let task = |key: &Key| {
             let count = self.counts.get(key).filter(|count| count.deltas >= least)?;
@@ -257,7 +409,7 @@ impl ChainCounts {
 
     /// Pages with at least one delta.
     pub fn pages(&self) -> usize {
-        self.counts.len()
+        self.chained
     }
 
     pub fn get(&self, key: &Key) -> u32 {
@@ -275,7 +427,7 @@ impl ChainCounts {
 
     /// The chain length that `fraction` (0..=1) of the pages with a chain do not exceed; 0 without any.
     pub fn percentile(&self, fraction: f64) -> u32 {
-        let wanted = (self.counts.len() as f64 * fraction).ceil() as u64;
+        let wanted = (self.chained as f64 * fraction).ceil() as u64;
         let mut seen = 0;
         let reached = self.histogram().find(|(_, pages)| {
             seen += pages;
@@ -294,131 +446,4 @@ fn slot(deltas: u32) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-    use pg_types::{ForkNumber, RelTag};
-
-    use super::*;
-
-    fn page(number: u32) -> Key {
-        let rel = RelTag {
-            spc: 1663,
-            db: 5,
-            rel: 16384,
-            fork: ForkNumber::Main,
-        };
-        Key::rel_block(rel, number)
-    }
-
-    fn delta() -> Value {
-        Value::Delta {
-            bytes: Bytes::new(),
-            starts_chain: false,
-        }
-    }
-
-    fn counts(lengths: &[u32]) -> ChainCounts {
-        let mut counts = ChainCounts::new(3);
-        for (number, length) in lengths.iter().enumerate() {
-            for lsn in 1..=*length {
-                counts.ingested(&page(number as u32), Lsn(lsn.into()), &delta());
-            }
-        }
-        counts
-    }
-
-    #[test]
-    fn the_longest_chains_at_or_over_the_threshold_are_planned_within_the_budget() {
-        let mut counts = counts(&[1, 5, 3, 2, 9, 4]);
-        let planned = |counts: &ChainCounts, budget| -> Vec<u32> {
-            let tasks = counts.plan(budget, 0).into_iter();
-            tasks.map(|task| task.key.e).collect()
-        };
-        let at_least_five = counts.plan(10, 5).into_iter().map(|task| task.key.e);
-        assert_eq!(at_least_five.collect::<Vec<_>>(), [4, 1]);
-        assert_eq!(planned(&counts, 10), [4, 1, 5, 2]);
-        assert_eq!(planned(&counts, 2), [4, 1]);
-        assert!(planned(&counts, 0).is_empty());
-        counts.set_threshold(5);
-        assert_eq!((planned(&counts, 10), counts.due()), (vec![4, 1], 2));
-        counts.set_threshold(1);
-        assert_eq!(counts.due(), 6);
-    }
-
-    #[test]
-    fn an_image_takes_off_what_it_covers_and_keeps_what_came_after() {
-        let mut counts = counts(&[10]);
-        counts.image_made(&page(0), Lsn(8), 8);
-        assert_eq!(counts.get(&page(0)), 2);
-        counts.image_made(&page(0), Lsn(5), 5);
-        assert_eq!(
-            counts.get(&page(0)),
-            2,
-            "an older image covers nothing that is still counted"
-        );
-        counts.image_made(&page(0), Lsn(10), 2);
-        assert_eq!((counts.get(&page(0)), counts.pages()), (0, 0));
-        counts.ingested(&page(0), Lsn(20), &delta());
-        counts.image_made(&page(0), Lsn(15), 3);
-        assert_eq!(
-            counts.get(&page(0)),
-            1,
-            "an image from before the page's new start"
-        );
-    }
-
-    #[test]
-    fn a_start_from_the_wal_resets_and_an_initialising_delta_counts_as_one() {
-        let mut counts = counts(&[7, 7, 7]);
-        counts.ingested(&page(0), Lsn(100), &Value::Image(Bytes::new()));
-        counts.ingested(&page(1), Lsn(100), &Value::Zero);
-        let init = Value::Delta {
-            bytes: Bytes::new(),
-            starts_chain: true,
-        };
-        counts.ingested(&page(2), Lsn(100), &init);
-        assert_eq!([0, 1, 2].map(|n| counts.get(&page(n))), [0, 0, 1]);
-        assert_eq!(counts.due(), 0);
-    }
-
-    #[test]
-    fn a_page_that_was_gone_keeps_what_was_put_since() {
-        let mut counts = counts(&[7, 7]);
-        for number in [0, 1] {
-            counts.forget(&page(number), Lsn(6 + u64::from(number)));
-        }
-        assert_eq!([0, 1].map(|n| counts.get(&page(n))), [7, 0]);
-        assert_eq!(counts.due(), 1);
-    }
-
-    #[test]
-    fn the_histogram_follows_every_change() {
-        let mut counts = counts(&[1, 1, 2, 10]);
-        assert_eq!(
-            counts.histogram().collect::<Vec<_>>(),
-            [(1, 2), (2, 1), (10, 1)]
-        );
-        assert_eq!(
-            (
-                counts.percentile(0.5),
-                counts.percentile(0.99),
-                counts.max()
-            ),
-            (1, 10, 10)
-        );
-        counts.observed(&page(0), Lsn(1), 6);
-        counts.observed(&page(3), Lsn(10), 6);
-        counts.forget(&page(1), Lsn(1));
-        assert_eq!(
-            counts.histogram().collect::<Vec<_>>(),
-            [(2, 1), (6, 1), (10, 1)]
-        );
-        assert_eq!(
-            (
-                ChainCounts::default().percentile(0.99),
-                ChainCounts::default().max()
-            ),
-            (0, 0)
-        );
-    }
-}
+mod tests;

@@ -3,7 +3,7 @@
 use pg_types::{Lsn, TenantId, TimelineId};
 use serde::{Deserialize, Serialize};
 
-use crate::config::TenantConfig;
+use crate::config::{ImageMode, TenantConfig};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -86,7 +86,7 @@ pub struct TimelineStatus {
     /// WAL bytes of the history the timeline keeps by itself, its ancestors' aside.
     pub history_bytes: u64,
     pub full_page_writes: FullPageWrites,
-    /// The threshold in force, given the full-page-writes state.
+    /// The chain length at which any page gets an image, given the mode and the full-page-writes state.
     pub image_threshold: u32,
     pub max_term: u64,
     pub layers: LayerSummary,
@@ -139,9 +139,22 @@ pub struct ChainBar {
     pub count: u64,
 }
 
+/// Which pages get images before their chains reach the threshold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImagePolicy {
+    /// At so many deltas.
+    pub chain: u32,
+    /// Pages that gather at most so many deltas for each read; null: all pages.
+    pub deltas_per_read: Option<u32>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chains {
+    pub mode: ImageMode,
+    /// The chain length at which any page gets an image.
     pub threshold: u32,
+    /// What the adaptive mode has found cheapest; null in the fixed mode.
+    pub policy: Option<ImagePolicy>,
     /// Pages by the deltas they have gathered since their newest image.
     pub pages: Vec<ChainBar>,
     pub longest: u32,

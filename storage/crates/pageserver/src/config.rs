@@ -2,7 +2,19 @@
 
 use std::time::Duration;
 
+use layers::ImageRule;
 use serde::{Deserialize, Serialize};
+
+/// How it is decided that a page gets an image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ImageMode {
+    /// At a fixed chain length.
+    #[default]
+    Fixed,
+    /// By what the timeline's reads and writes cost (`layers::ChainCounts`).
+    Adaptive,
+}
 
 /// Settings of one tenant. Stored with the tenant; unknown names in a stored file are ignored, so that
 /// going back to an older program stays possible.
@@ -13,6 +25,10 @@ pub struct TenantConfig {
     pub image_threshold: u32,
     /// The same once full page writes are off (image generation pushdown).
     pub image_threshold_pushdown: u32,
+    /// Whether those two hold, or the weighing of reads and writes, whatever the compute logs.
+    pub image_mode: ImageMode,
+    /// Deltas on a page that make the storage write an image in the adaptive mode at the latest.
+    pub image_threshold_max: u32,
     /// Bytes of values gathered in memory before they are written to a layer.
     pub checkpoint_distance_bytes: u64,
     /// Longest time values stay in memory only, milliseconds.
@@ -32,6 +48,8 @@ impl Default for TenantConfig {
         TenantConfig {
             image_threshold: 128,
             image_threshold_pushdown: 16,
+            image_mode: ImageMode::Fixed,
+            image_threshold_max: 512,
             checkpoint_distance_bytes: 64 << 20,
             checkpoint_timeout_ms: 60_000,
             compaction_threshold: 8,
@@ -49,6 +67,8 @@ impl Default for TenantConfig {
 pub struct TenantConfigPatch {
     pub image_threshold: Option<u32>,
     pub image_threshold_pushdown: Option<u32>,
+    pub image_mode: Option<ImageMode>,
+    pub image_threshold_max: Option<u32>,
     pub checkpoint_distance_bytes: Option<u64>,
     pub checkpoint_timeout_ms: Option<u64>,
     pub compaction_threshold: Option<u32>,
@@ -75,6 +95,10 @@ impl TenantConfig {
             image_threshold_pushdown: patch
                 .image_threshold_pushdown
                 .unwrap_or(self.image_threshold_pushdown),
+            image_mode: patch.image_mode.unwrap_or(self.image_mode),
+            image_threshold_max: patch
+                .image_threshold_max
+                .unwrap_or(self.image_threshold_max),
             checkpoint_distance_bytes: patch
                 .checkpoint_distance_bytes
                 .unwrap_or(self.checkpoint_distance_bytes),
@@ -110,6 +134,12 @@ impl TenantConfig {
                 "image_threshold_pushdown",
                 u64::from(self.image_threshold_pushdown),
                 1,
+                1 << 20,
+            ),
+            (
+                "image_threshold_max",
+                u64::from(self.image_threshold_max),
+                8,
                 1 << 20,
             ),
             (
@@ -158,12 +188,21 @@ impl TenantConfig {
         }
     }
 
-    /// The chain length at which a page gets an image, given the compute's full-page-writes state.
+    /// When a page gets an image, given the compute's full-page-writes state.
+    pub fn image_rule(&self, full_page_writes: bool) -> ImageRule {
+        match (self.image_mode, full_page_writes) {
+            (ImageMode::Fixed, true) => ImageRule::Fixed(self.image_threshold),
+            (ImageMode::Fixed, false) => ImageRule::Fixed(self.image_threshold_pushdown),
+            (ImageMode::Adaptive, _) => ImageRule::Adaptive {
+                bound: self.image_threshold_max,
+            },
+        }
+    }
+
+    /// The chain length at which any page gets an image.
     pub fn threshold(&self, full_page_writes: bool) -> u32 {
-        if full_page_writes {
-            self.image_threshold
-        } else {
-            self.image_threshold_pushdown
+        match self.image_rule(full_page_writes) {
+            ImageRule::Fixed(threshold) | ImageRule::Adaptive { bound: threshold } => threshold,
         }
     }
 
@@ -206,5 +245,25 @@ mod tests {
                 .contains("image_threshold")
         );
         assert!(serde_json::from_str::<TenantConfigPatch>(r#"{"image_treshold": 8}"#).is_err());
+    }
+
+    #[test]
+    fn the_adaptive_mode_has_its_own_bound_and_leaves_the_fixed_thresholds_alone() {
+        let config = TenantConfig::default();
+        assert_eq!(config.image_rule(true), ImageRule::Fixed(128));
+        assert_eq!(config.image_rule(false), ImageRule::Fixed(16));
+        let patch =
+            serde_json::from_str(r#"{"image_mode": "adaptive", "image_threshold_max": 300}"#);
+        let adaptive = config.patched(&patch.unwrap()).unwrap();
+        for full_page_writes in [true, false] {
+            assert_eq!(
+                adaptive.image_rule(full_page_writes),
+                ImageRule::Adaptive { bound: 300 }
+            );
+            assert_eq!(adaptive.threshold(full_page_writes), 300);
+        }
+        let back = serde_json::from_str(r#"{"image_mode": "fixed"}"#);
+        let back = adaptive.patched(&back.unwrap()).unwrap();
+        assert_eq!(back.threshold(false), 16);
     }
 }

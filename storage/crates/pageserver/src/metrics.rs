@@ -24,6 +24,10 @@ pub enum ImageReason {
     Threshold,
     /// The chain reached the threshold of image generation pushdown.
     Pushdown,
+    /// Adaptive mode: for the reads there are, below the bound.
+    Read,
+    /// Adaptive mode: the chain reached the bound.
+    Bound,
 }
 
 impl ImageReason {
@@ -31,8 +35,17 @@ impl ImageReason {
         match self {
             ImageReason::Threshold => "threshold",
             ImageReason::Pushdown => "pushdown",
+            ImageReason::Read => "read",
+            ImageReason::Bound => "bound",
         }
     }
+
+    const ALL: [ImageReason; 4] = [
+        ImageReason::Threshold,
+        ImageReason::Pushdown,
+        ImageReason::Read,
+        ImageReason::Bound,
+    ];
 }
 
 struct Families {
@@ -352,7 +365,7 @@ impl Drop for TimelineMetrics {
                 let _ = families.compacted_bytes.remove_label_values(&labels);
             }
         }
-        for reason in [ImageReason::Threshold, ImageReason::Pushdown] {
+        for reason in ImageReason::ALL {
             let _ = families.images.remove_label_values(&with(reason.label()));
             let _ = families
                 .image_bytes

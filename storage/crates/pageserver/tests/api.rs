@@ -156,6 +156,21 @@ async fn bad_requests_get_the_documented_error_and_change_nothing() {
         (200, &json!(9))
     );
     assert_eq!(changed["config"]["image_threshold"], 128);
+    for wrong in [
+        json!({"image_mode": "guess"}),
+        json!({"image_threshold_max": 0}),
+    ] {
+        let (status, _) = server.request("PATCH", &config, Some(wrong)).await;
+        assert_eq!(status, 400);
+    }
+    assert_eq!(changed["config"]["image_mode"], "fixed");
+    let adaptive = json!({"image_mode": "adaptive", "image_threshold_max": 300});
+    let (status, changed) = server.request("PATCH", &config, Some(adaptive)).await;
+    assert_eq!(
+        (status, &changed["config"]["image_mode"]),
+        (200, &json!("adaptive"))
+    );
+    assert_eq!(changed["config"]["image_threshold_pushdown"], 9);
     assert_eq!(server.request("GET", "/v1/nothing", None).await.0, 404);
     assert_eq!(server.request("POST", &tenant_path, None).await.0, 405);
     assert_eq!(server.request("GET", "/v1/tenant/zz", None).await.0, 400);
@@ -167,6 +182,7 @@ async fn bad_requests_get_the_documented_error_and_change_nothing() {
         info["config"]["image_threshold_pushdown"], 9,
         "the setting survives a restart"
     );
+    assert_eq!(info["config"]["image_mode"], "adaptive");
     assert_eq!(server.request("DELETE", &tenant_path, None).await.0, 204);
     assert_eq!(server.request("GET", &tenant_path, None).await.0, 404);
 }

@@ -591,6 +591,38 @@ async fn chains_are_bounded() {
     server.stop().await;
 }
 
+/// Promise: in the adaptive mode no chain grows beyond the bound, storage is still right, and the mode is live.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_adaptive_mode_bounds_chains_and_is_live() {
+    let root = tempfile::tempdir().expect("tempdir");
+    let server = Server::start(root.path(), Wals::default()).await;
+    let (tenant, fpw) = (tenant_id(), ["full_page_writes=off"]);
+    let mut branch = start_branch(&server, root.path(), tenant, json!({}), &fpw).await;
+    let timeline = server.timeline(tenant, branch.timeline);
+    let chains_path = timeline_path(tenant, branch.timeline) + "/chains";
+    let configure = async |body| {
+        let path = format!("/v1/tenant/{tenant}/config");
+        assert_eq!(server.request("PATCH", &path, Some(body)).await.0, 200);
+    };
+    branch.postgres.pgbench(&["-i", "-q", "postgres"]);
+    for _ in 0..2 {
+        configure(json!({"image_mode": "adaptive", "image_threshold_max": 40})).await;
+        let load = ["-n", "-c", "2", "-t", "600", "postgres"];
+        branch.postgres.pgbench(&load);
+        branch.ingest_flushed(&server).await;
+        wait_until("images", || timeline.chains().pending_images == 0).await;
+        let (_, chains) = server.request("GET", &chains_path, None).await;
+        let shown = (&chains["mode"], &chains["policy"]["chain"]);
+        assert_eq!(shown, (&json!("adaptive"), &json!(40)), "{chains}");
+        assert!(chains["longest"].as_u64() < Some(40), "{chains}");
+        configure(json!({"image_mode": "fixed"})).await;
+        wait_until("tight images", || timeline.chains().longest < 16).await;
+    }
+    drop(timeline);
+    branch.stop_and_compare(&server).await;
+    server.stop().await;
+}
+
 /// Samples the longest chain until it is stopped.
 struct Longest {
     stop: tokio_util::sync::CancellationToken,

@@ -40,7 +40,7 @@ pub struct Arguments {
 }
 
 /// Counters as of one moment.
-struct Reading {
+pub struct Reading {
     at: Instant,
     cpu: f64,
     lsn: Lsn,
@@ -51,7 +51,7 @@ struct Reading {
 }
 
 impl Reading {
-    fn take(lsn: Lsn) -> Reading {
+    pub fn take(lsn: Lsn) -> Reading {
         Reading {
             at: Instant::now(),
             cpu: cpu_seconds(),
@@ -66,7 +66,7 @@ impl Reading {
         }
     }
 
-    fn since(&self, before: &Reading) -> Value {
+    pub fn since(&self, before: &Reading) -> Value {
         let wal_bytes = self.lsn.0 - before.lsn.0;
         json!({
             "wal_bytes": wal_bytes,
@@ -145,7 +145,7 @@ pub async fn run(arguments: Arguments) -> Result<Value> {
 }
 
 /// Until images are made and level 0 is compacted as far as it will be.
-async fn wait_until_quiet(timeline: &Arc<Timeline>) -> Result<()> {
+pub async fn wait_until_quiet(timeline: &Arc<Timeline>) -> Result<()> {
     let mut same = 0;
     let mut last = None;
     while same < 50 {

@@ -6,14 +6,17 @@
 //! `bench ingest ...` has a pageserver take in the WAL which that Postgres wrote, in stretches.
 //! `bench stages ...` says where the time of that goes, record by record.
 //! `bench read ...` reads pages from several pageservers in turn, over loopback.
+//! `bench settle ...` and `bench mixed ...` read while WAL comes in.
 //!
 //! Everything runs in this one process, so that its CPU time is what the work cost. Prints one line of JSON.
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
 
+mod accesses;
 mod engine;
 mod ingest;
+mod mixed;
 mod prepare;
 mod read;
 mod stages;
@@ -30,6 +33,8 @@ enum Command {
     Read(read::Arguments),
     Scan(read::ScanArguments),
     Stages(stages::Arguments),
+    Settle(mixed::SettleArguments),
+    Mixed(mixed::Arguments),
 }
 
 #[tokio::main]
@@ -41,6 +46,8 @@ async fn main() -> Result<()> {
         Command::Read(arguments) => read::run(arguments).await?,
         Command::Scan(arguments) => read::scan(arguments).await?,
         Command::Stages(arguments) => stages::run(arguments)?,
+        Command::Settle(arguments) => mixed::settle(arguments).await?,
+        Command::Mixed(arguments) => mixed::run(arguments).await?,
     };
     println!("{result}");
     Ok(())

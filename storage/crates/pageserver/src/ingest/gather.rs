@@ -165,8 +165,8 @@ impl Gathered {
     pub fn record_taken(&mut self, timeline: &Timeline, state: &TimelineState, first: usize) {
         self.state = *state;
         self.records += 1;
-        let threshold = self.config.threshold(state.full_page_writes);
-        self.overlong |= timeline.count_chains(&self.values[first..], threshold);
+        let rule = self.config.image_rule(state.full_page_writes);
+        self.overlong |= timeline.count_chains(&self.values[first..], rule);
     }
 
     /// Whether it is time to publish.

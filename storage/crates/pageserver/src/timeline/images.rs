@@ -1,8 +1,9 @@
 //! Image generation by chain length.
 //!
-//! Every delta is counted at ingest. A page whose chain reaches the threshold gets an image in the
+//! Every delta is counted at ingest. A page whose chain reaches its threshold gets an image in the
 //! background: the page as of the last ingested record, put into the open layer, flushed with everything
-//! else. This is always on; the compute's full-page-writes state only picks the threshold. When ingest comes
+//! else. This is always on; the compute's full-page-writes state only picks the threshold, or the tenant has
+//! storage weigh reads against writes (`layers::ImageRule`). When ingest comes
 //! in faster than images can be made, it waits for the image of a page whose chain has reached a multiple of
 //! the threshold, so that no chain grows much beyond that multiple. While WAL waits to be ingested, a page gets its
 //! image only shortly before that: what is written over and over would else get several where one does, and they would
@@ -11,18 +12,18 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use layers::{ChainCounts, ImageTask};
+use layers::{ChainCounts, ImageRule, ImageTask};
 use parking_lot::Mutex;
 use pg_types::{BLCKSZ, Key, Lsn, RelTag};
 use tokio::sync::Notify;
 
 use super::Timeline;
 use super::reads::{decode_floor, decode_u32};
-use crate::api::{ChainBar, Chains};
+use crate::api::{ChainBar, Chains, ImagePolicy};
 use crate::error::Result;
 use crate::metrics::{CHAIN_BARS, ImageReason};
 use crate::redo::Page;
@@ -46,6 +47,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub struct ImageWork {
     counts: Mutex<ChainCounts>,
+    /// Reads without replay that `counts` has not been told of: they must not wait for it.
+    hot_reads: AtomicU64,
     wanted: Notify,
     /// The same, when ingest waits.
     awaited: Notify,
@@ -64,12 +67,13 @@ pub struct ImageWork {
 }
 
 impl ImageWork {
-    /// Counts what a record puts, `threshold` being what holds from this record on. Whether a page's chain is so long
+    /// Counts what a record puts, `rule` being what holds from this record on. Whether a page's chain is so long
     /// now that ingest has to wait for its image.
-    pub(super) fn ingested(&self, values: &[(Key, Lsn, layers::Value)], threshold: u32) -> bool {
+    pub(super) fn ingested(&self, values: &[(Key, Lsn, layers::Value)], rule: ImageRule) -> bool {
         let mut counts = self.counts.lock();
-        counts.set_threshold(threshold);
-        let (least, overlong) = (self.least(threshold), threshold.saturating_mul(OVERLONG));
+        counts.set_rule(rule);
+        let least = self.least(counts.threshold());
+        let overlong = counts.threshold().saturating_mul(OVERLONG);
         let mut longest = 0;
         for (key, lsn, value) in values {
             let deltas = counts.ingested(key, *lsn, value);
@@ -78,7 +82,8 @@ impl ImageWork {
             }
             longest = longest.max(deltas);
         }
-        if longest >= least {
+        // In the adaptive mode some are due below the threshold.
+        if least.map_or(counts.due() > 0, |least| longest >= least) {
             self.is_due.store(true, Ordering::Relaxed);
         }
         longest >= overlong
@@ -94,12 +99,10 @@ impl ImageWork {
         }
     }
 
-    /// The chain length at which a page gets its image now.
-    fn least(&self, threshold: u32) -> u32 {
-        match self.catching_up.load(Ordering::Relaxed) {
-            true => threshold.max(1).saturating_mul(LONG),
-            false => threshold.max(1),
-        }
+    /// The chain length below which images wait until ingest has caught up; none when it has.
+    fn least(&self, threshold: u32) -> Option<u32> {
+        let catching_up = self.catching_up.load(Ordering::Relaxed);
+        catching_up.then(|| threshold.saturating_mul(LONG))
     }
 
     /// Whether more WAL than what has come is waiting to be ingested.
@@ -110,18 +113,42 @@ impl ImageWork {
     }
 
     /// A read shows how long a chain really is, whatever was known from counting.
-    pub(super) fn note_read(&self, key: Key, chain_length: u32, threshold: u32, at: Lsn) {
-        if chain_length >= threshold {
-            self.counts.lock().observed(&key, at, chain_length);
+    pub(super) fn note_reads(&self, pages: &[(Key, u32)], rule: ImageRule, at: Lsn) {
+        let mut counts = match rule {
+            ImageRule::Fixed(threshold) => {
+                let long = pages.iter().filter(|(_, length)| *length >= threshold);
+                let mut long = long.copied().peekable();
+                if long.peek().is_none() {
+                    return;
+                }
+                let mut counts = self.counts.lock();
+                counts.read(at, long);
+                counts
+            }
+            ImageRule::Adaptive { .. } => {
+                let mut counts = self.counts.lock();
+                counts.set_rule(rule);
+                counts.read(at, pages.iter().copied());
+                counts
+            }
+        };
+        counts.set_rule(rule);
+        if counts.due() > 0 {
+            drop(counts);
             self.wanted.notify_one();
         }
+    }
+
+    pub(super) fn note_hot_read(&self) {
+        self.hot_reads.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 impl Timeline {
     /// Learns the chain lengths left by earlier runs and by ancestors, from the key tables of delta layers.
     pub(super) async fn load_chain_counts(&self) -> Result<()> {
-        let mut counts = ChainCounts::new(self.image_threshold());
+        let mut counts = ChainCounts::default();
+        counts.set_rule(self.image_rule());
         let mut lineage = vec![(self.store.clone(), Lsn::MAX)];
         let mut next = self.store.ancestor().cloned();
         let mut upto = Lsn::MAX;
@@ -194,25 +221,27 @@ impl Timeline {
 
     async fn make_due_images(&self) -> Result<()> {
         loop {
-            let threshold = self.image_threshold();
-            let least = self.images.least(threshold);
+            let rule = self.image_rule();
             let urgent = *self.images.urgent.lock();
-            let (tasks, due, is_awaited) = {
+            let (tasks, due, is_awaited, waits) = {
                 let mut counts = self.images.counts.lock();
-                counts.set_threshold(threshold);
-                let mut tasks = counts.plan(BATCH, least);
+                counts.set_rule(rule);
+                let hot_reads = self.images.hot_reads.swap(0, Ordering::Relaxed);
+                counts.read_without_replay(hot_reads);
+                let least = self.images.least(counts.threshold());
+                let mut tasks = counts.plan(BATCH, least.unwrap_or(0));
                 let awaited = urgent
                     .map(|key| ImageTask {
                         key,
                         deltas: counts.get(&key),
                     })
-                    .filter(|task| task.deltas >= threshold);
+                    .filter(|task| task.deltas >= counts.threshold());
                 if let Some(task) = awaited
                     && !tasks.contains(&task)
                 {
                     tasks.insert(0, task);
                 }
-                (tasks, counts.due(), awaited.is_some())
+                (tasks, counts.due(), awaited.is_some(), least.is_some())
             };
             self.metrics
                 .images_pending
@@ -230,8 +259,8 @@ impl Timeline {
             if tasks.is_empty() {
                 return Ok(());
             }
-            self.make_images(&tasks, at).await?;
-            if least == threshold {
+            self.make_images(&tasks, rule, at).await?;
+            if !waits {
                 // Whoever became due during this batch has waited at most since its beginning.
                 *self.images.due_since.lock() = Some(at);
             }
@@ -245,11 +274,13 @@ impl Timeline {
     }
 
     /// Makes images of these pages as of `at`, which is ingested.
-    async fn make_images(&self, tasks: &[ImageTask], at: Lsn) -> Result<()> {
-        let reason = if self.state.read().full_page_writes {
-            ImageReason::Threshold
-        } else {
-            ImageReason::Pushdown
+    async fn make_images(&self, tasks: &[ImageTask], rule: ImageRule, at: Lsn) -> Result<()> {
+        let full_page_writes = self.state.read().full_page_writes;
+        let reason = |deltas: u32| match rule {
+            ImageRule::Fixed(_) if full_page_writes => ImageReason::Threshold,
+            ImageRule::Fixed(_) => ImageReason::Pushdown,
+            ImageRule::Adaptive { bound } if deltas < bound => ImageReason::Read,
+            ImageRule::Adaptive { .. } => ImageReason::Bound,
         };
         let keys: Vec<Key> = tasks.iter().map(|task| task.key).collect();
         let mut wanted = Vec::with_capacity(tasks.len());
@@ -263,7 +294,7 @@ impl Timeline {
         crash::point!("images.made");
         for ((key, _), page) in wanted.into_iter().zip(pages) {
             match page {
-                Ok(page) => self.put_image(key, at, page, reason)?,
+                Ok(page) => self.put_image(key, at, &page, reason(page.chain_length))?,
                 Err(error) => {
                     // Reads of this page fail as well and say so; the other pages still get their images.
                     tracing::error!(tenant = %self.tenant, timeline = %self.id, %key, %at, "no image: {error}");
@@ -274,13 +305,13 @@ impl Timeline {
         Ok(())
     }
 
-    fn put_image(&self, key: Key, at: Lsn, page: Page, reason: ImageReason) -> Result<()> {
+    fn put_image(&self, key: Key, at: Lsn, page: &Page, reason: ImageReason) -> Result<()> {
         let made = page.chain_length;
         if made > 0 {
             let bytes = if page.bytes.is_empty() {
                 Bytes::from(vec![0; BLCKSZ])
             } else {
-                page.bytes
+                page.bytes.clone()
             };
             self.store.append_image(key, at, bytes)?;
             crash::point!("images.appended");
@@ -329,8 +360,14 @@ impl Timeline {
         for (length, count) in counts.histogram() {
             pages[CHAIN_BARS.partition_point(|up_to| *up_to < length)].count += count;
         }
+        let config = self.config();
         Chains {
+            mode: config.image_mode,
             threshold: self.image_threshold(),
+            policy: counts.policy().map(|policy| ImagePolicy {
+                chain: policy.chain,
+                deltas_per_read: policy.deltas_per_read,
+            }),
             pages,
             longest: counts.max(),
             pending_images: counts.due(),

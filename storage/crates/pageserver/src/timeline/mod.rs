@@ -204,9 +204,13 @@ impl Timeline {
         self.index.consistent_lsn()
     }
 
-    /// The chain length at which a page gets an image now.
+    /// The chain length at which any page gets an image now.
     pub fn image_threshold(&self) -> u32 {
         self.config().threshold(self.state.read().full_page_writes)
+    }
+
+    fn image_rule(&self) -> layers::ImageRule {
+        self.config().image_rule(self.state.read().full_page_writes)
     }
 
     /// A metadata value; `None` when the key does not exist.
@@ -237,9 +241,11 @@ impl Timeline {
             .into_iter()
             .collect::<Result<Vec<_>>>()
             .map_err(|error| self.redo_failed(error, at))?;
-        for ((key, _), page) in keys.iter().zip(&pages) {
-            self.note_read(*key, page.chain_length, at);
-        }
+        let replayed = keys.iter().zip(&pages);
+        let replayed: Vec<(Key, u32)> = replayed
+            .map(|((key, _), page)| (*key, page.chain_length))
+            .collect();
+        self.note_reads(&replayed, at);
         Ok(pages
             .into_iter()
             .map(|page| PageReply {
@@ -258,14 +264,23 @@ impl Timeline {
         ))
     }
 
-    fn note_read(&self, key: Key, chain_length: u32, at: Lsn) {
-        self.metrics.chain_length.observe(f64::from(chain_length));
-        self.chain_reads.observe(chain_length);
+    /// One request's pages, each with the deltas that were applied.
+    fn note_reads(&self, pages: &[(Key, u32)], at: Lsn) {
+        for (_, chain_length) in pages {
+            self.metrics.chain_length.observe(f64::from(*chain_length));
+            self.chain_reads.observe(*chain_length);
+        }
         // A read of the past says nothing about the chain as it is now.
         if self.last_record_lsn().0.saturating_sub(at.0) < RECENT_BYTES {
-            self.images
-                .note_read(key, chain_length, self.image_threshold(), at);
+            self.images.note_reads(pages, self.image_rule(), at);
         }
+    }
+
+    /// A request for a page that was as an earlier read had made it.
+    fn note_hot_read(&self) {
+        self.metrics.chain_length.observe(0.0);
+        self.chain_reads.observe(0);
+        self.images.note_hot_read();
     }
 
     /// Counts what a record puts, before it is published. Whether a chain has become so long that ingest has to wait
@@ -273,9 +288,9 @@ impl Timeline {
     pub(crate) fn count_chains(
         &self,
         values: &[(Key, Lsn, layers::Value)],
-        threshold: u32,
+        rule: layers::ImageRule,
     ) -> bool {
-        self.images.ingested(values, threshold)
+        self.images.ingested(values, rule)
     }
 
     /// Whether more WAL than what has come is waiting to be ingested: what can wait until it is, does.
@@ -311,7 +326,7 @@ impl Timeline {
     pub(crate) async fn append_ahead(&self, values: Vec<(Key, Lsn, layers::Value)>) -> Result<()> {
         {
             let _appending = self.append.lock();
-            self.images.ingested(&values, self.image_threshold());
+            self.images.ingested(&values, self.image_rule());
             self.store.append(values)?;
         }
         self.pace_ingest().await
