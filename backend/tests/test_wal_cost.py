@@ -143,11 +143,11 @@ def test_the_curve_shipped_is_the_one_the_bench_measured():
     assert points[PLAIN, 32 * MIB]["wal_bytes"] > 2 * points[PLAIN, 16384 * MIB]["wal_bytes"], "distance helps"
 
 
-async def test_an_unknown_compute_is_404_and_a_silent_prometheus_503(weir: Weir):
-    missing = await weir.call("GET", "/computes/ep-not-there-000000/wal_cost", 404)
+async def test_an_unknown_compute_is_404_and_a_silent_prometheus_503(unmeasured: Weir):
+    missing = await unmeasured.call("GET", "/computes/ep-not-there-000000/wal_cost", 404)
     assert missing["code"] == "NOT_FOUND"
-    created = await weir.project(name="wal-cost")
+    created = await unmeasured.project(name="wal-cost")
     path = f"/computes/{created['endpoints'][0]['id']}/wal_cost"
-    answer = await weir.call("GET", path, 503)
+    answer = await unmeasured.call("GET", path, 503)
     assert answer["code"] == "DEPENDENCY_UNAVAILABLE"
-    await weir.call("GET", f"{path}?window_seconds=1", 400)
+    await unmeasured.call("GET", f"{path}?window_seconds=1", 400)

@@ -74,7 +74,8 @@ async def test_a_compute_that_regresses_goes_back_and_stops_the_wave(fleet: Flee
     assert "page images in the WAL" in bad["reason"]
     assert bad["evidence"]["verdict"] == "regress"
     assert await fleet.switch_of(ids[0]) == (True, True)
-    assert sorted(item["state"] for item in held["computes"]) == ["passed", "regressed"]
+    told = {item["state"]: item["reason"] for item in held["computes"]}
+    assert sorted(told) == ["passed", "regressed"], told
     assert held["waves"][0]["state"] == "failed"
     done = await fleet.control(ident, "abort")
     done = await fleet.until(ident, "aborted")

@@ -4,6 +4,7 @@ When a change breaks the recorded ones, workflows that were begun before it woul
 `workflow.patched`. To record new ones: WEIR_RECORD_HISTORIES=1 pytest workflows/tests
 """
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -40,6 +41,7 @@ def test_every_kind_of_operation_has_a_recorded_history() -> None:
 async def test_histories_of_this_session_replay(weir: Weir) -> None:
     created = await weir.project(name="replayed")
     await weir.finish(await weir.call("DELETE", f"/projects/{created['project']['id']}"))
+    await _until_listed(weir, "delete_project")
     seen: dict[str, int] = {}
     async for execution in weir.temporal.list_workflows("ExecutionStatus != 'Running'"):
         kind = execution.workflow_type
@@ -53,6 +55,15 @@ async def test_histories_of_this_session_replay(weir: Weir) -> None:
             RECORDED.mkdir(exist_ok=True)
             (RECORDED / f"{kind}.{seen[kind]}.json").write_text(_anonymous(history.to_json()))
     assert {"create_project", "start_compute", "delete_project"} <= set(seen)
+
+
+async def _until_listed(weir: Weir, kind: str) -> None:
+    """An operation is reported from within its workflow, which ends, and is listed as ended, a moment later."""
+    async with asyncio.timeout(30):
+        while True:
+            async for _ in weir.temporal.list_workflows(f"WorkflowType = '{kind}' AND ExecutionStatus != 'Running'"):
+                return
+            await asyncio.sleep(0.1)
 
 
 def _anonymous(text: str) -> str:

@@ -22,6 +22,8 @@ pub(super) struct Layout {
     pub spec: Spec,
     pub point: StartPoint,
     pub bundle: Bundle,
+    /// Bytes of the branch, if storage has said it.
+    pub size: Option<u64>,
     pub source: StorageSource,
 }
 
@@ -35,6 +37,9 @@ impl Layout {
             max_open_files(),
         )?;
         volume.quota().set(self.spec.storage_quota_bytes);
+        if let Some(size) = self.size {
+            volume.quota().heard(size);
+        }
         let data = DataDirectory::create(&self.paths.data, &self.paths.volume, &self.user)
             .with_context(|| format!("create {}", self.paths.data.display()))?;
         volume.put_file("global/pg_control", &files.pg_control)?;

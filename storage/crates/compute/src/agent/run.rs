@@ -111,11 +111,16 @@ impl Agent {
                 elected.system_identifier
             )));
         }
+        // Known before anything grows, a branch's size is never short of what a busy start writes. Storage that cannot
+        // say it yet is asked again while Postgres runs.
+        let size = timeline.status().await.ok();
+        let size = size.and_then(|status| status.current_logical_size);
         let bundle_ms = millis(began_bundle);
 
         let began_postgres = Instant::now();
         let mut stack = Stack::default();
-        let live = self.launch(&spec, elected, bundle, &mut stack).await?;
+        let start = (elected, bundle, size);
+        let live = self.launch(&spec, start, &mut stack).await?;
         let timing = StartTiming {
             total_ms: millis(began),
             elect_ms,
@@ -168,8 +173,7 @@ impl Agent {
     async fn launch(
         &self,
         spec: &Spec,
-        elected: Elected,
-        bundle: Bundle,
+        (elected, bundle, size): (Elected, Bundle, Option<u64>),
         stack: &mut Stack,
     ) -> Result<Arc<Live>, End> {
         let (term, lsn) = (elected.term, elected.start_lsn);
@@ -204,6 +208,7 @@ impl Agent {
             spec: spec.clone(),
             point,
             bundle,
+            size,
             source: StorageSource::new(
                 client.clone(),
                 lsn,

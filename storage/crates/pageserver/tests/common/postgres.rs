@@ -270,10 +270,21 @@ impl Postgres {
         );
     }
 
+    /// The end of the last record, all of it flushed. What is flushed may end within a record, at a page's end,
+    /// where the WAL writer went that far; nobody can ingest up to there.
     pub fn flush_lsn(&self) -> Lsn {
-        self.sql("postgres", "SELECT pg_current_wal_flush_lsn()")
-            .parse()
-            .expect("an LSN")
+        // Where the next record begins is past the header of its page, where it begins one.
+        const AT_RECORD_END: &str = "SELECT coalesce((SELECT pg_current_wal_flush_lsn()
+            WHERE pg_current_wal_insert_lsn() - pg_current_wal_flush_lsn() IN (0, 24, 40))::text, '')";
+        for _ in 0..100 {
+            let found = self.sql("postgres", AT_RECORD_END);
+            if !found.is_empty() {
+                return found.parse().expect("an LSN");
+            }
+            // Its commit flushes whatever came before.
+            self.sql("postgres", "SELECT txid_current()");
+        }
+        panic!("Postgres goes on writing WAL that it does not flush");
     }
 
     fn signal(&mut self, signal: nix::sys::signal::Signal) {

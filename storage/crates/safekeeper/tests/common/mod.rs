@@ -273,7 +273,7 @@ impl Postgres {
             .expect("initdb");
         assert!(done.success(), "initdb failed");
         let settings = "wal_level = replica\nfsync = off\nlisten_addresses = ''\nsynchronous_standby_names = 'weir_proposer'\n\
-                        restart_after_crash = off\nshared_buffers = 32MB\nmax_wal_size = 64MB\n";
+                        restart_after_crash = off\nshared_buffers = 32MB\nmax_wal_size = 64MB\nwal_keep_size = 1GB\n";
         let config = data.join("postgresql.auto.conf");
         std::fs::write(&config, settings).expect("settings");
         let control = std::fs::read(data.join("global/pg_control")).expect("pg_control");
