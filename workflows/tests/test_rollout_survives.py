@@ -91,6 +91,20 @@ async def test_a_rollback_after_the_end_that_was_lost_is_begun_again(
     assert (await fleet.get(ident))["status"] == "rolled_back"
 
 
+async def rolled_back(fleet: Fleet) -> str:
+    """A rollout over the whole fleet that went all the way there and back."""
+    ident = await fleet.start(**BARE)
+    await fleet.until(ident, "completed")
+    await fleet.control(ident, "rollback")
+    await fleet.until(ident, "rolled_back")
+    return ident
+
+
+async def unable(*_: Any) -> list[str]:
+    """In place of what ends the going back: it never does."""
+    return []
+
+
 async def started(fleet: Fleet, compute: str, at: datetime) -> None:
     async with fleet.weir.resources.database.transaction() as session:
         await session.execute(update(Endpoint).where(Endpoint.id == compute).values(started_at=at))
@@ -98,13 +112,7 @@ async def started(fleet: Fleet, compute: str, at: datetime) -> None:
 
 async def test_going_back_that_does_not_end_alerts_a_person(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     (compute,) = await fleet.add(1)
-    ident = await fleet.start(**BARE)
-    await fleet.until(ident, "completed")
-    await fleet.control(ident, "rollback")
-    await fleet.until(ident, "rolled_back")
-
-    async def unable(*_: Any) -> list[str]:
-        return []
+    ident = await rolled_back(fleet)
 
     async def alerts() -> dict[str, bool]:
         await watch_deadlines(fleet.weir.resources)
@@ -127,13 +135,7 @@ async def test_going_back_has_its_time_from_the_start_of_an_idle_compute_and_hid
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = await fleet.add(2)
-    ident = await fleet.start(**BARE)
-    await fleet.until(ident, "completed")
-    await fleet.control(ident, "rollback")
-    await fleet.until(ident, "rolled_back")
-
-    async def unable(*_: Any) -> list[str]:
-        return []
+    ident = await rolled_back(fleet)
 
     async def alerted() -> set[str]:
         await watch_deadlines(fleet.weir.resources)

@@ -6,11 +6,9 @@ mod s3_server;
 
 use std::time::{Duration, Instant};
 
-use blob::{
-    BlobError, Generation, IndexChange, IndexPart, Loaded, QueueOptions, Store, UploadQueue,
-};
+use blob::{BlobError, Generation, IndexChange, IndexPart, Loaded, Store, UploadQueue};
 use bytes::Bytes;
-use common::{TENANT, TIMELINE, layer, lsns_of};
+use common::{TENANT, TIMELINE, at, empty, layer, lsns_of, quick};
 use pg_types::Lsn;
 use s3_server::{S3Server, SECRET};
 
@@ -42,26 +40,6 @@ on_every_store!(
     what_is_stored_is_listed,
     an_object_is_created_once,
 );
-
-fn quick() -> QueueOptions {
-    let pause = Duration::from_millis(1);
-    QueueOptions {
-        first_pause: pause,
-        longest_pause: pause,
-        ..QueueOptions::default()
-    }
-}
-
-fn at(lsn: u64) -> IndexChange {
-    IndexChange {
-        disk_consistent_lsn: Some(Lsn(lsn)),
-        ..IndexChange::default()
-    }
-}
-
-fn empty() -> IndexPart {
-    IndexPart::empty(TENANT, TIMELINE, None)
-}
 
 fn index_of(loaded: Loaded) -> IndexPart {
     match loaded {

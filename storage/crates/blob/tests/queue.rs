@@ -4,39 +4,18 @@ mod common;
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use blob::{
     BlobError, Generation, INDEX_FORMAT_VERSION, IndexChange, IndexPart, Loaded, QueueOptions,
     Store, TimelineStore, UploadQueue,
 };
 use bytes::Bytes;
-use common::{Faulty, TENANT, TIMELINE, layer, lsns_of};
+use common::{Faulty, TENANT, TIMELINE, at, empty, layer, lsns_of, quick};
 use futures::poll;
 use object_store::memory::InMemory;
 use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt};
 use pg_types::Lsn;
-
-fn quick() -> QueueOptions {
-    let pause = Duration::from_millis(1);
-    QueueOptions {
-        first_pause: pause,
-        longest_pause: pause,
-        ..QueueOptions::default()
-    }
-}
-
-fn at(lsn: u64) -> IndexChange {
-    IndexChange {
-        disk_consistent_lsn: Some(Lsn(lsn)),
-        ..IndexChange::default()
-    }
-}
-
-fn empty() -> IndexPart {
-    IndexPart::empty(TENANT, TIMELINE, None)
-}
 
 /// The first claim of a timeline, made past whatever stands in front of the objects.
 async fn claimed(objects: &Arc<dyn ObjectStore>) -> Generation {

@@ -7,8 +7,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use blob::{IndexChange, IndexPart, QueueOptions};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -211,6 +213,28 @@ impl ObjectStore for Faulty {
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
         self.write(self.inner.copy_opts(from, to, options)).await
     }
+}
+
+/// A queue that tries again at once.
+pub fn quick() -> QueueOptions {
+    let pause = Duration::from_millis(1);
+    QueueOptions {
+        first_pause: pause,
+        longest_pause: pause,
+        ..QueueOptions::default()
+    }
+}
+
+/// A change that only moves what is on disk.
+pub fn at(lsn: u64) -> IndexChange {
+    IndexChange {
+        disk_consistent_lsn: Some(Lsn(lsn)),
+        ..IndexChange::default()
+    }
+}
+
+pub fn empty() -> IndexPart {
+    IndexPart::empty(TENANT, TIMELINE, None)
 }
 
 /// A level-0 layer with one version of each of three keys at these LSNs.

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use anyhow::Result;
-use pg_types::{ForkNumber, Lsn, PgMajor, RelTag, WAL_SEGMENT_BYTES};
-use wal_decode::{WalStreamDecoder, decode};
+use pg_types::{ForkNumber, Lsn, RelTag};
+
+use crate::records;
 
 pub type Page = (RelTag, u32);
 
@@ -118,25 +119,14 @@ fn is_turn(number: usize, times: usize, steps: usize) -> bool {
 }
 
 fn touches(pg_wal: &Path, from: Lsn, upto: Lsn) -> Result<Vec<Touch>> {
-    let mut decoder = WalStreamDecoder::new(from, PgMajor::V15);
     let mut touches = Vec::new();
-    let mut at = from;
-    while at < upto {
-        let segment = std::fs::read(pg_wal.join(at.segment_file_name(WAL_SEGMENT_BYTES)))?;
-        let first = at.segment_offset(WAL_SEGMENT_BYTES) as usize;
-        let length = (segment.len() - first).min((upto.0 - at.0) as usize);
-        let mut records = decoder.feed(at, &segment[first..first + length])?;
-        at = at + length as u64;
-        while let Some(record) = records.next_record()? {
-            let record = decode(record.start_lsn, record.end_lsn, record.bytes)?;
-            let block =
-                |block: &wal_decode::BlockRef<'_>| ((block.rel, block.blkno), block.will_init);
-            touches.push(Touch {
-                end: record.end_lsn,
-                blocks: record.blocks.iter().map(block).collect(),
-            });
-        }
-    }
+    records::each(pg_wal, from, upto, |record| {
+        let block = |block: &wal_decode::BlockRef<'_>| ((block.rel, block.blkno), block.will_init);
+        touches.push(Touch {
+            end: record.end_lsn,
+            blocks: record.blocks.iter().map(block).collect(),
+        });
+    })?;
     Ok(touches)
 }
 

@@ -19,6 +19,7 @@ mod ingest;
 mod mixed;
 mod prepare;
 mod read;
+mod records;
 mod stages;
 mod touched;
 
