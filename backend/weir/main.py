@@ -17,6 +17,7 @@ from temporalio.client import Client
 from temporalio.contrib.opentelemetry import TracingInterceptor
 
 from weir import console, errors, logging, telemetry
+from weir.branches.history_router import router as branch_history
 from weir.branches.router import router as branches
 from weir.clients.connections import Connections
 from weir.computes.router import router as computes
@@ -141,6 +142,7 @@ def create_app() -> FastAPI:
         identity,
         projects,
         branches,
+        branch_history,
         databases,
         endpoints,
         operations,

@@ -94,6 +94,10 @@ class StorageDouble:
     def trim(self, timeline: str, oldest_lsn: str, oldest_timestamp: str) -> None:
         self.timelines[timeline] |= {"oldest_lsn": oldest_lsn, "oldest_timestamp": oldest_timestamp}
 
+    def committed(self, timeline: str, lsn: str, at: str) -> None:
+        self.timelines[timeline]["commits"][lsn] = at
+        self.advance(timeline, lsn)
+
     def advance(self, timeline: str, lsn: str) -> None:
         if parse_lsn(lsn) > parse_lsn(self.timelines[timeline]["last_record_lsn"]):
             self.timelines[timeline]["last_record_lsn"] = lsn
@@ -149,7 +153,7 @@ async def _pageserver(double: StorageDouble, request: Request) -> Response:  # n
     if path.endswith("/lsn_by_timestamp"):
         return JSONResponse(_lsn_by_timestamp(double.timelines[timeline or ""], request.query_params["timestamp"]))
     if path.endswith("/timestamp_of_lsn"):
-        return JSONResponse({"timestamp": double.timelines[timeline or ""]["oldest_timestamp"]})
+        return _timestamp_of_lsn(double.timelines.get(timeline or ""), request.query_params["lsn"])
     if timeline is None:
         return JSONResponse(_tenant(double, tenant))
     found = double.timelines.get(timeline)
@@ -174,6 +178,15 @@ def _lsn_by_timestamp(timeline: dict[str, Any], timestamp: str) -> dict[str, str
     return {"lsn": HEAD_LSN, "kind": "present"}
 
 
+def _timestamp_of_lsn(timeline: dict[str, Any] | None, lsn: str) -> Response:
+    """What `committed` says, and of any other LSN the oldest there is."""
+    if timeline is None:
+        return _error(404, "NOT_FOUND", "the timeline does not exist")
+    if parse_lsn(lsn) > parse_lsn(timeline["last_record_lsn"]):
+        return _error(400, "BAD_REQUEST", f"LSN {lsn} is not ingested yet")
+    return JSONResponse({"timestamp": timeline["commits"].get(lsn, timeline["oldest_timestamp"])})
+
+
 def _create_timeline(double: StorageDouble, tenant: str, body: dict[str, Any]) -> Response:
     ident = body["new_timeline_id"]
     if ident in double.timelines:
@@ -193,6 +206,7 @@ def _create_timeline(double: StorageDouble, tenant: str, body: dict[str, Any]) -
         "start_lsn": start,
         "oldest_lsn": double.timelines[ancestor]["oldest_lsn"] if ancestor else start,
         "oldest_timestamp": double.timelines[ancestor]["oldest_timestamp"] if ancestor else None,
+        "commits": dict(double.timelines[ancestor]["commits"]) if ancestor else {},
         "last_record_lsn": start,
         "ancestor_timeline_id": ancestor,
         "ancestor_lsn": start if ancestor else None,

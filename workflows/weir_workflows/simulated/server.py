@@ -187,6 +187,12 @@ async def _lsn_by_timestamp(fleet: Fleet, request: Request) -> Response:
     return JSONResponse({"lsn": lsn, "kind": "present"})
 
 
+async def _timestamp_of_lsn(fleet: Fleet, request: Request) -> Response:
+    """A model has no commits, and so no times of them."""
+    fleet.timeline(request.path_params["tenant"], request.path_params["timeline"])
+    return JSONResponse({"timestamp": None})
+
+
 # The safekeepers.
 
 
@@ -249,6 +255,7 @@ def _routes() -> list[BaseRoute]:
                 _route("/v1/tenant/{tenant}", _tenant, "GET", "PUT", "DELETE"),
                 _route("/v1/tenant/{tenant}/timeline", _create_timeline, "POST"),
                 _route(f"{timeline}/lsn_by_timestamp", _lsn_by_timestamp),
+                _route(f"{timeline}/timestamp_of_lsn", _timestamp_of_lsn),
                 _route("/v1/tenant", _tenants),
                 _route("/healthz", _healthz),
             ],

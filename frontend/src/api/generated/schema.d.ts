@@ -307,6 +307,47 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v2/projects/{project_id}/branches/{branch_id}/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Project Branch History
+         * @description How far back the branch can be branched from or restored to, and where its branches were made.
+         */
+        get: operations["get_project_branch_history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/projects/{project_id}/branches/{branch_id}/history/point": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Project Branch History Point
+         * @description Which state an LSN or a moment is: what a branch or a restore of it would begin with. Refused as those would
+         *     be where the branch has no such state.
+         */
+        get: operations["get_project_branch_history_point"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v2/projects/{project_id}/branches/{branch_id}/roles": {
         parameters: {
             query?: never;
@@ -1485,6 +1526,24 @@ export interface components {
             /** Expires At */
             expires_at?: string | null;
         };
+        /**
+         * BranchHistory
+         * @description The states a branch can be branched from or restored to: from the oldest to the newest, ancestors' included.
+         */
+        BranchHistory: {
+            /** Branch Id */
+            branch_id: string;
+            /** Oldest Lsn */
+            oldest_lsn: string;
+            /** Oldest Timestamp */
+            oldest_timestamp?: string | null;
+            /** Newest Lsn */
+            newest_lsn: string;
+            /** Newest Timestamp */
+            newest_timestamp?: string | null;
+            /** Branch Points */
+            branch_points: components["schemas"]["BranchPoint"][];
+        };
         /** BranchOperations */
         BranchOperations: {
             /** Operations */
@@ -1505,6 +1564,20 @@ export interface components {
              * @default desc
              */
             sort_order?: string;
+        };
+        /**
+         * BranchPoint
+         * @description Where a branch was made from this one. It stays, however short the history.
+         */
+        BranchPoint: {
+            /** Lsn */
+            lsn: string;
+            /** Timestamp */
+            timestamp?: string | null;
+            /** Branch Id */
+            branch_id: string;
+            /** Name */
+            name: string;
         };
         /**
          * BranchRestoreRequest
@@ -2581,6 +2654,16 @@ export interface components {
             state: number[];
             /** Reason */
             reason: (number | null)[];
+        };
+        /**
+         * HistoryPoint
+         * @description A state of a branch: all that was committed up to an LSN.
+         */
+        HistoryPoint: {
+            /** Lsn */
+            lsn: string;
+            /** Timestamp */
+            timestamp?: string | null;
         };
         /**
          * MeasuredCurve
@@ -5476,6 +5559,127 @@ export interface operations {
             };
             /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
             423: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description DEPENDENCY_UNAVAILABLE: A program Weir depends on does not answer. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_project_branch_history: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BranchHistory"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description DEPENDENCY_UNAVAILABLE: A program Weir depends on does not answer. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_project_branch_history_point: {
+        parameters: {
+            query?: {
+                lsn?: string | null;
+                timestamp?: string | null;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HistoryPoint"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
