@@ -2,7 +2,7 @@ import type { QueryClient } from '@tanstack/react-query'
 import { createRootRouteWithContext, createRoute, createRouter, Outlet, redirect } from '@tanstack/react-router'
 
 import { ApiError } from './api/errors'
-import { branchesQuery } from './api/queries/branches'
+import { branchesQuery, branchQuery } from './api/queries/branches'
 import { computeQuery } from './api/queries/computes'
 import { endpointsQuery } from './api/queries/endpoints'
 import { fleetQuery, storageQuery } from './api/queries/fleet'
@@ -11,6 +11,7 @@ import { rolloutGridQuery, rolloutQuery, rolloutsQuery } from './api/queries/rol
 import { sessionQuery } from './api/queries/session'
 import { AppShell } from './components/AppShell'
 import { RouteError, RouteNotFound, RoutePending } from './components/RouteStates'
+import { BranchPage } from './routes/BranchPage'
 import { ComputePage } from './routes/ComputePage'
 import { ComputesPage, parseComputes } from './routes/ComputesPage'
 import { CoveragePage, parseCoverage } from './routes/CoveragePage'
@@ -78,6 +79,19 @@ const project = createRoute({
   component: ProjectPage,
 })
 
+const branch = createRoute({
+  getParentRoute: () => app,
+  path: '/projects/$projectId/branches/$branchId',
+  loader: ({ context: { queryClient }, params: { projectId, branchId } }) =>
+    Promise.all([
+      queryClient.ensureQueryData(projectQuery(projectId)),
+      queryClient.ensureQueryData(branchQuery(projectId, branchId)),
+      queryClient.ensureQueryData(branchesQuery(projectId)),
+      queryClient.ensureQueryData(endpointsQuery(projectId)),
+    ]),
+  component: BranchPage,
+})
+
 const computes = createRoute({
   getParentRoute: () => app,
   path: '/computes',
@@ -131,7 +145,7 @@ const coverage = createRoute({
 
 const routeTree = root.addChildren([
   login,
-  app.addChildren([index, projects, project, computes, compute, rollouts, rolloutNew, rollout, fleet, coverage]),
+  app.addChildren([index, projects, project, branch, computes, compute, rollouts, rolloutNew, rollout, fleet, coverage]),
 ])
 
 export function createAppRouter(queryClient: QueryClient) {

@@ -1,82 +1,62 @@
 import { Link } from '@tanstack/react-router'
 import { CornerDownRight, GitBranch } from 'lucide-react'
 
-import { createEndpoint, startEndpoint, suspendEndpoint } from '~/api/queries/endpoints'
+import { createEndpoint } from '~/api/queries/endpoints'
 import { projectKeys } from '~/api/queries/projects'
-import { deleteBranch } from '~/api/queries/branches'
 import type { Branch, Endpoint } from '~/api/types'
 import { ago, bytes, time } from '~/lib/format'
 import { Badge } from '~/ui/Badge'
 import { Button } from '~/ui/Button'
 
+import { deleteRefusal, restoreRefusal } from './branch-can'
 import { type BranchNode, branchForest, flatten } from './branch-tree'
-import { endpointCan } from './endpoint-can'
+import { ComputeRow } from './ComputeRow'
+import { QuotaMeter } from './QuotaMeter'
 import { StateBadge } from './StateBadge'
 import { useAction } from './use-action'
 import { useNow } from './use-now'
 
-function ComputeRow({ projectId, endpoint }: { projectId: string; endpoint: Endpoint }) {
-  const invalidate = [projectKeys.one(projectId)]
-  const start = useAction(() => startEndpoint(projectId, endpoint.id), { done: 'Compute is starting', invalidate })
-  const suspend = useAction(() => suspendEndpoint(projectId, endpoint.id), { done: 'Compute is suspending', invalidate })
-  const stopped = endpoint.current_state !== 'active'
-  return (
-    <div className="mt-2 flex flex-wrap items-center gap-2 rounded-md bg-raised px-3 py-1.5">
-      <Link to="/computes/$computeId" params={{ computeId: endpoint.id }} className="font-mono text-xs text-accent underline">
-        {endpoint.id}
-      </Link>
-      <StateBadge state={endpoint.current_state} pending={endpoint.pending_state} />
-      <span className="ml-auto">
-        {stopped ? (
-          <Button disabledReason={endpointCan.start(endpoint)} busy={start.isPending} onClick={() => { start.mutate(undefined) }}>
-            Start
-          </Button>
-        ) : (
-          <Button disabledReason={endpointCan.suspend(endpoint)} busy={suspend.isPending} onClick={() => { suspend.mutate(undefined) }}>
-            Suspend
-          </Button>
-        )}
-      </span>
-    </div>
-  )
-}
+export type BranchAsk = { what: 'branch' | 'restore' | 'delete'; branch: Branch }
+type Shared = { projectId: string; endpoints: Endpoint[]; quota: number; onAsk: (ask: BranchAsk) => void }
 
-function BranchRow({ projectId, node, endpoints, onBranch }: { projectId: string; node: BranchNode; endpoints: Endpoint[]; onBranch: (branch: Branch) => void }) {
+function BranchRow({ projectId, node, endpoints, quota, onAsk }: Shared & { node: BranchNode }) {
   const { branch } = node
   const now = useNow()
-  const invalidate = [projectKeys.one(projectId)]
-  const add = useAction(() => createEndpoint(projectId, branch.id), { done: 'Compute is being created', invalidate })
-  const remove = useAction(() => deleteBranch(projectId, branch.id), { done: `Branch ${branch.name} is being deleted`, invalidate })
+  const add = useAction(() => createEndpoint(projectId, branch.id), { done: 'Compute is being created', invalidate: [projectKeys.one(projectId)] })
   const own = endpoints.filter((endpoint) => endpoint.branch_id === branch.id)
-  const refusal = branch.default ? 'The default branch goes with its project.' : node.children.length > 0 ? 'Delete its child branches first.' : null
+  const below = flatten(node.children).map((each) => each.branch)
   return (
-    <li className="border-l-2 border-line py-2 pl-3" style={{ marginLeft: `${String(node.depth * 1.25)}rem` }}>
+    <li className="border-l-2 border-line py-2 pl-3" style={{ marginLeft: `min(${String(node.depth * 1.25)}rem, ${String(node.depth * 4)}vw)` }}>
       <div className="flex flex-wrap items-center gap-2">
         {node.depth === 0 ? <GitBranch aria-hidden size={15} /> : <CornerDownRight aria-hidden size={15} />}
-        <span className="font-medium">{branch.name}</span>
+        <Link to="/projects/$projectId/branches/$branchId" params={{ projectId, branchId: branch.id }} className="font-medium text-accent underline">
+          {branch.name}
+        </Link>
         {branch.default && <Badge tone="accent">default</Badge>}
+        {branch.protected && <Badge>protected</Badge>}
         <StateBadge state={branch.current_state} pending={branch.pending_state} />
         <span className="text-xs text-muted" title={time(branch.created_at)}>
-          {branch.parent_lsn ? `from ${branch.parent_lsn}, ` : ''}
-          {ago(branch.created_at, now)}
+          {branch.parent_lsn ? `from ${branch.parent_lsn}, ` : ''}made {ago(branch.created_at, now)}
         </span>
         {branch.logical_size != null && (
           <span className="text-xs text-muted" title="Data at the newest LSN, and the WAL of the history this branch keeps by itself; counted by storage">
             {bytes(branch.logical_size)} data, {bytes(branch.history_size)} history
           </span>
         )}
-        <span className="ml-auto flex gap-2">
-          <Button onClick={() => { onBranch(branch) }}>Branch</Button>
+        <span className="ml-auto flex flex-wrap gap-2">
           {own.length === 0 && (
             <Button busy={add.isPending} onClick={() => { add.mutate(undefined) }}>
               Add compute
             </Button>
           )}
-          <Button variant="danger" disabledReason={refusal} busy={remove.isPending} onClick={() => { remove.mutate(undefined) }}>
+          <Button onClick={() => { onAsk({ what: 'branch', branch }) }}>Branch</Button>
+          <Button disabledReason={restoreRefusal(branch)} onClick={() => { onAsk({ what: 'restore', branch }) }}>Restore</Button>
+          <Button variant="danger" disabledReason={deleteRefusal(branch, below)} onClick={() => { onAsk({ what: 'delete', branch }) }}>
             Delete
           </Button>
         </span>
       </div>
+      {quota > 0 && <div className="mt-1.5"><QuotaMeter name={branch.name} used={branch.logical_size} limit={quota} /></div>}
       {own.map((endpoint) => (
         <ComputeRow key={endpoint.id} projectId={projectId} endpoint={endpoint} />
       ))}
@@ -84,14 +64,12 @@ function BranchRow({ projectId, node, endpoints, onBranch }: { projectId: string
   )
 }
 
-type Props = { projectId: string; branches: Branch[]; endpoints: Endpoint[]; onBranch: (branch: Branch) => void }
-
 /** Branches as the tree they are, each with its computes and what can be done with it. */
-export function BranchTree({ projectId, branches, endpoints, onBranch }: Props) {
+export function BranchTree({ branches, ...shared }: Shared & { branches: Branch[] }) {
   return (
     <ul aria-label="Branches" className="space-y-1">
       {flatten(branchForest(branches)).map((node) => (
-        <BranchRow key={node.branch.id} projectId={projectId} node={node} endpoints={endpoints} onBranch={onBranch} />
+        <BranchRow key={node.branch.id} node={node} {...shared} />
       ))}
     </ul>
   )

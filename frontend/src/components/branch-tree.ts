@@ -23,3 +23,10 @@ export function branchForest(branches: Branch[]): BranchNode[] {
 export function flatten(forest: BranchNode[]): BranchNode[] {
   return forest.flatMap((node) => [node, ...flatten(node.children)])
 }
+
+/** Its branches, theirs and so on, in reading order. */
+export function branchesBelow(branches: Branch[], branchId: string): Branch[] {
+  const all = flatten(branchForest(branches))
+  const found = all.find((node) => node.branch.id === branchId)
+  return found ? flatten(found.children).map((node) => node.branch) : []
+}

@@ -1,3 +1,4 @@
+import type { Operation } from '~/api/types'
 import type { Tone } from '~/ui/Badge'
 
 /** How each state of a thing reads at a glance; unknown states stay visible, in neutral. */
@@ -35,6 +36,19 @@ export function stateTone(state: string): Tone {
 
 export function stateText(state: string): string {
   return state.replaceAll('_', ' ')
+}
+
+/** The API's names of operations, where they are not plain words. */
+const OPERATIONS: Partial<Record<Operation['action'], string>> = {
+  create_timeline: 'create project',
+  apply_config: 'apply compute settings',
+  apply_storage_config: 'apply history window',
+  swap_binding_id: 'restore branch',
+}
+
+export function operationText({ action, branch_id }: Operation): string {
+  if (action === 'delete_timeline') return branch_id ? 'delete branch' : 'delete project'
+  return OPERATIONS[action] ?? stateText(action)
 }
 
 type MemberLook = { glyph: string; color: string; means: string }

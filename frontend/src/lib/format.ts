@@ -40,6 +40,19 @@ export function duration(value: number | null | undefined): string {
   return value === 0 ? '0 s' : seconds(value)
 }
 
+const SPANS = [['d', 86_400], ['h', 3_600], ['min', 60], ['s', 1]] as const
+
+/** A span that was set to the second, said exactly: `129600` is `1 d 12 h`. */
+export function span(value: number): string {
+  let left = Math.round(value)
+  const parts = SPANS.flatMap(([unit, size]) => {
+    const whole = Math.floor(left / size)
+    left -= whole * size
+    return whole > 0 ? [`${count(whole)} ${unit}`] : []
+  })
+  return parts.join(' ') || '0 s'
+}
+
 /** `1 compute`, `1,250 computes`. */
 export function computes(value: number | null | undefined): string {
   return `${count(value)} ${value === 1 ? 'compute' : 'computes'}`

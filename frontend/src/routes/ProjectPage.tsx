@@ -1,48 +1,22 @@
-import { useQuery, useSuspenseQuery } from '@tanstack/react-query'
+import { useSuspenseQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams } from '@tanstack/react-router'
 import { useState } from 'react'
 
 import { branchesQuery } from '~/api/queries/branches'
 import { endpointsQuery } from '~/api/queries/endpoints'
-import { deleteProject, operationsQuery, projectKeys, projectQuery } from '~/api/queries/projects'
-import type { Branch } from '~/api/types'
-import { BranchTree } from '~/components/BranchTree'
+import { deleteProject, projectKeys, projectQuery } from '~/api/queries/projects'
+import { quotaOf } from '~/components/branch-can'
+import { BranchDialogs } from '~/components/BranchDialogs'
+import { type BranchAsk, BranchTree } from '~/components/BranchTree'
 import { ConnectionString } from '~/components/ConnectionString'
+import { Operations } from '~/components/Operations'
 import { PageHeader } from '~/components/PageHeader'
-import { StateBadge } from '~/components/StateBadge'
-import { stateText } from '~/components/states'
+import { ProjectStorage } from '~/components/ProjectStorage'
 import { useAction } from '~/components/use-action'
-import { useNow } from '~/components/use-now'
-import { BranchCreateForm } from '~/forms/branch-create'
-import { ago, seconds } from '~/lib/format'
 import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
 import { Dialog } from '~/ui/Dialog'
 import { TextField } from '~/ui/Field'
-import { Loading } from '~/ui/Notice'
-import { Table } from '~/ui/Table'
-
-function Operations({ projectId }: { projectId: string }) {
-  const { data } = useQuery(operationsQuery(projectId))
-  const now = useNow()
-  if (!data) return <Loading what="operations" />
-  return (
-    <Table
-      caption="Operations"
-      cards
-      rows={data.operations}
-      rowKey={(row) => row.id}
-      empty="Nothing has been done here yet."
-      columns={[
-        { key: 'action', header: 'Operation', cell: (row) => <>{stateText(row.action)}{(row.error ?? row.warning) && <p className="line-clamp-3 text-xs text-muted" title={row.error ?? row.warning ?? undefined}>{row.error ?? row.warning}</p>}</> },
-        { key: 'status', header: 'Status', cell: (row) => <StateBadge state={row.status} reason={row.error ?? row.warning} /> },
-        { key: 'what', header: 'On', cell: (row) => <code className="text-xs whitespace-nowrap">{row.endpoint_id ?? row.branch_id ?? row.project_id}</code> },
-        { key: 'when', header: 'Asked for', cell: (row) => ago(row.created_at, now) },
-        { key: 'took', header: 'Took', numeric: true, cell: (row) => seconds(row.total_duration_ms / 1000) },
-      ]}
-    />
-  )
-}
 
 function DeleteProject({ id, name }: { id: string; name: string }) {
   const [open, setOpen] = useState(false)
@@ -73,7 +47,7 @@ export function ProjectPage() {
   const { project } = useSuspenseQuery(projectQuery(projectId)).data
   const { branches } = useSuspenseQuery(branchesQuery(projectId)).data
   const { endpoints } = useSuspenseQuery(endpointsQuery(projectId)).data
-  const [parent, setParent] = useState<Branch | null>(null)
+  const [ask, setAsk] = useState<BranchAsk | null>(null)
   const main = branches.find((branch) => branch.default) ?? branches[0]
   return (
     <>
@@ -86,13 +60,12 @@ export function ProjectPage() {
       <div className="grid gap-4">
         {main && <ConnectionString projectId={projectId} branch={main} />}
         <Card title="Branches" note="A branch shares its past with its parent; writes on either side stay there.">
-          <BranchTree projectId={projectId} branches={branches} endpoints={endpoints} onBranch={setParent} />
+          <BranchTree projectId={projectId} branches={branches} endpoints={endpoints} quota={quotaOf(project)} onAsk={setAsk} />
         </Card>
-        <Card title="Operations" note="The last 20, newest first.">
-          <Operations projectId={projectId} />
-        </Card>
+        <ProjectStorage project={project} branches={branches} />
+        <Operations projectId={projectId} />
       </div>
-      {parent && <BranchCreateForm projectId={projectId} parent={parent} onClose={() => { setParent(null) }} />}
+      <BranchDialogs projectId={projectId} since={project.created_at} ask={ask} branches={branches} endpoints={endpoints} onClose={() => { setAsk(null) }} />
     </>
   )
 }

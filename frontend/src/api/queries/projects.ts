@@ -1,8 +1,14 @@
 import { keepPreviousData, queryOptions } from '@tanstack/react-query'
 
 import { client, unwrap } from '~/api/client'
+import type { Operation } from '~/api/types'
 
 export const projectKeys = { all: ['projects'] as const, one: (id: string) => ['projects', id] as const }
+
+/** Whether an operation has yet to end; so has one that is not known yet. */
+export function isOpen(status: Operation['status'] | undefined): boolean {
+  return status === undefined || status === 'scheduling' || status === 'running' || status === 'cancelling'
+}
 
 /** The newest projects whose name holds `search`; the server searches, so that any number of projects will do. */
 export const projectSearchQuery = (search: string) =>
@@ -27,8 +33,31 @@ export const operationsQuery = (id: string) =>
     refetchInterval: 2_000,
   })
 
+export const operationQuery = (projectId: string, operationId: string) =>
+  queryOptions({
+    queryKey: [...projectKeys.one(projectId), 'operations', operationId],
+    queryFn: () =>
+      unwrap(client.GET('/api/v2/projects/{project_id}/operations/{operation_id}', { params: { path: { project_id: projectId, operation_id: operationId } } })),
+    refetchInterval: (query) => (isOpen(query.state.data?.operation.status) ? 1_000 : false),
+  })
+
 export function createProject(name: string) {
   return unwrap(client.POST('/api/v2/projects', { body: { project: { name } } }))
+}
+
+/** `quotaBytes` limits the data of each branch; 0 is no limit. */
+export function updateProject(id: string, change: { historySeconds?: number; quotaBytes?: number }) {
+  return unwrap(
+    client.PATCH('/api/v2/projects/{project_id}', {
+      params: { path: { project_id: id } },
+      body: {
+        project: {
+          ...(change.historySeconds === undefined ? {} : { history_retention_seconds: change.historySeconds }),
+          ...(change.quotaBytes === undefined ? {} : { settings: { quota: { logical_size_bytes: change.quotaBytes } } }),
+        },
+      },
+    }),
+  )
 }
 
 export function deleteProject(id: string) {

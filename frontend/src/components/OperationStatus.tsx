@@ -1,0 +1,12 @@
+import type { Operation } from '~/api/types'
+import { Badge } from '~/ui/Badge'
+
+import { StateBadge } from './StateBadge'
+
+/** How an operation stands; one that could not do all of it says so. */
+export function OperationStatus({ operation }: { operation: Operation }) {
+  if (operation.status === 'finished' && operation.warning) {
+    return <Badge tone="warn" title={operation.warning}>finished, with a warning</Badge>
+  }
+  return <StateBadge state={operation.status} reason={operation.error} />
+}
