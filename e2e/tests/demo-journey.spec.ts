@@ -54,7 +54,7 @@ test('four projects under load, a branch, a rollout in two waves, evidence, roll
     await expectAccessible(page)
     await look(page, 'project')
 
-    await page.getByRole('list', { name: 'Branches' }).getByRole('link').first().click()
+    await page.getByRole('list', { name: 'Branches' }).getByRole('link', { name: /^ep-/ }).first().click()
     await expect(page.getByRole('img', { name: /^WAL bytes a second/ })).toBeVisible({ timeout: 30_000 })
     await expectAccessible(page)
     await look(page, 'compute')
