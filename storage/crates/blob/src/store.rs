@@ -162,6 +162,17 @@ impl Store {
         self.delete(&document_path(tenant, name)).await
     }
 
+    /// Replaces a small document that belongs to no tenant, atomically and durably. Several pageservers may share a
+    /// store: the last writer wins.
+    pub async fn put_shared_document(&self, name: &str, content: Bytes) -> Result<(), BlobError> {
+        self.put(&ObjectPath::from(name), content, PutMode::Overwrite)
+            .await
+    }
+
+    pub async fn get_shared_document(&self, name: &str) -> Result<Option<Bytes>, BlobError> {
+        self.get(&ObjectPath::from(name)).await
+    }
+
     pub(crate) async fn put(
         &self,
         path: &ObjectPath,

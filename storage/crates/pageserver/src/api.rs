@@ -85,6 +85,8 @@ pub struct TimelineStatus {
     pub current_logical_size: u64,
     /// WAL bytes of the history the timeline keeps by itself, its ancestors' aside.
     pub history_bytes: u64,
+    /// Why history is cut by another time than the wall clock's, or not at all; null: it is not.
+    pub history_held: Option<String>,
     pub full_page_writes: FullPageWrites,
     /// The chain length at which any page gets an image, given the mode and the full-page-writes state.
     pub image_threshold: u32,

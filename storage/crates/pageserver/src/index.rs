@@ -44,7 +44,7 @@ pub struct AuxFiles {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     pub lsn: Lsn,
-    /// Seconds since 1970.
+    /// Seconds of even time (`clock`).
     pub until: u64,
 }
 

@@ -19,6 +19,7 @@
 pub mod about;
 pub mod api;
 pub mod chain_histogram;
+pub mod clock;
 pub mod config;
 pub mod disk;
 pub mod error;

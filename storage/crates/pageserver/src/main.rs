@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use pageserver::clock::MachineTime;
 use pageserver::import::PostgresInstall;
 use pageserver::manager::{ManagerOptions, Safekeepers, TenantManager};
 use pageserver::tool::{self, Tool};
@@ -106,6 +107,7 @@ async fn run(args: Args) -> Result<()> {
         page_cache_bytes: args.page_cache_mib << 20,
         memory_bytes: args.memory_mib << 20,
         layer_cache_bytes: args.layer_cache_mib << 20,
+        time: Arc::new(MachineTime::new()?),
         wal: Arc::new(Safekeepers {
             reader: reader_name(&object_store),
         }),

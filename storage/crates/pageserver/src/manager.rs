@@ -20,6 +20,7 @@ use tokio::sync::OnceCell;
 
 use crate::about::{self, About};
 use crate::api::TenantInfo;
+use crate::clock::{Clock, TimeSource};
 use crate::config::{TenantConfig, TenantConfigPatch};
 use crate::disk::DiskCache;
 use crate::error::{Error, Result};
@@ -50,6 +51,7 @@ pub struct ManagerOptions {
     pub layer_cache_bytes: u64,
     /// Where timelines get their WAL from.
     pub wal: Arc<dyn WalSources>,
+    pub time: Arc<dyn TimeSource>,
 }
 
 /// Makes the WAL source of a timeline.
@@ -170,6 +172,7 @@ pub struct TenantManager {
     pages: Arc<PageCache>,
     disk: Arc<DiskCache>,
     memory: Arc<MemoryBudget>,
+    clock: Arc<Clock>,
     tenants: RwLock<BTreeMap<TenantId, Arc<Tenant>>>,
     /// The scanned template cluster, read when the first project is created.
     template: OnceCell<Arc<Import>>,
@@ -180,12 +183,14 @@ impl TenantManager {
     /// Opens everything the object store holds and starts ingesting.
     pub async fn open(options: ManagerOptions) -> anyhow::Result<Arc<TenantManager>> {
         let blocks = Arc::new(BlockCache::new(options.block_cache_bytes));
+        let clock = Clock::open(options.time.clone(), options.objects.clone()).await?;
         let manager = Arc::new(TenantManager {
             memory: MemoryBudget::new(options.memory_bytes),
             pages: Arc::new(PageCache::new(options.page_cache_bytes)),
             disk: DiskCache::new(&options.data_dir, options.layer_cache_bytes),
             options,
             blocks,
+            clock,
             tenants: RwLock::default(),
             template: OnceCell::new(),
             creating: tokio::sync::Mutex::default(),
@@ -230,6 +235,7 @@ impl TenantManager {
             index,
             state,
             memory: self.memory.clone(),
+            clock: self.clock.clone(),
         });
         let source = self
             .options

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Seconds from the Unix epoch to Postgres's, 2000-01-01T00:00:00Z.
 const POSTGRES_EPOCH_UNIX_SECONDS: i64 = 946_684_800;
@@ -18,18 +17,14 @@ pub struct PgTimestamp(pub i64);
 pub struct ParseTimestampError(String);
 
 impl PgTimestamp {
-    /// From seconds since 1970.
-    pub fn from_unix(seconds: u64) -> PgTimestamp {
-        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX / MICROS);
-        PgTimestamp((seconds - POSTGRES_EPOCH_UNIX_SECONDS).saturating_mul(MICROS))
+    /// From microseconds since 1970.
+    pub fn from_unix_micros(micros: i64) -> PgTimestamp {
+        PgTimestamp(micros.saturating_sub(POSTGRES_EPOCH_UNIX_SECONDS * MICROS))
     }
 
-    pub fn now() -> PgTimestamp {
-        let unix = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_micros();
-        PgTimestamp(i64::try_from(unix).unwrap_or(i64::MAX) - POSTGRES_EPOCH_UNIX_SECONDS * MICROS)
+    /// Microseconds since 1970.
+    pub fn unix_micros(self) -> i64 {
+        self.0.saturating_add(POSTGRES_EPOCH_UNIX_SECONDS * MICROS)
     }
 }
 
@@ -163,8 +158,10 @@ mod tests {
             let (year, month, day) = civil_from_days(days);
             assert_eq!(days_from_civil(year, month, day), days);
         }
-        let now = PgTimestamp::now();
-        assert_eq!(now.to_string().parse(), Ok(now));
+        let recent = PgTimestamp::from_unix_micros(1_767_225_599_999_999);
+        assert_eq!(recent.to_string(), "2025-12-31T23:59:59.999999Z");
+        assert_eq!(recent.to_string().parse(), Ok(recent));
+        assert_eq!(recent.unix_micros(), 1_767_225_599_999_999);
     }
 
     #[test]

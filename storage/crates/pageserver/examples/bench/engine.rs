@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::sys::resource::{UsageWho, getrusage};
+use pageserver::clock::MachineTime;
 use pageserver::import::PostgresInstall;
 use pageserver::manager::{ManagerOptions, TenantManager};
 use pageserver::page_service;
@@ -74,6 +75,7 @@ impl Engine {
             memory_bytes: memory.layers_bytes,
             layer_cache_bytes: 16 << 30,
             wal: Arc::new(wals),
+            time: Arc::new(MachineTime::new()?),
         })
         .await?;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;

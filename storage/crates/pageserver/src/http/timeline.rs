@@ -132,12 +132,12 @@ pub async fn checkpoint(State(manager): Manager, Path(ids): Ids) -> ApiResult {
 pub async fn lease(State(manager): Manager, Path(ids): Ids, bytes: Bytes) -> ApiResult {
     let request: LeaseRequest = body(&bytes)?;
     let (tenant, timeline) = (tenant_id(&ids.0)?, timeline_id(&ids.1)?);
-    let lease = manager
+    let (lease, until) = manager
         .lease(tenant, timeline, request.lsn, request.seconds)
         .await?;
     let given = LeaseGiven {
         lsn: lease.lsn,
-        valid_until: PgTimestamp::from_unix(lease.until).to_string(),
+        valid_until: until.to_string(),
     };
     Ok(reply(StatusCode::OK, &given))
 }

@@ -9,6 +9,7 @@ use pg_types::{Lsn, TenantId, TimelineId};
 use super::{Tenant, TenantManager};
 use crate::error::Result;
 use crate::index::Lease;
+use crate::timestamp::PgTimestamp;
 
 /// How often it is looked which tenants are due.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -26,6 +27,7 @@ pub(super) async fn trim(manager: Weak<TenantManager>) {
         let Some(manager) = manager.upgrade() else {
             return;
         };
+        manager.clock.keep().await;
         let tenants = manager.tenants();
         trimmed.retain(|id, _| tenants.iter().any(|tenant| tenant.id == *id));
         for tenant in tenants {
@@ -78,17 +80,19 @@ fn branch_points(tenant: &Tenant) -> HashMap<TimelineId, Vec<Lsn>> {
 }
 
 impl TenantManager {
-    /// Keeps an LSN of a timeline readable, whatever the history window, for some seconds.
+    /// Keeps an LSN of a timeline readable, whatever the history window, for some seconds; what the wall clock shows
+    /// when they are over, if nobody sets it.
     pub async fn lease(
         &self,
         tenant: TenantId,
         timeline: TimelineId,
         lsn: Lsn,
         seconds: u64,
-    ) -> Result<Lease> {
+    ) -> Result<(Lease, PgTimestamp)> {
         let tenant: Arc<Tenant> = self.tenant(tenant)?;
         let timeline = tenant.timeline(timeline)?;
         let _nothing_is_trimmed = tenant.changing.lock().await;
-        timeline.lease(lsn, seconds).await
+        let lease = timeline.lease(lsn, seconds).await?;
+        Ok((lease, self.clock.shown_at(lease.until)))
     }
 }

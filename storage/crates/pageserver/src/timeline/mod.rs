@@ -36,6 +36,7 @@ use tokio_util::task::TaskTracker;
 use wal_decode::TimelineState;
 use wire::page::PageReply;
 
+use crate::clock::Clock;
 use crate::config::TenantConfig;
 use crate::error::{Error, Result};
 use crate::index::{Manifest, TimelineIndex};
@@ -90,6 +91,9 @@ pub struct Timeline {
     compaction: compaction::CompactionWork,
     /// What compaction may drop; everything stays until it is known what branches need.
     retention: Mutex<layers::Retention>,
+    clock: Arc<Clock>,
+    /// Why history is cut by another time than the wall clock's.
+    history_held: Mutex<Option<String>>,
     memory: Arc<MemoryBudget>,
     metrics: TimelineMetrics,
     /// Reads by the deltas they applied, in `CHAIN_BARS`.
@@ -108,6 +112,7 @@ pub struct OpenTimeline {
     pub index: TimelineIndex,
     pub state: TimelineState,
     pub memory: Arc<MemoryBudget>,
+    pub clock: Arc<Clock>,
 }
 
 impl Timeline {
@@ -121,6 +126,7 @@ impl Timeline {
             index,
             state,
             memory,
+            clock,
         } = parts;
         let progress = Progress {
             last_record_lsn: state.last_record_lsn,
@@ -149,6 +155,8 @@ impl Timeline {
             flush: flush::FlushWork::default(),
             compaction: compaction::CompactionWork::default(),
             retention: Mutex::default(),
+            clock,
+            history_held: Mutex::default(),
             memory,
             metrics,
             chain_reads: crate::chain_histogram::ChainHistogram::default(),

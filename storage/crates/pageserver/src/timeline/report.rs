@@ -49,6 +49,7 @@ impl Timeline {
             ancestor_lsn: self.manifest.ancestor.map(|ancestor| ancestor.lsn),
             current_logical_size: size,
             history_bytes: self.history_bytes(),
+            history_held: self.history_held(),
             full_page_writes: full_page_writes(&state),
             image_threshold: self.config().threshold(state.full_page_writes),
             max_term: self.max_term().0,

@@ -7,10 +7,12 @@
 //!   together with the list of what must stay readable below it. After a restart nothing is dropped until that list
 //!   has been made again.
 //!
-//! Time is measured by commit records, and by the clock only where that is earlier: a clock that jumps ahead must
-//! not cost anybody history, and a database that is idle keeps a whole window before its last commit.
+//! Time is measured by commit records, and by the pageserver's clock only where that is earlier: a database that is
+//! idle keeps a whole window before its last commit. Neither clock may cost anybody history by jumping ahead, nor both
+//! together: the pageserver's is the wall clock without its jumps within the window (`clock`), and leases end by even
+//! time.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use layers::Retention;
 use pg_types::Lsn;
@@ -23,12 +25,6 @@ use crate::timestamp::PgTimestamp;
 
 /// Longest lease, seconds.
 const LONGEST_LEASE: u64 = 7 * 86_400;
-
-/// Seconds since 1970.
-pub(crate) fn unix_seconds() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default().as_secs()
-}
 
 impl Timeline {
     /// Below it only branch points and leases are readable; [`Lsn::INVALID`] while nothing has been given up.
@@ -70,7 +66,7 @@ impl Timeline {
     /// Whether a lease keeps exactly this LSN readable.
     pub(super) fn is_leased(&self, at: Lsn) -> bool {
         let (owner, at) = self.owner_of(at);
-        let now = unix_seconds();
+        let now = self.clock.seconds();
         let holds = |lease: &Lease| lease.lsn == at && lease.until > now;
         owner.index.leases().iter().any(holds)
     }
@@ -86,8 +82,8 @@ impl Timeline {
         (owner, at)
     }
 
-    /// Keeps an LSN readable for some time; the record boundary it is given for, and until when in seconds since
-    /// 1970. The caller holds the tenant's lock.
+    /// Keeps an LSN readable for some time; the record boundary it is given for, and until when in seconds of even
+    /// time. The caller holds the tenant's lock.
     pub(crate) async fn lease(&self, lsn: Lsn, seconds: u64) -> Result<Lease> {
         if seconds == 0 || seconds > LONGEST_LEASE {
             return Err(Error::BadRequest(format!(
@@ -99,7 +95,7 @@ impl Timeline {
         let (owner, lsn) = self.owner_of(lsn);
         let lease = Lease {
             lsn,
-            until: unix_seconds() + seconds,
+            until: self.clock.seconds() + seconds,
         };
         owner.index.store_lease(lease).await?;
         crash::point!("lease.stored");
@@ -122,16 +118,12 @@ impl Timeline {
             return Ok(());
         }
         let reached = self.remote_consistent_lsn().min(self.last_record_lsn());
-        let newest = PgTimestamp(self.state().last_commit_timestamp);
-        let window = i64::try_from(window.as_micros()).unwrap_or(i64::MAX);
-        let limit = PgTimestamp(newest.min(PgTimestamp::now()).0.saturating_sub(window));
-        let found = self.lsn_by_timestamp(limit).await?;
         let before = self.horizon();
-        let horizon = match found.kind {
-            LsnKind::Past => before,
-            LsnKind::Present | LsnKind::Future => found.lsn.min(reached).max(before),
+        let horizon = match self.window_begin(window).await? {
+            Some(lsn) => lsn.min(reached).max(before),
+            None => before,
         };
-        let now = unix_seconds();
+        let now = self.clock.seconds();
         // A lease that has run out is forgotten for good, whatever the clock says later.
         let expired = self.index.leases().iter().any(|lease| lease.until <= now);
         if horizon > before || expired {
@@ -150,4 +142,29 @@ impl Timeline {
         self.compaction_wanted();
         Ok(())
     }
+
+    /// The LSN at which the window begins; `None` while no commit lies before it, or the clock can't say.
+    async fn window_begin(&self, window: Duration) -> Result<Option<Lsn>> {
+        let time = self.clock.history_time(window);
+        *self.history_held.lock() = time.why;
+        let Some(now) = time.now else {
+            return Ok(None);
+        };
+        let newest = PgTimestamp(self.state().last_commit_timestamp);
+        let window = i64::try_from(window.as_micros()).unwrap_or(i64::MAX);
+        let limit = PgTimestamp(newest.min(now).0.saturating_sub(window));
+        let found = self.lsn_by_timestamp(limit).await?;
+        Ok(match found.kind {
+            LsnKind::Past => None,
+            LsnKind::Present | LsnKind::Future => Some(found.lsn),
+        })
+    }
+
+    /// Why history is not cut by the wall clock at present.
+    pub fn history_held(&self) -> Option<String> {
+        self.history_held.lock().clone()
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use pageserver::clock::MachineTime;
 use pageserver::http;
 use pageserver::import::PostgresInstall;
 use pageserver::manager::{ManagerOptions, TenantManager, WalSources};
@@ -181,6 +182,7 @@ impl Server {
             memory_bytes: 256 << 20,
             layer_cache_bytes,
             wal: Arc::new(wals.clone()),
+            time: Arc::new(MachineTime::new().expect("clocks")),
         };
         let manager = TenantManager::open(options)
             .await

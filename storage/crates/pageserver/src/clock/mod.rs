@@ -1,0 +1,200 @@
+//! The pageserver's idea of time: what a wall clock that jumps must not decide by itself.
+//!
+//! Two things are lost for good once their time is over: history behind the window, and leases. Neither may go because
+//! somebody set a clock. So time is counted evenly (`course`), by a clock of the machine that nobody sets, and every
+//! jump of the wall clock against it is kept: leases last as long as they were given for, and history is cut by the
+//! wall clock as it would read had it not jumped within the window.
+//!
+//! The count goes on over restarts: it is a document of the object store. A crash loses at most the ten minutes since
+//! it was last stored, and on the same boot of the machine nothing, because the even clock ran on.
+
+mod course;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use nix::time::{ClockId, clock_gettime};
+use parking_lot::Mutex;
+use prometheus::{IntCounter, IntGauge, register_int_counter, register_int_gauge};
+
+pub use course::{Course, HistoryTime, Look};
+
+use crate::timestamp::PgTimestamp;
+
+const DOCUMENT: &str = "clock.json";
+/// How often the count is stored when nothing happens.
+const STORE_EVERY: Duration = Duration::from_secs(600);
+/// A store that fails is not asked again sooner.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+const MICROS: i64 = 1_000_000;
+
+/// Where looks at the clocks come from.
+pub trait TimeSource: Send + Sync + 'static {
+    fn look(&self) -> Look;
+}
+
+/// The machine's clocks.
+pub struct MachineTime {
+    boot: String,
+}
+
+impl MachineTime {
+    pub fn new() -> anyhow::Result<MachineTime> {
+        let path = "/proc/sys/kernel/random/boot_id";
+        let boot = std::fs::read_to_string(path).with_context(|| format!("read {path}"))?;
+        Ok(MachineTime {
+            boot: boot.trim().to_owned(),
+        })
+    }
+}
+
+impl TimeSource for MachineTime {
+    fn look(&self) -> Look {
+        // It goes on while the machine sleeps. Linux has had it since 2.6.39.
+        let since_boot = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("CLOCK_BOOTTIME");
+        let micros = |of: i128| i64::try_from(of).unwrap_or(i64::MAX);
+        let wall = match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(since) => micros(since.as_micros() as i128),
+            Err(before) => -micros(before.duration().as_micros() as i128),
+        };
+        Look {
+            boot: self.boot.clone(),
+            ticks: since_boot.tv_sec() * MICROS + since_boot.tv_nsec() / 1000,
+            wall,
+        }
+    }
+}
+
+struct Kept {
+    course: Course,
+    /// When to store it next.
+    due: Instant,
+}
+
+/// See the module head. Shared by all timelines of the process.
+pub struct Clock {
+    source: Arc<dyn TimeSource>,
+    objects: blob::Store,
+    kept: Mutex<Kept>,
+}
+
+impl Clock {
+    /// Goes on with the count that the object store has. Without one nothing is known of the time before: history is
+    /// kept until a window has passed.
+    pub async fn open(
+        source: Arc<dyn TimeSource>,
+        objects: blob::Store,
+    ) -> anyhow::Result<Arc<Clock>> {
+        let found = objects.get_shared_document(DOCUMENT).await;
+        let before = found.context("read the count of time")?.and_then(|bytes| {
+            let read = || -> anyhow::Result<Course> {
+                Ok(serde_json::from_slice(blob::unseal(DOCUMENT, &bytes)?)?)
+            };
+            read()
+                .inspect_err(|error| {
+                    tracing::error!(
+                        "the count of time is lost, history is kept for a window: {error:#}"
+                    )
+                })
+                .ok()
+        });
+        let look = source.look();
+        let course = match before {
+            Some(before) => before.resumed(&look),
+            None => Course::new(&look),
+        };
+        let kept = Kept {
+            course,
+            due: Instant::now(),
+        };
+        let clock = Arc::new(Clock {
+            source,
+            objects,
+            kept: Mutex::new(kept),
+        });
+        clock.keep().await;
+        Ok(clock)
+    }
+
+    /// The count as of now.
+    fn now<T>(&self, ask: impl FnOnce(&Course) -> T) -> T {
+        let look = self.source.look();
+        let mut kept = self.kept.lock();
+        if let Some(jump) = kept.course.look(&look) {
+            METRICS.jumps.inc();
+            let seconds = jump / MICROS;
+            tracing::warn!(
+                seconds,
+                "the wall clock jumped; history and leases go on by the time before"
+            );
+            // A crash must not forget it.
+            kept.due = Instant::now();
+        }
+        ask(&kept.course)
+    }
+
+    /// Looks at the clocks, and stores the count when it is time to. To be called every second or so.
+    pub async fn keep(&self) {
+        let course = self.now(|course| course.clone());
+        let doubt = course.jumped_within(course::LONGEST_MEMORY) / MICROS;
+        METRICS.doubt.set(doubt);
+        if self.kept.lock().due > Instant::now() {
+            return;
+        }
+        let stored = async {
+            let json = serde_json::to_vec_pretty(&course).context("encode the count of time")?;
+            let put = self
+                .objects
+                .put_shared_document(DOCUMENT, blob::seal(json).into());
+            put.await.context("store the count of time")
+        };
+        let pause = match stored.await {
+            Ok(()) => STORE_EVERY,
+            Err(error) => {
+                tracing::warn!("{error:#}; it is tried again");
+                RETRY_AFTER
+            }
+        };
+        self.kept.lock().due = Instant::now() + pause;
+    }
+
+    /// Seconds of the even count: what leases are given in. Near those since 1970, apart from jumps.
+    pub fn seconds(&self) -> u64 {
+        self.now(|course| u64::try_from(course.even() / MICROS).unwrap_or_default())
+    }
+
+    /// What the wall clock will show at a second of the even count, if it does not jump again.
+    pub fn shown_at(&self, seconds: u64) -> PgTimestamp {
+        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+        let micros = self.now(|course| course.shown_at(seconds.saturating_mul(MICROS)));
+        PgTimestamp::from_unix_micros(micros)
+    }
+
+    /// By which time a window of history is to be cut.
+    pub fn history_time(&self, window: Duration) -> HistoryTime {
+        self.now(|course| course.history_time(window))
+    }
+}
+
+struct Metrics {
+    jumps: IntCounter,
+    doubt: IntGauge,
+}
+
+static METRICS: std::sync::LazyLock<Metrics> = std::sync::LazyLock::new(|| {
+    // Names are constants, so that a failure can only be a programming error.
+    let registered = "metric registered once";
+    Metrics {
+        jumps: register_int_counter!(
+            "weir_pageserver_clock_jumps_total",
+            "Jumps of the wall clock by more than a second against the clock nobody sets"
+        )
+        .expect(registered),
+        doubt: register_int_gauge!(
+            "weir_pageserver_clock_jumped_seconds",
+            "Sum of the wall clock's jumps within the last 31 days, those back negative"
+        )
+        .expect(registered),
+    }
+});

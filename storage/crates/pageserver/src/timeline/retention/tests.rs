@@ -1,0 +1,263 @@
+//! History and leases under a wall clock that jumps, with commits whose times jump along with it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use layers::{BlockCache, Value};
+use parking_lot::Mutex;
+use pg_types::{Key, Lsn, TenantId, TimelineId};
+use wal_decode::TimelineState;
+
+use crate::clock::{Clock, Look, TimeSource};
+use crate::config::TenantConfig;
+use crate::disk::DiskCache;
+use crate::index::{Manifest, TimelineIndex};
+use crate::layer_file::LayerCache;
+use crate::memory::MemoryBudget;
+use crate::page_cache::PageCache;
+use crate::store::Store;
+use crate::timeline::{OpenTimeline, Timeline, encode_state};
+use crate::timestamp::PgTimestamp;
+
+const SECOND: i64 = 1_000_000;
+const DAY: i64 = 86_400 * SECOND;
+const YEAR: i64 = 365 * DAY;
+const WEEK: Duration = Duration::from_secs(7 * 86_400);
+const TENANT: TenantId = TenantId([1; 16]);
+const TIMELINE: TimelineId = TimelineId([2; 16]);
+
+/// Clocks that the test sets.
+struct SetTime(Mutex<Look>);
+
+impl TimeSource for SetTime {
+    fn look(&self) -> Look {
+        self.0.lock().clone()
+    }
+}
+
+/// A machine on which a pageserver and a compute run, with one timeline.
+struct Machine {
+    root: tempfile::TempDir,
+    time: Arc<SetTime>,
+    timeline: Arc<Timeline>,
+}
+
+impl Machine {
+    async fn start() -> Machine {
+        let root = tempfile::tempdir().expect("tempdir");
+        let look = Look {
+            boot: "first".to_owned(),
+            ticks: 0,
+            wall: 1_700_000_000 * SECOND,
+        };
+        let time = Arc::new(SetTime(Mutex::new(look)));
+        let objects = blob::Store::local(&root.path().join("objects")).expect("store");
+        let request = serde_json::json!({"new_timeline_id": TIMELINE, "pg_version": 15});
+        let manifest = Manifest {
+            pg_version: 15,
+            system_identifier: 1,
+            start_lsn: Lsn(8),
+            ancestor: None,
+            safekeepers: Vec::new(),
+            request: serde_json::from_value(request).expect("request"),
+        };
+        let mut state = TimelineState::start_of_nothing(pg_types::PgMajor::V15);
+        state.last_record_lsn = Lsn(8);
+        let value = Value::Meta(encode_state(&state).expect("state"));
+        let layer = layers::image_layer(
+            Lsn(8),
+            vec![(Key::timeline_state(), value)],
+            &layers::WriterOptions::default(),
+        );
+        let created = TimelineIndex::create(
+            objects,
+            TENANT,
+            TIMELINE,
+            manifest,
+            vec![layer.expect("layer")],
+        );
+        drop(created.await.expect("create"));
+        let timeline = open(root.path(), &time).await;
+        Machine {
+            root,
+            time,
+            timeline,
+        }
+    }
+
+    /// The pageserver dies, and starts again with the clocks as they are by then.
+    async fn restart(&mut self) {
+        self.timeline.shutdown().await;
+        self.timeline = open(self.root.path(), &self.time).await;
+    }
+
+    fn pass(&self, micros: i64) {
+        let mut look = self.time.0.lock();
+        look.ticks += micros;
+        look.wall += micros;
+    }
+
+    /// Noticed by the next look, as it is within a second.
+    fn jump(&self, micros: i64) {
+        self.time.0.lock().wall += micros;
+        self.timeline.clock.seconds();
+    }
+
+    /// A transaction commits, at the time that the wall clock shows; the LSN behind it.
+    async fn commit(&self) -> Lsn {
+        let mut state = self.timeline.state();
+        state.prev_record_lsn = state.last_record_lsn;
+        state.last_record_lsn = Lsn(state.last_record_lsn.0 + 64);
+        let shown = self.time.look().wall;
+        state.last_commit_timestamp = PgTimestamp::from_unix_micros(shown).0;
+        let lsn = state.last_record_lsn;
+        let value = Value::Meta(encode_state(&state).expect("state"));
+        let values = [(Key::timeline_state(), lsn, value)];
+        self.timeline.publish(state, values, 0).expect("publish");
+        self.timeline.checkpoint().await.expect("checkpoint");
+        lsn
+    }
+
+    async fn trim(&self) -> Lsn {
+        let trimmed = self.timeline.trim_history(WEEK, Vec::new()).await;
+        trimmed.expect("trim");
+        self.timeline.oldest_lsn()
+    }
+
+    async fn lease(&self, at: Lsn, seconds: u64) {
+        self.timeline.lease(at, seconds).await.expect("lease");
+    }
+}
+
+async fn open(root: &Path, time: &Arc<SetTime>) -> Arc<Timeline> {
+    let objects = blob::Store::local(&root.join("objects")).expect("store");
+    let clock = Clock::open(time.clone(), objects.clone()).await;
+    let taken = TimelineIndex::take_over(objects.clone(), TENANT, TIMELINE).await;
+    let (index, part) = taken.expect("take over").expect("index");
+    let cache = LayerCache::new(
+        root.join("copies"),
+        Arc::new(BlockCache::new(1 << 20)),
+        DiskCache::new(root, 1 << 30),
+        objects.timeline(TENANT, TIMELINE),
+    );
+    let memory = MemoryBudget::new(64 << 20);
+    let pages = Arc::new(PageCache::new(1 << 20));
+    let at = part.disk_consistent_lsn;
+    let store = Store::new(Arc::new(cache), part.layers, None, memory.account(), pages);
+    let store = Arc::new(store);
+    let state = store.values(&[Key::timeline_state()], at).await;
+    let state = state.expect("state").pop().flatten().expect("a state");
+    let config = TenantConfig::default();
+    Timeline::open(OpenTimeline {
+        tenant: TENANT,
+        id: TIMELINE,
+        config: Arc::new(parking_lot::RwLock::new(Arc::new(config))),
+        ancestor: None,
+        store,
+        index,
+        state: crate::timeline::decode_state(&state).expect("state"),
+        memory,
+        clock: clock.expect("clock"),
+    })
+}
+
+/// Promise: when the clocks of computes and pageserver jump ahead together, not a commit of the last window is lost,
+/// not even over restarts; the status says why; a window later history goes again.
+#[tokio::test]
+async fn a_clock_a_year_ahead_costs_no_history() {
+    let mut machine = Machine::start().await;
+    machine.pass(30 * DAY);
+    let old = machine.commit().await;
+    machine.pass(8 * DAY);
+    let young = machine.commit().await;
+    machine.pass(DAY);
+    assert_eq!(machine.trim().await, old, "what is over a week old goes");
+    machine.jump(YEAR);
+    let ahead = machine.commit().await;
+    assert_eq!(machine.trim().await, old);
+    let held = machine.timeline.status().await.history_held;
+    let held = held.expect("a reason");
+    assert!(
+        held.contains("31536000 s within the history window"),
+        "{held}"
+    );
+    machine.restart().await;
+    machine.pass(5 * DAY);
+    machine.commit().await;
+    assert_eq!(machine.trim().await, old);
+    // The first day of the window that the jump fell into.
+    machine.pass(DAY + SECOND);
+    machine.commit().await;
+    assert_eq!(machine.trim().await, young);
+    machine.pass(DAY);
+    machine.commit().await;
+    assert_eq!(machine.trim().await, ahead, "the new time holds");
+    assert_eq!(machine.timeline.status().await.history_held, None);
+}
+
+/// Promise: a clock set back costs nothing either, and holds history no longer than it is wrong and a window more.
+#[tokio::test]
+async fn a_clock_set_back_costs_no_history_and_history_goes_on() {
+    let machine = Machine::start().await;
+    machine.pass(30 * DAY);
+    let old = machine.commit().await;
+    machine.pass(8 * DAY);
+    machine.commit().await;
+    assert_eq!(machine.trim().await, old);
+    machine.jump(-YEAR);
+    machine.commit().await;
+    machine.pass(10 * DAY);
+    machine.commit().await;
+    let kept = machine.trim().await;
+    assert!(kept <= old, "{kept} {old}");
+    machine.jump(YEAR);
+    machine.pass(8 * DAY);
+    let right = machine.commit().await;
+    machine.pass(8 * DAY);
+    machine.commit().await;
+    assert_eq!(machine.trim().await, right);
+}
+
+/// Promise: a lease lasts as long as it was given for, whatever the clock does meanwhile and over a restart.
+#[tokio::test]
+async fn leases_end_neither_early_nor_never() {
+    for jump in [YEAR, -YEAR] {
+        let mut machine = Machine::start().await;
+        machine.pass(30 * DAY);
+        machine.commit().await;
+        let leased = machine.commit().await;
+        machine.pass(8 * DAY);
+        machine.lease(leased, 3600).await;
+        machine.commit().await;
+        machine.pass(SECOND);
+        machine.commit().await;
+        // Nobody looks before the pageserver dies.
+        machine.time.0.lock().wall += jump;
+        machine.restart().await;
+        machine.pass(3590 * SECOND);
+        machine.trim().await;
+        assert!(machine.timeline.is_leased(leased), "too early ({jump})");
+        machine.pass(10 * SECOND);
+        machine.trim().await;
+        assert!(!machine.timeline.is_leased(leased), "too late ({jump})");
+    }
+}
+
+/// Promise: a pageserver that knows nothing of the time before keeps everything for a window.
+#[tokio::test]
+async fn a_lost_count_keeps_history_for_a_window() {
+    let mut machine = Machine::start().await;
+    machine.pass(30 * DAY);
+    let old = machine.commit().await;
+    machine.pass(8 * DAY);
+    machine.commit().await;
+    let count = machine.root.path().join("objects/clock.json");
+    std::fs::write(&count, b"{}").expect("damage");
+    machine.restart().await;
+    assert!(machine.trim().await < old);
+    let held = machine.timeline.status().await.history_held;
+    assert!(held.expect("a reason").contains("not known"));
+    machine.pass(7 * DAY);
+    assert_eq!(machine.trim().await, old);
+}
