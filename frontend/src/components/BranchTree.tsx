@@ -50,7 +50,10 @@ function BranchRow({ projectId, node, endpoints, quota, onAsk }: Shared & { node
             </Button>
           )}
           <Button onClick={() => { onAsk({ what: 'branch', branch }) }}>Branch</Button>
-          <Button disabledReason={restoreRefusal(branch)} onClick={() => { onAsk({ what: 'restore', branch }) }}>Restore</Button>
+          {/* A narrow screen has no room for all; the branch's page has them. */}
+          <span className="hidden sm:block">
+            <Button disabledReason={restoreRefusal(branch)} onClick={() => { onAsk({ what: 'restore', branch }) }}>Restore</Button>
+          </span>
           <Button variant="danger" disabledReason={deleteRefusal(branch, below)} onClick={() => { onAsk({ what: 'delete', branch }) }}>
             Delete
           </Button>

@@ -31,9 +31,10 @@ export function ComputeTable({ computes }: { computes: ComputeSummary[] }) {
           key: 'project',
           header: 'Project / branch',
           cell: (row) => (
-            <Link to="/projects/$projectId" params={{ projectId: row.project_id }} className="underline">
-              {row.project_name} / {row.branch_name}
-            </Link>
+            <span>
+              <Link to="/projects/$projectId" params={{ projectId: row.project_id }} className="underline">{row.project_name}</Link> /{' '}
+              <Link to="/projects/$projectId/branches/$branchId" params={{ projectId: row.project_id, branchId: row.branch_id }} className="underline">{row.branch_name}</Link>
+            </span>
           ),
         },
         { key: 'state', header: 'State', cell: (row) => <StateBadge state={row.state} reason={row.reason} /> },
@@ -44,7 +45,7 @@ export function ComputeTable({ computes }: { computes: ComputeSummary[] }) {
           numeric: true,
           cell: (row) => bytesPerSecond(row.rates ? sum(row.rates.wal_image_bytes_per_second, row.rates.wal_rest_bytes_per_second) : null),
         },
-        { key: 'share', header: `Images${over}`, numeric: true, cell: (row) => percent(row.rates ? imageShare(row.rates) : null) },
+        { key: 'share', header: `Images of WAL${over}`, numeric: true, cell: (row) => percent(row.rates ? imageShare(row.rates) : null) },
         { key: 'tps', header: `Transactions${over}`, numeric: true, cell: (row) => perSecond(row.rates?.transactions_per_second) },
       ]}
     />

@@ -1,4 +1,5 @@
 import { useQuery } from '@tanstack/react-query'
+import { clsx } from 'clsx'
 
 import { errorText } from '~/api/errors'
 import { fleetWalQuery } from '~/api/queries/fleet'
@@ -45,7 +46,7 @@ export function FleetWal({ minutes }: { minutes: number }) {
           />
         </Stats>
       </Card>
-      <div className="grid gap-4 lg:grid-cols-2">
+      <div className={clsx('grid gap-4', data.regions.length > 1 && 'lg:grid-cols-2')}>
         {data.regions.map((region) => (
           <Region key={region.region_id} region={region} times={data.times} note={`WAL bytes a second over ${seconds(data.window_seconds)}, page images above the rest, from Prometheus.`} />
         ))}

@@ -8,5 +8,6 @@ export function OperationStatus({ operation }: { operation: Operation }) {
   if (operation.status === 'finished' && operation.warning) {
     return <Badge tone="warn" title={operation.warning}>finished, with a warning</Badge>
   }
+  if (operation.status === 'scheduling') return <Badge>waiting</Badge>
   return <StateBadge state={operation.status} reason={operation.error} />
 }

@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 
 import { errorText } from '~/api/errors'
 import { operationsQuery } from '~/api/queries/projects'
+import type { Branch } from '~/api/types'
 import { ago, seconds } from '~/lib/format'
 import { Card } from '~/ui/Card'
 import { Loading, Notice } from '~/ui/Notice'
@@ -11,10 +12,18 @@ import { OperationStatus } from './OperationStatus'
 import { operationText } from './states'
 import { useNow } from './use-now'
 
+type Props = {
+  projectId: string
+  /** To call them by their names. */
+  branches: Branch[]
+  branchId?: string
+}
+
 /** What was done to a project, or of that to one branch. */
-export function Operations({ projectId, branchId }: { projectId: string; branchId?: string }) {
+export function Operations({ projectId, branches, branchId }: Props) {
   const { data, error } = useQuery(operationsQuery(projectId))
   const now = useNow()
+  const names = new Map(branches.map((branch) => [branch.id, branch.name]))
   const rows = data?.operations.filter((row) => branchId === undefined || row.branch_id === branchId)
   return (
     <Card title="Operations" note={branchId === undefined ? 'The last 20, newest first.' : 'Of the project’s last 20 those on this branch, newest first.'}>
@@ -31,7 +40,7 @@ export function Operations({ projectId, branchId }: { projectId: string; branchI
           columns={[
             { key: 'action', header: 'Operation', cell: (row) => <div>{operationText(row)}{(row.error ?? row.warning) && <p className="line-clamp-3 text-xs text-muted" title={row.error ?? row.warning ?? undefined}>{row.error ?? row.warning}</p>}</div> },
             { key: 'status', header: 'Status', cell: (row) => <OperationStatus operation={row} /> },
-            { key: 'what', header: 'On', cell: (row) => <code className="text-xs whitespace-nowrap">{row.endpoint_id ?? row.branch_id ?? row.project_id}</code> },
+            { key: 'what', header: 'On', cell: (row) => (!row.endpoint_id && names.get(row.branch_id ?? '')) || <code className="text-xs whitespace-nowrap">{row.endpoint_id ?? row.branch_id ?? row.project_id}</code> },
             { key: 'when', header: 'Asked for', cell: (row) => ago(row.created_at, now) },
             { key: 'took', header: 'Took', numeric: true, cell: (row) => seconds(row.total_duration_ms / 1000) },
           ]}

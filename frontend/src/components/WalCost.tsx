@@ -50,7 +50,8 @@ function ByRmgr({ cost }: { cost: Cost }) {
   return (
     <Table
       caption="WAL by resource manager"
-      rows={cost.by_rmgr}
+      cards
+      rows={cost.by_rmgr.filter((row) => row.image_bytes_per_second + row.rest_bytes_per_second > 0)}
       rowKey={(row) => row.rmgr}
       empty="No WAL was written in this window."
       columns={[
@@ -82,7 +83,7 @@ function ByRelation({ cost }: { cost: Cost }) {
           {
             key: 'relation',
             header: 'Relation',
-            cell: (row) => (row.relation ? <>{row.schema}.{row.relation} <span className="text-xs text-muted">{row.kind}, {row.database}</span></> : <span className="text-muted">file {row.relfilenode}: dropped or rewritten since</span>),
+            cell: (row) => (row.relation ? <span>{row.schema}.{row.relation} <span className="text-xs text-muted">{row.kind}, {row.database}</span></span> : <span className="text-muted">file {row.relfilenode}: dropped or rewritten since</span>),
           },
           { key: 'split', header: 'Images, rest', cell: (row) => <Split of={row.relation ?? String(row.relfilenode)} images={row.image_bytes} rest={row.rest_bytes} /> },
           { key: 'images', header: 'Page images', numeric: true, cell: (row) => bytes(row.image_bytes) },

@@ -16,14 +16,11 @@ const ARMS = {
 type Arm = keyof typeof ARMS
 const isArm = (name: string): name is Arm => name in ARMS
 
-/** How the curve was measured, as far as its file says. */
+/** How the curve was measured, as far as its file says and its label does not. */
 function provenance(curve: What['curve']): string {
-  const { at, server_version, scale, transactions, cores, command } = curve.provenance
+  const { at, cores, command } = curve.provenance
   const parts = [
     typeof at === 'string' && time(at),
-    typeof server_version === 'string' && `Postgres ${server_version}`,
-    typeof scale === 'number' && `pgbench scale ${count(scale)}`,
-    typeof transactions === 'number' && `${count(transactions)} transactions a point`,
     typeof cores === 'number' && `${count(cores)} cores`,
     typeof command === 'string' && command,
   ]
@@ -44,7 +41,7 @@ function Measured({ curve }: { curve: What['curve'] }) {
   }))
   return (
     <Card title="WAL against checkpoint distance" note={`${curve.label}. ${provenance(curve)}. Bars span the repeats.`}>
-      <CurveChart title="WAL bytes a transaction against max_wal_size" curves={curves} xText={bytes} yText={bytes} xLabel="max_wal_size" />
+      <CurveChart title="WAL bytes a transaction against max_wal_size" curves={curves} xText={bytes} yText={bytes} yBytes xLabel="max_wal_size" />
       <p className="mt-2 text-xs text-muted">{curve.method}</p>
     </Card>
   )
@@ -58,9 +55,9 @@ function Estimated({ whatIf }: { whatIf: What }) {
   return (
     <Card title="What it would write" note="An estimate from its own WAL and the measured curve, not a measurement.">
       {whatIf.reason || whatIf.estimates.length === 0 ? (
-        <p className="text-muted">{whatIf.reason ?? 'There is nothing to estimate from.'}</p>
+        <p className="text-muted first-letter:uppercase">{whatIf.reason ?? 'There is nothing to estimate from.'}</p>
       ) : (
-        <CurveChart title="Estimated WAL bytes a second against checkpoint distance" curves={curves} xText={(factor) => `${count(factor)}×`} yText={bytesPerSecond} xLabel="checkpoint distance, times today's" mark={{ x: 1, label: 'today' }} />
+        <CurveChart title="Estimated WAL bytes a second against checkpoint distance" curves={curves} xText={(factor) => `${count(factor)}×`} yText={bytesPerSecond} yBytes xLabel="checkpoint distance, times today's" mark={{ x: 1, label: 'today' }} />
       )}
       {whatIf.placed && (
         <p className="mt-2 text-xs text-muted">

@@ -38,7 +38,7 @@ export function restoreSteps({ branch, source, branches, endpoints, preserveUnde
   return [
     `The state asked for is made as a branch, without copying. Until that is done ${branch.name} works as before.`,
     ...(running.length > 0 ? [`${running.map((endpoint) => endpoint.id).join(', ')} stops: its connections end, and what is not committed is lost.`] : []),
-    `Branch ${branch.name} gets that state. Its id, its addresses${source.id === branch.id ? ' and its passwords' : ''} stay.${source.id === branch.id ? '' : ` Roles and databases are those of ${source.name} today; a role that ${branch.name} has too keeps its password.`}`,
+    `Branch ${branch.name} gets that state. Its id${source.id === branch.id ? ', its addresses and its passwords' : ' and its addresses'} stay.${source.id === branch.id ? '' : ` Roles and databases are those of ${source.name} today; a role that ${branch.name} has too keeps its password.`}`,
     ...(running.length > 0 ? ['The compute starts again at the same address.'] : []),
     preserveUnder === null ? `What ${branch.name} is now is deleted for good.` : `What ${branch.name} is now stays as branch “${preserveUnder || '…'}”, without a compute.${follow}`,
   ]

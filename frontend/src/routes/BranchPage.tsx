@@ -148,7 +148,7 @@ export function BranchPage() {
           </Stats>
           {limit > 0 && <div className="mt-3"><QuotaMeter name={branch.name} used={branch.logical_size} limit={limit} /></div>}
         </Card>
-        <Operations projectId={projectId} branchId={branch.id} />
+        <Operations projectId={projectId} branches={branches} branchId={branch.id} />
       </div>
       <BranchDialogs
         projectId={projectId}

@@ -34,9 +34,10 @@ export function ComputePage() {
     <>
       <PageHeader
         above={
-          <Link to="/projects/$projectId" params={{ projectId: compute.project_id }} className="underline">
-            {compute.project_name} / {compute.branch_name}
-          </Link>
+          <>
+            <Link to="/projects/$projectId" params={{ projectId: compute.project_id }} className="underline">{compute.project_name}</Link> /{' '}
+            <Link to="/projects/$projectId/branches/$branchId" params={{ projectId: compute.project_id, branchId: compute.branch_id }} className="underline">{compute.branch_name}</Link>
+          </>
         }
         title={compute.id}
         badge={<StateBadge state={compute.state} reason={compute.reason} />}

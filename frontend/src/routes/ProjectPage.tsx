@@ -63,7 +63,7 @@ export function ProjectPage() {
           <BranchTree projectId={projectId} branches={branches} endpoints={endpoints} quota={quotaOf(project)} onAsk={setAsk} />
         </Card>
         <ProjectStorage project={project} branches={branches} />
-        <Operations projectId={projectId} />
+        <Operations projectId={projectId} branches={branches} />
       </div>
       <BranchDialogs projectId={projectId} since={project.created_at} ask={ask} branches={branches} endpoints={endpoints} onClose={() => { setAsk(null) }} />
     </>

@@ -7,6 +7,8 @@ type Props = {
   xText: (x: number) => string
   yText: (y: number) => string
   xLabel: string
+  /** y counts bytes: its steps are round in KiB, MiB and so on. */
+  yBytes?: boolean
   /** A vertical line at one x, such as today's. */
   mark?: { x: number; label: string } | undefined
 }
@@ -24,14 +26,20 @@ export function steps(high: number): number[] {
   return Array.from({ length: Math.ceil(high / step) + 1 }, (_, index) => index * step)
 }
 
+/** The same in the unit of 1,024 that the highest is said in: `9,000` is covered in steps of 2 or 5 KiB, not of 1.95. */
+export function byteSteps(high: number): number[] {
+  const unit = 1024 ** Math.max(0, Math.floor(Math.log2(Math.max(1, high)) / 10))
+  return steps(high / unit).map((step) => step * unit)
+}
+
 /** Lines over a scale of powers of two, with the spread of repeats as bars; every point names itself on hover. */
-export function CurveChart({ title, curves, xText, yText, xLabel, mark }: Props) {
+export function CurveChart({ title, curves, xText, yText, xLabel, yBytes, mark }: Props) {
   const points = curves.flatMap((curve) => curve.points)
   const xs = [...new Set(points.map((point) => point.x))].sort((a, b) => a - b)
   const first = xs[0]
   const last = xs.at(-1)
   if (first === undefined || last === undefined) return <p className="py-6 text-center text-muted">Nothing has been measured.</p>
-  const ticks = steps(Math.max(...points.map((point) => point.high ?? point.y ?? 0)))
+  const ticks = (yBytes ? byteSteps : steps)(Math.max(...points.map((point) => point.high ?? point.y ?? 0)))
   const top = ticks.at(-1) ?? 1
   const span = Math.log2(last / first) || 1
   const x = (value: number) => PAD.left + (Math.log2(value / first) / span) * (WIDTH - PAD.left - PAD.right)

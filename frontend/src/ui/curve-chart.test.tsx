@@ -1,12 +1,18 @@
 import { render } from '@testing-library/react'
 import { expect, it } from 'vitest'
 
-import { CurveChart, steps } from './CurveChart'
+import { byteSteps, CurveChart, steps } from './CurveChart'
 
 it('takes round steps that cover the highest value', () => {
   expect(steps(58_000)).toEqual([0, 20_000, 40_000, 60_000])
   expect(steps(0.9).at(-1)).toBeGreaterThanOrEqual(0.9)
   expect(steps(0)).toEqual([0, 1])
+})
+
+it('takes steps of bytes that are round as they are read', () => {
+  expect(byteSteps(14 * 1024)).toEqual([0, 5 * 1024, 10 * 1024, 15 * 1024])
+  expect(byteSteps(900)).toEqual([0, 500, 1000])
+  expect(byteSteps(0)).toEqual([0, 1])
 })
 
 it('says every point to those who do not see it, and leaves out what was not measured', () => {
