@@ -35,6 +35,11 @@ export async function look(page: Page, name: string): Promise<void> {
   await page.evaluate(() => document.documentElement.classList.remove('dark'))
 }
 
+/** What fits a desktop screen, for the pictures in docs/images. */
+export async function picture(page: Page, name: string): Promise<void> {
+  await page.screenshot({ path: `${screenshotDir()}/picture-${name}.png`, animations: 'disabled' })
+}
+
 /** Nothing pushes the page wider than a telephone, also after a window has become as narrow: charts follow in a moment. */
 export async function expectFits(page: Page): Promise<void> {
   await page.setViewportSize({ width: 400, height: 900 })

@@ -2,7 +2,7 @@ import { expect, type Page, test } from '@playwright/test'
 
 import { call } from '../lib/api.ts'
 import { baseUrl } from '../lib/env.ts'
-import { expectAccessible, expectFits, look, signIn, watchErrors } from '../lib/journey.ts'
+import { expectAccessible, expectFits, look, picture, signIn, watchErrors } from '../lib/journey.ts'
 import { type Project, runningProject } from '../lib/rollouts.ts'
 import { sql } from '../lib/sql.ts'
 
@@ -83,6 +83,7 @@ test('what was deleted by mistake comes back at the same address, and what repla
   await dialog.getByLabel('Keep what main is now as').fill('after the accident')
   await expect(dialog.getByText('stays as branch “after the accident”')).toBeVisible()
   await expectAccessible(page)
+  await picture(page, 'restore')
   await look(page, 'branch-restore')
   await confirm.click()
   await expect(dialog.getByText('main has the state asked for.')).toBeVisible({ timeout: STEP })

@@ -2,7 +2,7 @@ import { expect, type Page, test } from '@playwright/test'
 
 import { configure } from '../lib/api.ts'
 import { baseUrl } from '../lib/env.ts'
-import { expectAccessible, goTo, look, signIn, watchErrors } from '../lib/journey.ts'
+import { expectAccessible, goTo, look, picture, signIn, watchErrors } from '../lib/journey.ts'
 import { control, planRollout, startPlanned } from '../lib/rollouts.ts'
 import { checkTprocC, driveTprocC, loadTprocC } from '../lib/load.ts'
 
@@ -39,9 +39,9 @@ async function createProject(page: Page, name: string): Promise<Database> {
 test('four projects under load, a branch, a rollout in two waves, evidence, roll back', async ({ page }) => {
   const errors = watchErrors(page)
   await signIn(page)
-  const run = `journey-${String(Date.now())}`
+  const run = Date.now().toString(36).slice(-5)
   const databases: Database[] = []
-  for (const number of [1, 2, 3, 4]) databases.push(await createProject(page, `${run}-${String(number)}`))
+  for (const name of ['orders', 'billing', 'stock', 'users']) databases.push(await createProject(page, `${name}-${run}`))
   for (const { uri } of databases) await loadTprocC(uri)
   const loads = databases.map(({ uri }) => driveTprocC(uri, 600))
   try {
@@ -60,15 +60,16 @@ test('four projects under load, a branch, a rollout in two waves, evidence, roll
     await look(page, 'compute')
 
     // Short windows of a light load say too little for statistics; the journeys about verdicts are others.
-    await planRollout(page, { name: `pushdown for ${run}`, projects: databases, baseline: 30, bake: 30, soak: 0, judgeBy: 'bounds' })
+    await planRollout(page, { name: `Pushdown ${run}`, projects: databases, baseline: 30, bake: 30, soak: 0, judgeBy: 'bounds' })
     await look(page, 'demo-rollout-plan')
-    await startPlanned(page, `pushdown for ${run}`)
+    await startPlanned(page, `Pushdown ${run}`)
     const waves = page.getByRole('list', { name: 'Waves' }).getByRole('listitem')
     await expect(waves).toHaveCount(2)
     await expect(waves.first()).toContainText('canary')
     await expect(page.locator('h1')).toContainText('completed', { timeout: 360_000 })
     await expect(page.getByText('4 of 4 shown')).toBeVisible()
     await expect(page.getByText('4 of 4 computes measured in both windows')).toBeVisible()
+    await picture(page, 'rollout')
     await look(page, 'demo-rollout-done')
 
     await page.getByRole('button', { name: new RegExp(`^${databases[0]?.name ?? ''}`) }).click()
@@ -77,6 +78,8 @@ test('four projects under load, a branch, a rollout in two waves, evidence, roll
     await expect(drawer.getByText('XLOG_FPW_CHANGE at')).toBeVisible()
     await expectAccessible(page)
     await look(page, 'demo-rollout-compute')
+    await drawer.getByRole('heading', { name: 'WAL written' }).evaluate((heading) => { heading.scrollIntoView({ block: 'start' }) })
+    await picture(page, 'rollout-compute')
     await page.keyboard.press('Escape')
 
     await control(page, 'Roll back')

@@ -10,6 +10,9 @@ const WORDS = {
   regress: { title: 'Regressed', tone: 'border-bad', means: 'It got worse: the compute goes back by the same record in reverse.' },
 } as const
 
+/** What passed by bounds alone was compared with nothing. */
+const BOUNDS_HOLD = 'Every hard bound holds. It was not compared with computes that were not switched.'
+
 const TONES = { pass: 'good', inconclusive: 'warn', regress: 'bad' } as const
 
 function Figures({ analysis }: { analysis: Analysis }) {
@@ -41,17 +44,18 @@ function Figures({ analysis }: { analysis: Analysis }) {
 export function Verdict({ evidence }: { evidence: Evidence }) {
   const words = WORDS[evidence.verdict]
   const analysis = readAnalysis(evidence.analysis)
+  const compared = analysis !== null && analysis.figures.length > 0
   return (
     <div className={`mb-4 border-l-4 pl-3 ${words.tone}`}>
       <h3 className="font-semibold">{words.title}</h3>
-      <p className="text-sm text-muted">{words.means}</p>
-      {(!analysis || analysis.figures.length === 0 || evidence.verdict === 'regress') && <p className="mt-1 text-sm">{evidence.reason}</p>}
+      <p className="text-sm text-muted">{evidence.verdict === 'pass' && !compared ? BOUNDS_HOLD : words.means}</p>
+      {(!compared || evidence.verdict === 'regress') && <p className="mt-1 text-sm first-letter:uppercase">{evidence.reason}</p>}
       {analysis?.settle && (
         <p className="mt-2 rounded-md bg-warn-soft px-3 py-2 text-sm text-warn">
           <strong>What would settle it:</strong> {analysis.settle}.
         </p>
       )}
-      {analysis && analysis.figures.length > 0 && <Figures analysis={analysis} />}
+      {compared && <Figures analysis={analysis} />}
       {evidence.bounds.length > 0 && (
         <ul aria-label="Hard bounds" className="mt-3 space-y-0.5 text-sm">
           {evidence.bounds.map((bound) => (

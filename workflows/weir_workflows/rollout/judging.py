@@ -301,9 +301,8 @@ def _gain(before: Figures, after: Figures) -> str:
     was, is_now = before.get("wal_bytes_per_transaction"), after.get("wal_bytes_per_transaction")
     if not was or is_now is None:
         return "every bound holds"
-    return (
-        f"every bound holds; WAL bytes per transaction went from {was:.0f} to {is_now:.0f} ({is_now / was - 1:+.0%})"
-    )
+    sizes = f"{was / 1024:,.1f} KiB to {is_now / 1024:,.1f} KiB"
+    return f"every bound holds; WAL a transaction went from {sizes} ({is_now / was - 1:+.0%})"
 
 
 def _compare(
