@@ -270,7 +270,8 @@ impl TimelineStore {
     }
 
     /// A local file with the layer's bytes: the object itself when the store is a local directory, else a
-    /// copy in `cache`, fetched now if it is not there, and checked against the layer's checksum.
+    /// copy in `cache`, fetched now if it is not there, and checked against the layer's checksum. Whatever ends it
+    /// early, an error or who asked for it, takes what was fetched so far away with it: nobody counts those bytes.
     pub async fn make_resident(
         &self,
         layer: &RemoteLayer,
@@ -297,6 +298,7 @@ impl TimelineStore {
         let mut file = tokio::fs::File::create(&staging)
             .await
             .map_err(failed(&staging))?;
+        let unfinished = tempfile::TempPath::try_from_path(&staging).map_err(failed(&staging))?;
         let mut body = self
             .store
             .objects
@@ -320,9 +322,9 @@ impl TimelineStore {
         }
         file.sync_all().await.map_err(failed(&staging))?;
         crash::point!("download.before-rename");
-        tokio::fs::rename(&staging, &target)
-            .await
-            .map_err(failed(&target))?;
+        unfinished
+            .persist(&target)
+            .map_err(|error| failed(&target)(error.error))?;
         crash::point!("download.renamed");
         Ok(target)
     }
