@@ -23,6 +23,11 @@ const LEFT_FREE: u64 = 20;
 /// Evictions go on until this part of the limit is free, one in so many, so that they come in batches.
 const HEADROOM: u64 = 10;
 
+/// When a copy was last read, if nobody knows.
+pub(crate) const NEVER_USED: u64 = 0;
+/// The first look. Looks before it are those of earlier processes, as far as they are remembered (`manager/warm`).
+pub(crate) const FIRST_LOOK: u64 = 1 << 32;
+
 /// What the look at one resident copy says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
@@ -54,12 +59,20 @@ pub fn limit(wanted: u64, resident: u64, free: u64, size: u64) -> u64 {
     wanted.min((resident + free).saturating_sub(size / LEFT_FREE))
 }
 
+/// Bytes that can be fetched without an eviction, while copies of `resident` bytes are there: evictions would go on
+/// until a tenth of `limit` is free, so a tenth stays free.
+pub fn room(limit: u64, resident: u64) -> u64 {
+    (limit - limit / HEADROOM).saturating_sub(resident)
+}
+
 /// Shared by all timelines of the process.
 pub struct DiskCache {
     directory: PathBuf,
     wanted: u64,
     /// Looks so far: a clock that costs a reader one load.
     looks: AtomicU64,
+    /// Bytes that can be fetched before anything is evicted, as of the last look.
+    room: AtomicU64,
     fetches: Semaphore,
     copies: Mutex<Vec<Weak<LayerFile>>>,
 }
@@ -70,7 +83,8 @@ impl DiskCache {
         Arc::new(DiskCache {
             directory: directory.to_owned(),
             wanted,
-            looks: AtomicU64::new(0),
+            looks: AtomicU64::new(FIRST_LOOK),
+            room: AtomicU64::new(0),
             fetches: Semaphore::new(FETCHES_AT_ONCE),
             copies: Mutex::default(),
         })
@@ -83,6 +97,13 @@ impl DiskCache {
     /// Counts a layer's copy from now on.
     pub(crate) fn add(&self, file: &Arc<LayerFile>) {
         self.copies.lock().push(Arc::downgrade(file));
+    }
+
+    /// Takes so many bytes of what room there is; false when they would push something out.
+    pub(crate) fn take_room(&self, bytes: u64) -> bool {
+        let less = |room: u64| room.checked_sub(bytes);
+        let relaxed = Ordering::Relaxed;
+        self.room.fetch_update(relaxed, relaxed, less).is_ok()
     }
 
     /// A place among the few that fetch at the same time.
@@ -137,6 +158,7 @@ impl DiskCache {
                 self.wanted
             }
         };
+        self.room.store(room(limit, total), Ordering::Relaxed);
         for at in plan_eviction(&copies, limit) {
             match resident[at].evict() {
                 Ok(()) => METRICS.evicted.inc(),
@@ -190,6 +212,17 @@ mod tests {
         assert_eq!(plan_eviction(&copies, 100), [1]);
         assert_eq!(plan_eviction(&copies, 60), [1, 2]);
         assert_eq!(plan_eviction(&copies, 0), [1, 2, 0, 3]);
+    }
+
+    #[test]
+    fn what_fits_is_never_evicted_again() {
+        assert_eq!(room(100, 0), 90);
+        assert_eq!(room(100, 95), 0);
+        let cache = DiskCache::new(Path::new("/"), 100);
+        cache.room.store(room(100, 50), Ordering::Relaxed);
+        assert!(cache.take_room(30));
+        assert!(!cache.take_room(30));
+        assert!(cache.take_room(10));
     }
 
     #[test]

@@ -53,9 +53,29 @@ impl LayerFile {
         }
     }
 
-    /// The open layer; `NotResident` when it is not on local disk.
+    /// Whether a read of it may have to fetch it: it is no file of a local object store.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.is_copy
+    }
+
+    /// Its name in the object store.
+    pub(crate) fn object_name(&self) -> String {
+        self.remote.object_name()
+    }
+
+    /// Takes back what is known of its last read, or puts in what an earlier process knew of it.
+    pub(crate) fn set_used(&self, look: u64) {
+        self.used.store(look, Ordering::Relaxed);
+    }
+
+    /// The open layer, for a read that wants what is in it; `NotResident` when it is not on local disk.
     pub fn reader(&self) -> Result<Reader, LayerError> {
         self.used.store(self.disk.now(), Ordering::Relaxed);
+        self.opened()
+    }
+
+    /// The same for a look that says nothing about what will be read.
+    pub(crate) fn opened(&self) -> Result<Reader, LayerError> {
         if let Some(reader) = &*self.reader.read() {
             return Ok(reader.clone());
         }

@@ -7,6 +7,7 @@
 mod create;
 mod history;
 mod open;
+mod warm;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -200,6 +201,7 @@ impl TenantManager {
         tokio::spawn(DiskCache::keep(&manager.disk));
         manager.open_tenants().await?;
         tokio::spawn(history::trim(Arc::downgrade(&manager)));
+        tokio::spawn(warm::keep(Arc::downgrade(&manager)));
         Ok(manager)
     }
 
@@ -331,6 +333,7 @@ impl TenantManager {
             self.remove_broken(&tenant, timeline).await?;
         }
         about::delete(&self.options.objects, id).await?;
+        self.forget_hot(id).await?;
         self.options
             .objects
             .delete_document(id, CONFIG_DOCUMENT)

@@ -22,6 +22,7 @@ use layers::{
 use parking_lot::RwLock;
 use pg_types::{Key, KeyRange, Lsn};
 
+use crate::disk::NEVER_USED;
 use crate::error::Result;
 use crate::layer_file::{LayerCache, LayerFile};
 use crate::memory::Account;
@@ -105,7 +106,12 @@ impl Store {
         account: Account,
         kept: Arc<PageCache>,
     ) -> Store {
-        let files = layers.into_iter().map(|layer| cache.file(layer)).collect();
+        let files = layers.into_iter().map(|layer| {
+            let file = cache.file(layer);
+            file.set_used(NEVER_USED);
+            file
+        });
+        let files = files.collect();
         let stack = Stack {
             open: Arc::new(MemoryLayer::new()),
             frozen: Vec::new(),
@@ -323,11 +329,11 @@ impl Store {
             .into_iter()
             .filter(|file| file.desc().lsns.first <= upto)
         {
-            if file.reader().is_err() {
+            if file.opened().is_err() {
                 self.cache.fetch(file).await?;
             }
             let stats = file
-                .reader()
+                .opened()
                 .and_then(|reader| reader.key_stats())
                 .map_err(|error| anyhow!(error))?;
             counts.load(file.desc().lsns, &stats, upto);

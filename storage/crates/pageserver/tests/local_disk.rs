@@ -74,7 +74,7 @@ async fn wait_for_eviction(server: &Server) {
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
     while !copies(server).is_empty() {
         let is_late = tokio::time::Instant::now() > deadline;
-        assert!(!is_late, "copies are not evicted");
+        assert!(!is_late, "not evicted: {:?}", copies(server));
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
 }
@@ -166,10 +166,89 @@ async fn a_damaged_object_is_named_and_heals() {
         error.contains(&name) && error.contains("checksum"),
         "{error}"
     );
+    // What came of it is not left on the disk, where nothing would count it.
+    wait_for_eviction(&server).await;
     let others = everything(&server.timeline(other_tenant, other)).await;
     others.expect("the rest of the server goes on");
     std::fs::write(&object, sound).expect("mend");
     let read = everything(&server.timeline(tenant, timeline)).await;
     read.expect("reads work again");
     server.stop().await;
+}
+
+/// Names of the copies, in order.
+fn names(server: &Server) -> Vec<String> {
+    let names = copies(server).into_iter();
+    let mut names: Vec<String> = names
+        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .collect();
+    names.sort();
+    names
+}
+
+/// Promise: what was read lately is fetched again before anyone reads it, when the disk was lost; and only that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_disk_is_warm_again_before_anyone_reads() {
+    let root = tempfile::tempdir().expect("tempdir");
+    let server = start(root.path(), 1 << 30).await;
+    let (tenant, timeline) = project(&server).await;
+    let (idle_tenant, _) = project(&server).await;
+    let expected = everything(&server.timeline(tenant, timeline)).await;
+    let expected = expected.expect("read");
+    let hot = names(&server);
+    assert!(!hot.is_empty(), "reads make copies");
+    server.manager.remember_hot_layers().await;
+    let data_dir = server.data_dir.clone();
+    server.stop().await;
+
+    std::fs::remove_dir_all(&data_dir).expect("lose the disk");
+    let server = start(root.path(), 1 << 30).await;
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
+    let wanted = |server: &Server| hot.iter().all(|name| names(server).contains(name));
+    while !wanted(&server) {
+        let is_late = tokio::time::Instant::now() > deadline;
+        assert!(!is_late, "{:?} of {hot:?} came", names(&server));
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let objects = root.path().join("objects");
+    let remembered = |tenant: TenantId| objects.join(format!("{tenant}/hot.json")).exists();
+    let read = everything(&server.timeline(tenant, timeline)).await;
+    assert_eq!(read.expect("read"), expected);
+
+    for id in [tenant, idle_tenant] {
+        let (status, _) = server
+            .request("DELETE", &format!("/v1/tenant/{id}"), None)
+            .await;
+        assert!(status < 300, "{status}");
+        assert!(!remembered(id), "a deleted tenant is forgotten");
+    }
+    server.stop().await;
+}
+
+/// Promise: a document of what is hot that is damaged or names what is gone changes nothing of what is read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bad_advice_about_what_is_hot_is_passed_over() {
+    let root = tempfile::tempdir().expect("tempdir");
+    let server = start(root.path(), 1 << 30).await;
+    let (tenant, timeline) = project(&server).await;
+    let expected = everything(&server.timeline(tenant, timeline)).await;
+    let expected = expected.expect("read");
+    server.manager.remember_hot_layers().await;
+    let data_dir = server.data_dir.clone();
+    server.stop().await;
+
+    let document = root.path().join(format!("objects/{tenant}/hot.json"));
+    let sound = std::fs::read(&document).expect("the document");
+    let mut flipped = sound.clone();
+    flipped[sound.len() / 2] ^= 4;
+    let stale = json!({"version": 1, "timelines": {timeline.to_string(): ["gone-00000001"]}});
+    let stale = blob::seal(serde_json::to_vec(&stale).expect("encode"));
+    for advice in [flipped, sound[..sound.len() / 2].to_vec(), stale] {
+        std::fs::remove_dir_all(&data_dir).expect("lose the disk");
+        std::fs::write(&document, advice).expect("write");
+        let server = start(root.path(), 1 << 30).await;
+        let read = everything(&server.timeline(tenant, timeline)).await;
+        assert_eq!(read.expect("read"), expected);
+        server.stop().await;
+    }
 }
