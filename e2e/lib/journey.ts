@@ -35,8 +35,9 @@ export async function look(page: Page, name: string): Promise<void> {
   await page.evaluate(() => document.documentElement.classList.remove('dark'))
 }
 
-/** What fits a desktop screen, for the pictures in docs/images. */
-export async function picture(page: Page, name: string): Promise<void> {
+/** What fits a desktop screen of that height, for the pictures in docs/images. */
+export async function picture(page: Page, name: string, height = 900): Promise<void> {
+  await page.setViewportSize({ width: 1440, height })
   await page.screenshot({ path: `${screenshotDir()}/picture-${name}.png`, animations: 'disabled' })
 }
 

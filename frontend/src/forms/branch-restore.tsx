@@ -97,7 +97,8 @@ function RestoreFields({ projectId, since, branch, branches, endpoints, onClose,
           {restoreSteps({ branch, source, branches, endpoints, preserveUnder }).map((step) => <li key={step}>{step}</li>)}
         </ol>
       </div>
-      <div className="flex flex-wrap justify-end gap-2">
+      {/* The form can be longer than the screen: what ends it stays in sight. */}
+      <div className="sticky -bottom-5 -mx-5 -mb-5 flex flex-wrap justify-end gap-2 border-t border-line bg-panel px-5 py-3">
         <Button onClick={onClose}>Cancel</Button>
         <Button variant={kept ? 'primary' : 'danger'} type="submit" busy={restore.isPending} disabledReason={blocked}>
           Restore {branch.name}

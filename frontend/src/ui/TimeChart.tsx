@@ -55,7 +55,8 @@ function options(latest: () => Props, width: number, onCursor: (at: number | nul
     width,
     height,
     legend: { show: false },
-    padding: [8, 8, 0, 0],
+    // To the right room for half a label: the last tick may stand at the very end.
+    padding: [8, 28, 0, 0],
     cursor: { drag: { x: false, y: false } },
     scales: { x: { time: true }, y: { range: (_chart, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
     axes: [
