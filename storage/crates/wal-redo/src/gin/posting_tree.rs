@@ -164,9 +164,11 @@ pub(super) fn recompress(data: &[u8], page: &mut Page) -> Step {
         .ok_or(Why::Is("the leaf ends before its posting lists begin"))?;
     let mut output = Output { page, at: DATA };
     let mut changes = data.get(2..).ok_or(CUT_SHORT)?;
-    let mut number = 0;
+    // Wider than the record's numbers: a page can hold more lists than those reach.
+    let mut number = 0u16;
     for _ in 0..get_u16(data, 0).ok_or(CUT_SHORT)? {
         let (of, change) = next_change(&mut changes)?;
+        let of = u16::from(of);
         while number < of {
             output.push(Segment::take(&mut segments)?.bytes())?;
             number += 1;
