@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: help setup demo up down status test check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle bench-redo bench-pageserver
+.PHONY: help setup demo up down status test check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle fuzz bench-redo bench-pageserver
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -58,6 +58,12 @@ bench-wal-distance: ## WAL volume against checkpoint distance on a stock Postgre
 
 oracle: ## redo against Postgres: its own suites, every page after every record (about 15 min, 20 GB of disk)
 	@$(VENV)/python bench/oracle.py && $(VENV)/python bench/oracle_compute.py && $(VENV)/python bench/readback.py
+
+# Seconds for each of the 13 fuzz targets.
+SECONDS_EACH ?= 600
+
+fuzz: ## fuzz decoding and redo, SECONDS_EACH for each target, from seeds of real WAL (needs cargo-fuzz)
+	@seeds=$$(mktemp -d) && trap 'rm -rf "$$seeds"' EXIT && $(VENV)/python bench/oracle.py --seeds "$$seeds" && storage/fuzz/run $(SECONDS_EACH) "$$seeds"
 
 bench-redo: ## what decoding and redo cost, beside Postgres's recovery and pg_waldump (about 5 min, in memory)
 	@$(VENV)/python bench/redo.py
