@@ -80,7 +80,9 @@ impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(u64::from(self.c) << 32 | u64::from(self.e));
         state.write_u64(u64::from(self.a) << 32 | u64::from(self.b));
-        state.write_u32((self.kind as u32) << 8 | u32::from(self.d));
+        // Apart, or both would be read as one number: a key that was just made has them in memory as two bytes, and the
+        // processor waits until they can be read together.
+        state.write_u32((self.kind as u32) << 16 | u32::from(self.d));
     }
 }
 
@@ -88,6 +90,7 @@ impl Hash for Key {
 pub const KEY_BYTES: usize = 18;
 
 impl Key {
+    #[inline]
     fn new(kind: KeyKind, a: u32, b: u32, c: u32, d: u8, e: u32) -> Key {
         Key {
             kind,

@@ -9,6 +9,7 @@ pub mod change;
 pub mod error;
 pub mod image;
 pub mod interpret;
+pub mod parallel;
 pub mod record;
 pub mod relations;
 pub mod state;

@@ -14,7 +14,7 @@ use crate::error::WalError;
 
 mod headers;
 
-use headers::{ParseResult, split_off, walk};
+use headers::{BlockHeader, BlockHeaders, ParseResult, split_off, walk};
 
 /// A full-page image carried by a record, still compressed as it was logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,29 +94,13 @@ impl<'a> DecodedRecord<'a> {
     /// Fills in everything that the record's bytes say.
     #[inline(always)]
     fn read(&mut self) -> ParseResult<()> {
-        let blocks = &mut self.blocks;
-        // Bytes of image and data of each block; the payload comes behind all headers, in the same order.
-        let mut lengths: SmallVec<[(u16, u16); 8]> = SmallVec::new();
-        let head = walk(self.raw, |block| {
-            lengths.push((block.image.map_or(0, |image| image.length), block.data_len));
-            blocks.push(BlockRef {
-                id: block.id,
-                rel: block.rel,
-                blkno: block.blkno,
-                will_init: block.will_init,
-                image: block.image.map(|image| BlockImage {
-                    bytes: &[],
-                    hole_offset: image.hole_offset,
-                    hole_length: image.hole_length,
-                    info: image.info,
-                    apply: image.info & image::APPLY != 0,
-                }),
-                data: &[],
-            });
-            Ok(())
-        })?;
+        let mut found = Found {
+            blocks: &mut self.blocks,
+            lengths: SmallVec::new(),
+        };
+        let head = walk(self.raw, &mut found)?;
         let mut payload = &self.raw[head.bytes..];
-        for (block, (image_len, data_len)) in blocks.iter_mut().zip(&lengths) {
+        for (block, (image_len, data_len)) in found.blocks.iter_mut().zip(&found.lengths) {
             let image_bytes = split_off(&mut payload, usize::from(*image_len))?;
             if let Some(image) = &mut block.image {
                 image.bytes = image_bytes;
@@ -146,6 +130,52 @@ impl<'a> DecodedRecord<'a> {
             bytes: self.raw.len() as u32,
             images: count,
             image_bytes: bytes,
+        }
+    }
+}
+
+/// Blocks as the headers have them.
+struct Found<'b, 'a> {
+    blocks: &'b mut SmallVec<[BlockRef<'a>; 4]>,
+    /// Bytes of image and data of each block; the payload comes behind all headers, in the same order.
+    lengths: SmallVec<[(u16, u16); 8]>,
+}
+
+impl BlockHeaders for Found<'_, '_> {
+    #[inline(always)]
+    fn block(&mut self, block: BlockHeader) {
+        let image_len = block.image.map_or(0, |image| image.length);
+        self.lengths.push((image_len, block.data_len));
+        self.blocks.push(BlockRef {
+            id: block.id,
+            rel: block.rel,
+            blkno: block.blkno,
+            will_init: block.will_init,
+            image: block.image.map(|image| BlockImage {
+                bytes: &[],
+                hole_offset: image.hole_offset,
+                hole_length: image.hole_length,
+                info: image.info,
+                apply: image.info & image::APPLY != 0,
+            }),
+            data: &[],
+        });
+    }
+}
+
+/// Images that redo must restore, and their bytes.
+#[derive(Default)]
+struct Images {
+    count: u32,
+    bytes: u32,
+}
+
+impl BlockHeaders for Images {
+    #[inline(always)]
+    fn block(&mut self, block: BlockHeader) {
+        if let Some(image) = block.image.filter(|image| image.info & image::APPLY != 0) {
+            self.count += 1;
+            self.bytes += u32::from(image.length);
         }
     }
 }
@@ -191,21 +221,14 @@ pub fn decode_for<'a, T>(
 /// As [`decode`], for whoever only counts: every header is checked all the same, but nothing is kept of them.
 #[inline]
 pub fn summarize(start_lsn: Lsn, bytes: &[u8]) -> Result<Summary, WalError> {
-    let (mut images, mut image_bytes) = (0, 0);
-    let head = walk(bytes, |block| {
-        if let Some(image) = block.image.filter(|image| image.info & image::APPLY != 0) {
-            images += 1;
-            image_bytes += u32::from(image.length);
-        }
-        Ok(())
-    });
-    let head = head.map_err(|why| malformed(start_lsn, why))?;
+    let mut images = Images::default();
+    let head = walk(bytes, &mut images).map_err(|why| malformed(start_lsn, why))?;
     Ok(Summary {
         rmid: head.header.rmid,
         info: head.header.info,
         bytes: head.header.total_len,
-        images,
-        image_bytes,
+        images: images.count,
+        image_bytes: images.bytes,
     })
 }
 

@@ -29,6 +29,13 @@ impl RmgrStats {
             self.image_bytes += u64::from(record.image_bytes);
         }
     }
+
+    fn merge(&mut self, other: &RmgrStats) {
+        self.records += other.records;
+        self.images += other.images;
+        self.image_bytes += other.image_bytes;
+        self.rest_bytes += other.rest_bytes;
+    }
 }
 
 /// Totals over a stretch of WAL; the figures are those of `pg_waldump --stats`, which however counts images
@@ -69,6 +76,18 @@ impl WalStats {
         }
     }
 
+    /// Adds what was counted over another stretch.
+    pub fn merge(&mut self, other: &WalStats) {
+        let theirs = other.by_rmgr.iter().chain([&other.custom]);
+        let mine = self.by_rmgr.iter_mut().chain([&mut self.custom]);
+        for (mine, theirs) in mine.zip(theirs) {
+            mine.merge(theirs);
+        }
+        self.commits += other.commits;
+        self.aborts += other.aborts;
+        self.checkpoints += other.checkpoints;
+    }
+
     /// Every resource manager that occurred, with its name.
     pub fn by_rmgr(&self) -> impl Iterator<Item = (&'static str, &RmgrStats)> {
         let built_in = self
@@ -84,10 +103,7 @@ impl WalStats {
     pub fn total(&self) -> RmgrStats {
         let mut total = RmgrStats::default();
         for (_, stats) in self.by_rmgr() {
-            total.records += stats.records;
-            total.images += stats.images;
-            total.image_bytes += stats.image_bytes;
-            total.rest_bytes += stats.rest_bytes;
+            total.merge(stats);
         }
         total
     }

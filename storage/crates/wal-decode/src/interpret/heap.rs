@@ -33,6 +33,16 @@ pub(super) fn visibility_map_clears<S: Sink>(
     record: &DecodedRecord<'_>,
     out: &mut S,
 ) -> Result<(), S::Error> {
+    // Few records clear anything, which one byte tells.
+    let clears_nothing = clearing_bits(record).is_none_or(|(at, bits)| {
+        record
+            .main_data
+            .get(at)
+            .is_some_and(|flags| flags & bits == 0)
+    });
+    if clears_nothing {
+        return Ok(());
+    }
     let Some(clears) = map_clears(record)? else {
         return Ok(());
     };
@@ -60,45 +70,49 @@ pub(super) fn visibility_map_clears<S: Sink>(
 
 /// What a heap record clears on the visibility map, named or not.
 pub fn map_clears(record: &DecodedRecord<'_>) -> Result<Option<MapClears>, InterpretError> {
-    let op = record.info & info::heap::OP_MASK;
-    let (flags_at, cleared_bit, flags) = match (record.rmid, op) {
-        (rmgr::HEAP, info::heap::INSERT) => (2, ALL_VISIBLE_CLEARED, VM_VALID_BITS),
-        (rmgr::HEAP, info::heap::DELETE) => (7, ALL_VISIBLE_CLEARED, VM_VALID_BITS),
-        (rmgr::HEAP, info::heap::UPDATE | info::heap::HOT_UPDATE) => return update_clears(record),
-        (rmgr::HEAP, info::heap::LOCK) => (7, ALL_FROZEN_CLEARED, VM_ALL_FROZEN),
-        (rmgr::HEAP2, info::heap2::MULTI_INSERT) => (0, ALL_VISIBLE_CLEARED, VM_VALID_BITS),
-        (rmgr::HEAP2, info::heap2::LOCK_UPDATED) => (7, ALL_FROZEN_CLEARED, VM_ALL_FROZEN),
-        _ => return Ok(None),
+    let Some((flags_at, bits)) = clearing_bits(record) else {
+        return Ok(None);
     };
-    if flag_byte(record, flags_at)? & cleared_bit == 0 {
+    let found = flag_byte(record, flags_at)? & bits;
+    if found == 0 {
         return Ok(None);
     }
-    let (rel, blkno) = heap_block(record, 0)?;
-    Ok(Some(MapClears {
-        rel,
-        blknos: SmallVec::from_slice(&[blkno]),
-        flags,
-    }))
+    // Block 0 is the new version's page; block 1 the old one's, when it is another.
+    let (rel, new) = heap_block(record, 0)?;
+    let (mut blknos, mut flags) = (SmallVec::new(), VM_VALID_BITS);
+    match (record.rmid, record.info & info::heap::OP_MASK) {
+        (rmgr::HEAP, info::heap::UPDATE | info::heap::HOT_UPDATE) => {
+            if found & ALL_VISIBLE_CLEARED != 0 {
+                blknos.push(record.block(1).map_or(new, |block| block.blkno));
+            }
+            if found & NEW_ALL_VISIBLE_CLEARED != 0 {
+                blknos.push(new);
+            }
+            blknos.dedup();
+        }
+        (rmgr::HEAP, info::heap::LOCK) | (rmgr::HEAP2, info::heap2::LOCK_UPDATED) => {
+            blknos.push(new);
+            flags = VM_ALL_FROZEN;
+        }
+        _ => blknos.push(new),
+    }
+    Ok(Some(MapClears { rel, blknos, flags }))
 }
 
-/// Block 0 is the new version's page; block 1 the old one's, when it is another.
-fn update_clears(record: &DecodedRecord<'_>) -> Result<Option<MapClears>, InterpretError> {
-    let flags = flag_byte(record, 7)?;
-    let (rel, new) = heap_block(record, 0)?;
-    let old = record.block(1).map_or(new, |block| block.blkno);
-    let mut blknos = SmallVec::new();
-    if flags & ALL_VISIBLE_CLEARED != 0 {
-        blknos.push(old);
+/// Where in its main data a record that can clear map bits has its flags, and which of them say that it does.
+#[inline]
+fn clearing_bits(record: &DecodedRecord<'_>) -> Option<(usize, u8)> {
+    match (record.rmid, record.info & info::heap::OP_MASK) {
+        (rmgr::HEAP, info::heap::INSERT) => Some((2, ALL_VISIBLE_CLEARED)),
+        (rmgr::HEAP, info::heap::DELETE) => Some((7, ALL_VISIBLE_CLEARED)),
+        (rmgr::HEAP, info::heap::UPDATE | info::heap::HOT_UPDATE) => {
+            Some((7, ALL_VISIBLE_CLEARED | NEW_ALL_VISIBLE_CLEARED))
+        }
+        (rmgr::HEAP, info::heap::LOCK) => Some((7, ALL_FROZEN_CLEARED)),
+        (rmgr::HEAP2, info::heap2::MULTI_INSERT) => Some((0, ALL_VISIBLE_CLEARED)),
+        (rmgr::HEAP2, info::heap2::LOCK_UPDATED) => Some((7, ALL_FROZEN_CLEARED)),
+        _ => None,
     }
-    if flags & NEW_ALL_VISIBLE_CLEARED != 0 {
-        blknos.push(new);
-    }
-    blknos.dedup();
-    Ok((!blknos.is_empty()).then_some(MapClears {
-        rel,
-        blknos,
-        flags: VM_VALID_BITS,
-    }))
 }
 
 fn flag_byte(record: &DecodedRecord<'_>, at: usize) -> Result<u8, InterpretError> {

@@ -41,12 +41,15 @@ pub(super) struct Head {
     pub(super) bytes: usize,
 }
 
+/// Takes what the headers say of each block. Its one method has to be compiled into [`walk`]: a header that went through
+/// memory, written field by field and then read as a whole, would make the processor wait longer than all the rest.
+pub(super) trait BlockHeaders {
+    fn block(&mut self, header: BlockHeader);
+}
+
 /// Reads all headers of a record, checks that they make sense and add up to its length, and hands out its blocks.
 #[inline(always)]
-pub(super) fn walk(
-    bytes: &[u8],
-    mut block: impl FnMut(&BlockHeader) -> ParseResult<()>,
-) -> ParseResult<Head> {
+pub(super) fn walk(bytes: &[u8], blocks: &mut impl BlockHeaders) -> ParseResult<Head> {
     let header = RecordHeader::parse(bytes).ok_or("it is shorter than a record header")?;
     if header.total_len as usize != bytes.len() {
         return Err("its length field differs from its length");
@@ -72,7 +75,7 @@ pub(super) fn walk(
             if let Some(image) = found.image {
                 payload = payload.wrapping_add(usize::from(image.length));
             }
-            block(&found)?;
+            blocks.block(found);
         } else if id >= XLR_BLOCK_ID_DATA_LONG {
             main_len = if id == XLR_BLOCK_ID_DATA_SHORT {
                 let [_, length] = array(&mut rest)?;

@@ -52,7 +52,8 @@ impl<'d> Records<'d> {
     }
 
     /// The next whole record, or `None` when the piece has no more.
-    #[inline]
+    // A result that goes through memory, written in pieces and read as a whole, takes longer than all else here.
+    #[inline(always)]
     pub fn next_record(&mut self) -> Result<Option<RawRecord<'_>>, WalError> {
         // Nearly all records lie on one page and in one piece, and are checked before they are looked at here.
         if let Some(record) = self.take_checked() {

@@ -4,7 +4,8 @@
 //! with its pages in memory, and says what each step took.
 //! `replay chains <pg_wal> --before <data directory>` takes chains of deltas from that WAL, page by page,
 //! and says what redo of a record costs by the length of its chain.
-//! `replay stats <pg_wal> --from <lsn>` only reads, checks, decodes and counts, as `pg_waldump --stats` does.
+//! `replay stats <pg_wal> --from <lsn> [--threads N]` only reads, checks, decodes and counts, as `pg_waldump --stats`
+//! does, on one thread unless told otherwise.
 //!
 //! All times are CPU time of the one thread that works, so that others on the machine do not count. Prints
 //! one line of JSON.
@@ -15,9 +16,11 @@
 mod files;
 
 mod chains;
+mod gather;
 mod pages;
 mod wal;
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -70,7 +73,8 @@ fn main() -> Result<()> {
         "chains" => chains::measure(pg_wal, &before()?)?,
         "stats" => {
             let from = option("--from").context(usage)?.parse()?;
-            wal::stats(pg_wal, from)?
+            let threads = option("--threads").map_or(Ok(NonZeroUsize::MIN), |many| many.parse())?;
+            wal::stats(pg_wal, from, threads)?
         }
         _ => bail!(usage),
     };

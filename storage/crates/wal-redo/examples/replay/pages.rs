@@ -1,50 +1,15 @@
 //! Pages in memory: those of the cluster as it was, and those replay has touched.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 use anyhow::Result;
+use foldhash::fast::RandomState;
 use pg_types::{BLCKSZ, ForkNumber, Key, RelTag};
 use wal_decode::MetaChange;
 use wal_redo::Page;
 
 use crate::Start;
 use crate::files;
-
-/// Keys come from our own WAL, so that a fast hash will do.
-#[derive(Default)]
-pub struct KeyHasher(u64);
-
-impl KeyHasher {
-    fn mix(&mut self, value: u64) {
-        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-}
-
-impl Hasher for KeyHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.mix(u64::from(*byte));
-        }
-    }
-
-    fn write_u8(&mut self, value: u8) {
-        self.mix(u64::from(value));
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.mix(u64::from(value));
-    }
-
-    fn write_isize(&mut self, value: isize) {
-        self.mix(value as u64);
-    }
-
-    fn finish(&self) -> u64 {
-        // The table takes the upper bits for one thing and the lower for another.
-        self.0 ^ self.0 >> 32
-    }
-}
 
 /// As a server's buffers over its files: a page is copied from the file when it is first changed.
 struct Slot {
@@ -55,14 +20,20 @@ struct Slot {
 /// Buffers beyond those for every page there was at the start.
 const SPARE_BUFFERS: usize = 16 << 10;
 
+/// Forks found without a look at the table.
+const RECENT: usize = 64;
+
 /// No slot.
 const NONE: u32 = u32::MAX;
 
 /// Every page by its key; a slot's number never changes.
-#[derive(Default)]
 pub struct Pages {
-    /// Of each relation fork or SLRU, by block: the number of its slot, or `NONE`. The key's block is 0.
-    forks: HashMap<Key, Vec<u32>, BuildHasherDefault<KeyHasher>>,
+    /// Number of each relation fork or SLRU. The key's block is 0.
+    forks: HashMap<Key, u32, RandomState>,
+    /// Those met last, each where its relation's number leads.
+    recent: [Option<(Key, u32)>; RECENT],
+    /// Of each fork, by block: the number of its slot, or `NONE`.
+    blocks: Vec<Vec<u32>>,
     slots: Vec<Slot>,
     /// Memory that the kernel has given already: its cost is not redo's.
     buffers: Vec<Page>,
@@ -71,7 +42,14 @@ pub struct Pages {
 
 impl Pages {
     pub fn load(start: &Start) -> Result<Pages> {
-        let mut pages = Pages::default();
+        let mut pages = Pages {
+            forks: HashMap::default(),
+            recent: [None; RECENT],
+            blocks: Vec::new(),
+            slots: Vec::new(),
+            buffers: Vec::new(),
+            used: 0,
+        };
         files::for_each_page(&start.data, |key, page| {
             let number = pages.number(key);
             pages.slots[number as usize].file = Some(Box::new(*page));
@@ -82,7 +60,21 @@ impl Pages {
 
     /// The slot of a page, made when there is none.
     pub fn number(&mut self, key: Key) -> u32 {
-        let blocks = self.forks.entry(Key { e: 0, ..key }).or_default();
+        let fork = Key { e: 0, ..key };
+        let recent = key.c as usize % RECENT;
+        let number = match self.recent[recent] {
+            Some((found, number)) if found == fork => number,
+            _ => {
+                let next = self.blocks.len() as u32;
+                let number = *self.forks.entry(fork).or_insert(next);
+                if number == next {
+                    self.blocks.push(Vec::new());
+                }
+                self.recent[recent] = Some((fork, number));
+                number
+            }
+        };
+        let blocks = &mut self.blocks[number as usize];
         let at = key.e as usize;
         if at >= blocks.len() {
             blocks.resize(at + 1, NONE);
@@ -156,9 +148,10 @@ impl Pages {
 
     fn cut(&mut self, rel: RelTag, blocks: u32) {
         let fork = Key::rel_block(rel, 0);
-        let Some(numbers) = self.forks.get(&fork) else {
+        let Some(number) = self.forks.get(&fork) else {
             return;
         };
+        let numbers = &self.blocks[*number as usize];
         for number in numbers.iter().skip(blocks as usize) {
             if let Some(slot) = self.slots.get_mut(*number as usize) {
                 (slot.file, slot.buffer) = (None, None);

@@ -1,16 +1,21 @@
 //! All of a stretch of WAL: what each step of replaying it takes.
 
+use std::fs::File;
+use std::num::NonZeroUsize;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use pg_types::{ForkNumber, Key, Lsn, PgMajor, WAL_SEGMENT_BYTES};
 use serde_json::{Value, json};
+use wal_decode::parallel::{WalSource, fold};
 use wal_decode::{
     MetaChange, PageStep, RawRecord, Sink, WalError, WalStats, WalStreamDecoder, decode_for,
     interpret_into, summarize,
 };
 use wal_redo::ClusterSettings;
 
+use crate::gather::{Gathered, Kept};
 use crate::pages::Pages;
 use crate::{Start, cpu_ns, files};
 
@@ -77,32 +82,12 @@ fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
 /// WAL that is gathered before it goes to its pages, as in a pageserver's open layer.
 const LAYER_BYTES: u64 = 256 << 20;
 
-/// Pages whose changes are kept together: so many that they fit into the processor's own cache.
-const GROUP: u32 = 64;
-
-/// A record to redo on a block's page.
-struct Todo {
-    slot: u32,
-    block: u8,
-    length: u32,
-    end_lsn: Lsn,
-}
-
-/// What is to be done to some pages, in WAL order.
-#[derive(Default)]
-struct Group {
-    todo: Vec<Todo>,
-    /// Their records, one behind the other: read in that order later, the processor has them at hand, where it would
-    /// wait for each one from its place in the WAL.
-    records: Vec<u8>,
-}
-
 /// Replays what it is given. Redo of a page needs only what came before on that page, so that records are kept for
 /// groups of pages and applied group by group, in WAL order each: that makes the same pages, and each page is in the
 /// processor's cache meanwhile.
 struct Replay {
     pages: Pages,
-    groups: Vec<Group>,
+    gathered: Gathered,
     applied: u64,
     /// CPU time that applying took, in nanoseconds.
     redo_ns: u64,
@@ -112,23 +97,17 @@ impl Replay {
     /// Brings all pages up to the last record.
     fn flush(&mut self) -> Result<()> {
         let begun = cpu_ns();
-        for group in &mut self.groups {
-            let mut records = group.records.as_slice();
-            for todo in &group.todo {
-                let (record, rest) = records.split_at(todo.length as usize);
-                records = rest;
-                let page = self.pages.slot(todo.slot);
-                decode_for(todo.end_lsn, todo.end_lsn, record, |record| -> Result<()> {
-                    let block = record.block(todo.block).context("a block that was there")?;
-                    let key = Key::rel_block(block.rel, block.blkno);
-                    let step = PageStep::Redo { record, block };
-                    Ok(wal_redo::apply_step(SETTINGS, step, key, page)?)
-                })??;
-            }
-            self.applied += group.todo.len() as u64;
-            group.todo.clear();
-            group.records.clear();
-        }
+        let (pages, applied) = (&mut self.pages, &mut self.applied);
+        self.gathered.drain(|kept| {
+            *applied += 1;
+            let page = pages.slot(kept.slot);
+            decode_for(kept.end_lsn, kept.end_lsn, kept.record, |record| {
+                let block = record.block(kept.block).context("a block that was there")?;
+                let key = Key::rel_block(block.rel, block.blkno);
+                let step = PageStep::Redo { record, block };
+                Ok(wal_redo::apply_step(SETTINGS, step, key, page)?)
+            })?
+        })?;
         self.redo_ns += cpu_ns() - begun;
         Ok(())
     }
@@ -164,18 +143,18 @@ impl Sink for Replay {
                 return Ok(());
             }
         };
-        let number = (slot / GROUP) as usize;
-        if number >= self.groups.len() {
-            self.groups.resize_with(number + 1, Group::default);
-        }
-        let group = &mut self.groups[number];
-        group.records.extend_from_slice(record.raw);
-        group.todo.push(Todo {
+        let kept = Kept {
             slot,
             block: block.id,
-            length: record.raw.len() as u32,
             end_lsn: record.end_lsn,
-        });
+            record: record.raw,
+        };
+        if !self.gathered.keep(&kept) {
+            // Too long to be kept: first everything before.
+            self.flush()?;
+            wal_redo::apply_step(SETTINGS, step, key, self.pages.slot(slot))?;
+            self.applied += 1;
+        }
         Ok(())
     }
 }
@@ -213,7 +192,7 @@ pub fn replay(pg_wal: &Path, start: &Start) -> Result<Value> {
     let (_, interpreting) = timed(|| follow(&stretch, start, &mut Found(0), |_, _| Ok(())))?;
     let mut replay = Replay {
         pages: Pages::load(start)?,
-        groups: Vec::new(),
+        gathered: Gathered::new(2 * LAYER_BYTES as usize),
         applied: 0,
         redo_ns: 0,
     };
@@ -264,22 +243,53 @@ fn follow<S: Sink<Error = anyhow::Error>>(
     Ok(())
 }
 
+/// Segment files, read piece by piece; mapped into memory they take longer (page faults, and pieces that are in no cache).
+struct Segments(Vec<(Lsn, File)>);
+
+impl WalSource for Segments {
+    type Error = anyhow::Error;
+
+    fn read<'b>(&'b self, from: Lsn, buffer: &'b mut [u8]) -> Result<&'b [u8]> {
+        let behind = self.0.partition_point(|(start, _)| *start <= from);
+        let Some((start, file)) = behind.checked_sub(1).map(|number| &self.0[number]) else {
+            return Ok(&[]);
+        };
+        let length = file.read_at(buffer, from.0 - start.0)?;
+        Ok(&buffer[..length])
+    }
+}
+
 /// What `pg_waldump --stats` does: read the files piece by piece, check every record, parse its headers, count.
-pub fn stats(pg_wal: &Path, from: Lsn) -> Result<Value> {
-    let (mut stats, mut records) = (WalStats::default(), 0u64);
-    let (end, seconds) = timed(|| {
-        files::for_each_record(pg_wal, PgMajor::V15, Some(from), |raw| {
-            records += 1;
+pub fn stats(pg_wal: &Path, from: Lsn, threads: NonZeroUsize) -> Result<Value> {
+    let mut segments = Vec::new();
+    for (start, path) in files::wal_segments(pg_wal)? {
+        segments.push((start, File::open(path)?));
+    }
+    let source = Segments(segments);
+    let counted = fold(
+        &source,
+        from,
+        PgMajor::V15,
+        threads,
+        |stats: &mut WalStats, raw| {
             stats.add(&summarize(raw.start_lsn, raw.bytes)?);
             Ok(())
-        })
-    })?;
+        },
+    )?;
+    // Behind what was written come zeroes, or what a segment held before it was reused.
+    if let Some(error) = counted.end
+        && !matches!(error, WalError::Zero { .. } | WalError::PageHeader { .. })
+    {
+        return Err(error.into());
+    }
+    let mut stats = WalStats::default();
+    counted.parts.iter().for_each(|part| stats.merge(part));
     let total = stats.total();
     Ok(json!({
-        "records": records,
+        "records": total.records,
         "record_bytes": total.rest_bytes + total.image_bytes,
         "image_bytes": total.image_bytes,
-        "end": end.to_string(),
-        "seconds": seconds,
+        "end": counted.boundary.to_string(),
+        "threads": threads,
     }))
 }
