@@ -9,6 +9,8 @@
 //! for ([`Weigher`]). What was learned of pages is kept beside their counts, also for a page that has no chain now;
 //! never for more than [`IDLE_PAGES`] of those, and never longer than the process lives.
 
+mod lengths;
+
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
@@ -23,6 +25,9 @@ use crate::weigh::{Habits, Policy, Weigher};
 const HISTOGRAM_SLOTS: usize = 4096;
 /// Pages without a chain whose habits are kept; more of them, and everything that was learned counts half.
 const IDLE_PAGES: usize = 1 << 17;
+
+/// A chain of so many thresholds is long: its page comes before all that are merely due.
+pub const LONG: u32 = 3;
 
 /// When a page is due for an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +82,8 @@ pub struct ChainCounts {
     counts: HashMap<Key, Count, RandomState>,
     /// Keys with at least as many deltas as their threshold.
     due: HashSet<Key, RandomState>,
+    /// Those of them whose chains are long ([`LONG`]): few, and looked for often while many are due.
+    long: HashSet<Key, RandomState>,
     /// The longest chain of a page that is not due.
     threshold: u32,
     /// Of the adaptive rule.
@@ -99,6 +106,7 @@ impl ChainCounts {
         ChainCounts {
             counts: HashMap::default(),
             due: HashSet::default(),
+            long: HashSet::default(),
             threshold: threshold.max(1),
             weigher: None,
             histogram: vec![0; HISTOGRAM_SLOTS + 1],
@@ -145,6 +153,12 @@ impl ChainCounts {
     fn find_due(&mut self) {
         let over = |(key, count): (&Key, &Count)| self.is_due(count).then_some(*key);
         self.due = self.counts.iter().filter_map(over).collect();
+        let over = |(key, count): (&Key, &Count)| self.is_long(count).then_some(*key);
+        self.long = self.counts.iter().filter_map(over).collect();
+    }
+
+    fn is_long(&self, count: &Count) -> bool {
+        count.deltas >= self.threshold.saturating_mul(LONG)
     }
 
     fn is_due(&self, count: &Count) -> bool {
@@ -342,6 +356,15 @@ impl ChainCounts {
             }
             _ => {}
         }
+        match (self.is_long(before), self.is_long(now)) {
+            (false, true) => {
+                self.long.insert(*key);
+            }
+            (true, false) => {
+                self.long.remove(key);
+            }
+            _ => {}
+        }
     }
 
     /// Adds what a delta layer's key table says. Call for a timeline's layers from the oldest (by first
@@ -383,16 +406,14 @@ impl ChainCounts {
         }
     }
 
-    /// At most `budget` pages at or over their threshold that have at least `least` deltas, longest chains first.
-    pub fn plan(&self, budget: usize, least: u32) -> Vec<ImageTask> {
-        let task = |key: &Key| {
-            let count = self.counts.get(key).filter(|count| count.deltas >= least)?;
-            Some(ImageTask {
-                key: *key,
-                deltas: count.deltas,
-            })
+    /// At most `budget` of the pages at or over their threshold, or of those with long chains only, the longest first.
+    pub fn plan(&self, budget: usize, only_long: bool) -> Vec<ImageTask> {
+        let among = if only_long { &self.long } else { &self.due };
+        let task = |key: &Key| ImageTask {
+            key: *key,
+            deltas: self.get(key),
         };
-        let mut tasks: Vec<ImageTask> = self.due.iter().filter_map(task).collect();
+        let mut tasks: Vec<ImageTask> = among.iter().map(task).collect();
         let longest_first = |task: &ImageTask| (std::cmp::Reverse(task.deltas), task.key);
         if tasks.len() > budget && budget > 0 {
             tasks.select_nth_unstable_by_key(budget - 1, longest_first);
@@ -402,42 +423,19 @@ impl ChainCounts {
         tasks
     }
 
+    /// Whether a page of an earlier plan would be in one made now.
+    pub fn is_still_due(&self, key: &Key, only_long: bool) -> bool {
+        let among = if only_long { &self.long } else { &self.due };
+        among.contains(key)
+    }
+
     /// Pages at or over the threshold.
     pub fn due(&self) -> usize {
         self.due.len()
     }
 
-    /// Pages with at least one delta.
-    pub fn pages(&self) -> usize {
-        self.chained
-    }
-
     pub fn get(&self, key: &Key) -> u32 {
         self.counts.get(key).map_or(0, |count| count.deltas)
-    }
-
-    /// `(chain length, pages)` for every length that occurs; the last slot stands for all longer ones.
-    pub fn histogram(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        self.histogram
-            .iter()
-            .enumerate()
-            .filter(|(_, pages)| **pages > 0)
-            .map(|(length, pages)| (length as u32, *pages))
-    }
-
-    /// The chain length that `fraction` (0..=1) of the pages with a chain do not exceed; 0 without any.
-    pub fn percentile(&self, fraction: f64) -> u32 {
-        let wanted = (self.chained as f64 * fraction).ceil() as u64;
-        let mut seen = 0;
-        let reached = self.histogram().find(|(_, pages)| {
-            seen += pages;
-            seen >= wanted
-        });
-        reached.map_or(0, |(length, _)| length)
-    }
-
-    pub fn max(&self) -> u32 {
-        self.histogram().last().map_or(0, |(length, _)| length)
     }
 }
 

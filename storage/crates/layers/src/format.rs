@@ -31,6 +31,9 @@ pub(crate) const MAX_RAW_BLOCK_BYTES: usize = MAX_VALUE_BYTES + (1 << 20);
 /// Largest metadata section (index, key table, bloom filter), before compression.
 pub(crate) const MAX_SECTION_BYTES: usize = 256 << 20;
 
+/// Longest entry without its value: tag, key, LSN, seq, length.
+const ENTRY_HEAD_BYTES: usize = 1 + KEY_BYTES + 8 + 2 + 4;
+
 const TAG_IMAGE: u8 = 1;
 const TAG_ZERO: u8 = 2;
 const TAG_DELTA: u8 = 3;
@@ -257,17 +260,25 @@ pub(crate) fn encode_entry(out: &mut Vec<u8>, key: &Key, same_key: bool, version
         Value::Meta(_) => TAG_META,
         Value::Tombstone => TAG_TOMBSTONE,
     };
-    out.push(tag | if same_key { TAG_SAME_KEY } else { 0 });
+    // Put together first: one growth of the block for all that is short.
+    let mut head = [0; ENTRY_HEAD_BYTES];
+    let mut length = 0;
+    let mut put = |bytes: &[u8]| {
+        head[length..length + bytes.len()].copy_from_slice(bytes);
+        length += bytes.len();
+    };
+    put(&[tag | if same_key { TAG_SAME_KEY } else { 0 }]);
     if !same_key {
-        out.extend_from_slice(&key.to_bytes());
+        put(&key.to_bytes());
     }
-    out.extend_from_slice(&version.lsn.0.to_le_bytes());
-    out.extend_from_slice(&version.seq.to_le_bytes());
+    put(&version.lsn.0.to_le_bytes());
+    put(&version.seq.to_le_bytes());
+    let payload = version.value.payload();
     if !matches!(version.value, Value::Zero | Value::Tombstone) {
-        let payload = version.value.payload();
-        out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-        out.extend_from_slice(payload);
+        put(&(payload.len() as u32).to_le_bytes());
     }
+    out.extend_from_slice(&head[..length]);
+    out.extend_from_slice(payload);
 }
 
 /// Walks the entries of a decompressed block.

@@ -94,7 +94,7 @@ pub trait PersistentLayer {
     fn open(&self) -> Result<Arc<dyn VersionSource + Send + Sync>, LayerError>;
 }
 
-/// One timeline's own versions: its memory layers in any order, and its layer files.
+/// One timeline's own versions: its memory layers in any order (newest first is quickest), and its layer files.
 pub struct View<'a, L> {
     pub memory: &'a [Arc<MemoryLayer>],
     pub map: &'a LayerMap<L>,

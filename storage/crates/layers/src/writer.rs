@@ -23,7 +23,7 @@ use crate::value::{LsnRange, Value, Version};
 pub struct WriterOptions {
     /// A block is closed once it holds this many bytes before compression.
     pub block_bytes: usize,
-    /// zstd level.
+    /// zstd level; negative ones are fast and compress less.
     pub compression: i32,
 }
 
@@ -33,6 +33,17 @@ impl Default for WriterOptions {
         WriterOptions {
             block_bytes: 16 << 10,
             compression: 1,
+        }
+    }
+}
+
+impl WriterOptions {
+    /// For what comes straight from memory: ingest pays for it, and compaction soon writes it anew. A third larger than
+    /// by default, in half the time.
+    pub fn level_0() -> WriterOptions {
+        WriterOptions {
+            compression: -3,
+            ..WriterOptions::default()
         }
     }
 }

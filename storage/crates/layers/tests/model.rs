@@ -126,7 +126,7 @@ fn check_counts(timeline: &Timeline) {
     let over: Vec<_> = (0..KEYS - 2)
         .filter(|n| timeline.counts.get(&key(*n)) >= timeline.counts.threshold())
         .collect();
-    let planned = timeline.counts.plan(100, 0);
+    let planned = timeline.counts.plan(100, false);
     assert_eq!(planned.len(), over.len());
     assert!(
         planned

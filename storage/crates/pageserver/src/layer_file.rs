@@ -18,7 +18,8 @@ use pg_types::Key;
 
 use crate::disk::{Copy, DiskCache};
 
-type Reader = Arc<LayerReader<LocalLayerFile>>;
+/// An open layer file: it can be read even when the file is removed.
+pub type Reader = Arc<LayerReader<LocalLayerFile>>;
 
 /// One layer of a timeline: its place in the object store, and its open reader once it was needed.
 pub struct LayerFile {

@@ -7,7 +7,11 @@
 //! below it, give or take what is ingested until the next look: a hundredth of the limit, or what one flush gives back. Each timeline keeps its account at every append, from
 //! the moment its store is opened, so that the sum is exact and costs nothing while memory is plenty.
 //!
-//! Turns at the work that takes much memory or processor time are given here as well.
+//! A layer that has been written counts once more, as what it is, until the object store has it ([`Uploads`]). A
+//! timeline whose uploads do not get on so comes over its share and waits with ingesting; the others go on.
+//!
+//! Turns at the work that takes much memory or processor time are given here as well. Nobody who has one waits for an
+//! object store.
 //!
 //! Nothing here is stored; a crash loses nothing but what it was measuring.
 
@@ -15,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use prometheus::{IntCounter, IntGauge, register_int_counter, register_int_gauge};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
@@ -30,6 +35,11 @@ const SMALLEST_FLUSH: u64 = 1 << 20;
 const FLUSHES_AT_ONCE: usize = 2;
 /// Compactions of one sort at once: each takes a processor, and a few outputs' size in memory.
 const COMPACTIONS_AT_ONCE: usize = 1;
+/// Bytes of layers merged at once, at most, so that a compaction's time stays bounded.
+pub const MAX_MERGED_BYTES: u64 = 256 << 20;
+/// The same of compactions of one sort that run, or wait until the object store has what they made: when that takes
+/// none of one timeline's layers, there is room for another's.
+const UNSTORED_MERGED_BYTES: u64 = 2 * MAX_MERGED_BYTES;
 
 /// What one timeline holds, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,11 +47,13 @@ pub struct Usage {
     pub open: u64,
     /// Frozen layers, on their way to a file.
     pub frozen: u64,
+    /// Layers written, on their way to the object store.
+    pub uploading: u64,
 }
 
 impl Usage {
     fn total(self) -> u64 {
-        self.open + self.frozen
+        self.open + self.frozen + self.uploading
     }
 }
 
@@ -94,6 +106,45 @@ pub struct Account {
     budget: Arc<MemoryBudget>,
     held: AtomicU64,
     added: AtomicU64,
+    uploads: Uploads,
+}
+
+/// Layers of one timeline that have been written and not yet been stored.
+#[derive(Clone)]
+pub struct Uploads {
+    budget: Arc<MemoryBudget>,
+    bytes: Arc<AtomicU64>,
+}
+
+/// Counts as long as anybody has a part of it.
+struct Uploading {
+    content: Bytes,
+    of: Uploads,
+}
+
+impl Uploads {
+    /// A layer to be uploaded: it counts until the last copy of this handle is dropped.
+    pub fn counted(&self, content: Bytes) -> Bytes {
+        let length = content.len() as u64;
+        self.bytes.fetch_add(length, Ordering::Relaxed);
+        self.budget.add(length);
+        let of = self.clone();
+        Bytes::from_owner(Uploading { content, of })
+    }
+}
+
+impl AsRef<[u8]> for Uploading {
+    fn as_ref(&self) -> &[u8] {
+        &self.content
+    }
+}
+
+impl Drop for Uploading {
+    fn drop(&mut self) {
+        let length = self.content.len() as u64;
+        self.of.bytes.fetch_sub(length, Ordering::Relaxed);
+        self.of.budget.remove(length);
+    }
 }
 
 impl Account {
@@ -113,6 +164,15 @@ impl Account {
         self.held.load(Ordering::Relaxed)
     }
 
+    pub fn uploads(&self) -> &Uploads {
+        &self.uploads
+    }
+
+    /// Bytes of layers that the object store does not have yet.
+    pub fn uploading(&self) -> u64 {
+        self.uploads.bytes.load(Ordering::Relaxed)
+    }
+
     /// Bytes ever put there.
     pub fn added(&self) -> u64 {
         self.added.load(Ordering::Relaxed)
@@ -128,7 +188,7 @@ impl Drop for Account {
 /// Shared by all timelines of the process.
 pub struct MemoryBudget {
     limit: u64,
-    /// Bytes in all accounts.
+    /// Bytes in all accounts, and on their way to the object store.
     total: AtomicU64,
     /// Told when the total passes what is free for the asking, and beyond that whenever it has changed.
     pressed: Notify,
@@ -136,8 +196,8 @@ pub struct MemoryBudget {
     allowance: AtomicU64,
     eased: Notify,
     flushes: Semaphore,
-    l0: Semaphore,
-    settling: Semaphore,
+    l0: Merges,
+    settling: Merges,
     /// Compactions of level 0 that run or wait for their turn.
     l0_pending: Mutex<usize>,
     l0_done: Condvar,
@@ -156,8 +216,8 @@ impl MemoryBudget {
             allowance: AtomicU64::new(u64::MAX),
             eased: Notify::new(),
             flushes: Semaphore::new(FLUSHES_AT_ONCE),
-            l0: Semaphore::new(COMPACTIONS_AT_ONCE),
-            settling: Semaphore::new(COMPACTIONS_AT_ONCE),
+            l0: Merges::default(),
+            settling: Merges::default(),
             l0_pending: Mutex::new(0),
             l0_done: Condvar::new(),
             used: METRICS.0.clone(),
@@ -171,6 +231,10 @@ impl MemoryBudget {
             budget: self.clone(),
             held: AtomicU64::new(0),
             added: AtomicU64::new(0),
+            uploads: Uploads {
+                budget: self.clone(),
+                bytes: Arc::default(),
+            },
         }
     }
 
@@ -266,23 +330,32 @@ impl MemoryBudget {
             .expect("the semaphore is never closed")
     }
 
-    /// A turn at compacting level 0. From the moment it is asked for, whoever settles history gives way.
-    pub async fn l0_turn(&self) -> L0Turn<'_> {
-        *self.l0_pending.lock() += 1;
-        let mut turn = L0Turn {
+    /// Room for what a merge of so many bytes to this level makes, to be kept until that is stored. To be had before
+    /// the turn.
+    pub async fn merge_room(&self, level: u8, bytes: u64) -> SemaphorePermit<'_> {
+        let wanted = bytes.min(UNSTORED_MERGED_BYTES) as u32;
+        let room = &self.merges(level).room;
+        room.acquire_many(wanted)
+            .await
+            .expect("the semaphore is never closed")
+    }
+
+    /// A turn at merging layers to this level. From the moment one to level 1 is asked for, whoever settles history
+    /// gives way.
+    pub async fn merge_turn(&self, level: u8) -> MergeTurn<'_> {
+        let is_l0 = level <= 1;
+        *self.l0_pending.lock() += usize::from(is_l0);
+        let mut turn = MergeTurn {
             budget: self,
+            is_l0,
             permit: None,
         };
-        turn.permit = self.l0.acquire().await.ok();
+        turn.permit = self.merges(level).turns.acquire().await.ok();
         turn
     }
 
-    /// A turn at settling history.
-    pub async fn settling_turn(&self) -> impl Drop + use<'_> {
-        self.settling
-            .acquire()
-            .await
-            .expect("the semaphore is never closed")
+    fn merges(&self, level: u8) -> &Merges {
+        if level <= 1 { &self.l0 } else { &self.settling }
     }
 
     /// Blocks the thread while any timeline's level 0 is being compacted, or is to be.
@@ -294,24 +367,43 @@ impl MemoryBudget {
     }
 }
 
-/// See [`MemoryBudget::l0_turn`].
-pub struct L0Turn<'a> {
+/// Compactions of one sort.
+struct Merges {
+    turns: Semaphore,
+    /// A permit a byte.
+    room: Semaphore,
+}
+
+impl Default for Merges {
+    fn default() -> Merges {
+        Merges {
+            turns: Semaphore::new(COMPACTIONS_AT_ONCE),
+            room: Semaphore::new(UNSTORED_MERGED_BYTES as usize),
+        }
+    }
+}
+
+/// See [`MemoryBudget::merge_turn`].
+pub struct MergeTurn<'a> {
     budget: &'a MemoryBudget,
+    is_l0: bool,
     permit: Option<SemaphorePermit<'a>>,
 }
 
-impl Drop for L0Turn<'_> {
+impl Drop for MergeTurn<'_> {
     fn drop(&mut self) {
         drop(self.permit.take());
-        *self.budget.l0_pending.lock() -= 1;
-        self.budget.l0_done.notify_all();
+        if self.is_l0 {
+            *self.budget.l0_pending.lock() -= 1;
+            self.budget.l0_done.notify_all();
+        }
     }
 }
 
 static METRICS: std::sync::LazyLock<(IntGauge, IntCounter)> = std::sync::LazyLock::new(|| {
     let used = register_int_gauge!(
         "weir_pageserver_memory_layers_bytes",
-        "Bytes in layers not yet written, over all timelines"
+        "Bytes in layers not yet stored, over all timelines"
     );
     let waits = register_int_counter!(
         "weir_pageserver_memory_waits_total",

@@ -61,6 +61,7 @@ struct Families {
     lsn: IntGaugeVec,
     stopped: IntGaugeVec,
     memory_bytes: IntGaugeVec,
+    uploading_bytes: IntGaugeVec,
     layers: IntGaugeVec,
     layer_bytes: IntGaugeVec,
     flush: HistogramVec,
@@ -161,6 +162,11 @@ static FAMILIES: LazyLock<Families> = LazyLock::new(|| Families {
         "Bytes in layers not yet written",
         &[],
     ),
+    uploading_bytes: gauges(
+        "weir_pageserver_uploading_layer_bytes",
+        "Bytes in layers written and not yet in the object store",
+        &[],
+    ),
     layers: gauges(
         "weir_pageserver_layers",
         "Layers the index names",
@@ -221,6 +227,7 @@ pub struct TimelineMetrics {
     pub wal_records: IntCounter,
     pub stopped: IntGauge,
     pub memory_bytes: IntGauge,
+    pub uploading_bytes: IntGauge,
     pub flush_seconds: Histogram,
     pub flushed_bytes: IntCounter,
     pub l0_layers: IntGauge,
@@ -249,6 +256,7 @@ impl TimelineMetrics {
             wal_records: families.wal_records.with_label_values(&labels),
             stopped: families.stopped.with_label_values(&labels),
             memory_bytes: families.memory_bytes.with_label_values(&labels),
+            uploading_bytes: families.uploading_bytes.with_label_values(&labels),
             flush_seconds: families.flush.with_label_values(&labels),
             flushed_bytes: families.flushed_bytes.with_label_values(&labels),
             l0_layers: families.l0_layers.with_label_values(&labels),
@@ -352,6 +360,7 @@ impl Drop for TimelineMetrics {
             &families.image_lag,
             &families.stopped,
             &families.memory_bytes,
+            &families.uploading_bytes,
             &families.l0_layers,
             &families.history,
         ] {

@@ -25,7 +25,7 @@ use pg_types::{Key, KeyRange, Lsn};
 use crate::disk::NEVER_USED;
 use crate::error::Result;
 use crate::layer_file::{LayerCache, LayerFile};
-use crate::memory::Account;
+use crate::memory::{Account, Uploads};
 use crate::page_cache::PageCache;
 
 /// How often one read may find a layer missing locally, fetch it and start over.
@@ -180,6 +180,16 @@ impl Store {
         self.account.held()
     }
 
+    /// Counts layers that are to be uploaded.
+    pub fn uploads(&self) -> &Uploads {
+        self.account.uploads()
+    }
+
+    /// Bytes of layers that the object store does not have yet.
+    pub fn uploading_bytes(&self) -> u64 {
+        self.account.uploading()
+    }
+
     /// Bytes ever put into memory layers.
     pub fn bytes_added(&self) -> u64 {
         self.account.added()
@@ -253,12 +263,9 @@ impl Store {
 
     fn snapshot(&self) -> Snapshot {
         let stack = self.stack.read();
-        let mut memory: Vec<_> = stack
-            .frozen
-            .iter()
-            .map(|frozen| frozen.layer.clone())
-            .collect();
-        memory.push(stack.open.clone());
+        // Newest first: what starts a page's chain there hides all older versions.
+        let frozen = stack.frozen.iter().rev().map(|frozen| &frozen.layer);
+        let memory = [&stack.open].into_iter().chain(frozen).cloned().collect();
         Snapshot {
             memory,
             map: stack.map.clone(),

@@ -34,18 +34,25 @@ fn counts(lengths: &[u32]) -> ChainCounts {
 fn the_longest_chains_at_or_over_the_threshold_are_planned_within_the_budget() {
     let mut counts = counts(&[1, 5, 3, 2, 9, 4]);
     let planned = |counts: &ChainCounts, budget| -> Vec<u32> {
-        let tasks = counts.plan(budget, 0).into_iter();
+        let tasks = counts.plan(budget, false).into_iter();
         tasks.map(|task| task.key.e).collect()
     };
-    let at_least_five = counts.plan(10, 5).into_iter().map(|task| task.key.e);
-    assert_eq!(at_least_five.collect::<Vec<_>>(), [4, 1]);
+    let long = |counts: &ChainCounts| -> Vec<u32> {
+        let tasks = counts.plan(10, true).into_iter();
+        tasks.map(|task| task.key.e).collect()
+    };
+    assert_eq!(long(&counts), [4]);
     assert_eq!(planned(&counts, 10), [4, 1, 5, 2]);
     assert_eq!(planned(&counts, 2), [4, 1]);
     assert!(planned(&counts, 0).is_empty());
     counts.set_threshold(5);
     assert_eq!((planned(&counts, 10), counts.due()), (vec![4, 1], 2));
+    assert!(long(&counts).is_empty());
     counts.set_threshold(1);
-    assert_eq!(counts.due(), 6);
+    assert_eq!((counts.due(), long(&counts)), (6, vec![4, 1, 5, 2]));
+    counts.image_made(&page(1), Lsn(9), 5);
+    assert_eq!(long(&counts), [4, 5, 2]);
+    assert!(!counts.is_still_due(&page(1), false) && counts.is_still_due(&page(4), true));
 }
 
 #[test]
@@ -137,7 +144,7 @@ fn read_all(counts: &mut ChainCounts, pages: &[u32], times: u32) {
 
 /// The storage makes every image that is due.
 fn make_images(counts: &mut ChainCounts) -> Vec<(u32, u32)> {
-    let made = counts.plan(usize::MAX, 0);
+    let made = counts.plan(usize::MAX, false);
     for task in &made {
         counts.image_made(&task.key, Lsn(u64::MAX / 2), task.deltas);
     }

@@ -119,9 +119,10 @@ impl<S: BlockSource> LayerReader<S> {
     }
 }
 
-/// Copies small values out of their block: a chain that outlives the read must not pin whole blocks.
+/// Copies metadata out of its block: it is kept for later reads, and must not pin a whole block. A page's deltas are
+/// gone once they are applied.
 fn detached(mut version: Version) -> Version {
-    if let Value::Delta { bytes, .. } | Value::Meta(bytes) = &mut version.value {
+    if let Value::Meta(bytes) = &mut version.value {
         *bytes = Bytes::copy_from_slice(bytes);
     }
     version

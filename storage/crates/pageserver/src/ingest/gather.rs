@@ -24,7 +24,7 @@ use crate::import::encode_u32;
 use crate::timeline::Timeline;
 
 /// Gathered values of so many bytes are published.
-const ENOUGH_BYTES: usize = 32 << 10;
+const ENOUGH_BYTES: usize = 128 << 10;
 /// What a value counts beside its bytes.
 const VALUE_OVERHEAD: usize = 64;
 

@@ -9,6 +9,7 @@ fn usage(open: u64, frozen: u64) -> Usage {
     Usage {
         open: open * MIB,
         frozen: frozen * MIB,
+        uploading: 0,
     }
 }
 
@@ -36,6 +37,17 @@ fn beyond_half_only_those_over_their_share_wait() {
     assert_eq!(opened, plan, "one that is being opened counts as well");
     assert_eq!(plan.allowance, 128 * MIB);
     assert!(usages[0].total() > plan.allowance && usages[1].total() < plan.allowance);
+}
+
+#[test]
+fn who_cannot_upload_waits_and_nobody_else() {
+    let stuck = Usage {
+        uploading: 600 * MIB,
+        ..usage(0, 64)
+    };
+    let usages = [stuck, usage(30, 0), usage(1, 0)];
+    let plan = plan(&usages, 0, 1024 * MIB);
+    assert!(plan.allowance < usages[0].total() && plan.allowance > usages[1].total());
 }
 
 struct Fixed(Usage);
@@ -71,6 +83,45 @@ fn accounts_are_summed_exactly_and_ease_the_budget_when_they_go() {
     assert_eq!(budget.allowance.load(Ordering::Relaxed), u64::MAX);
 }
 
+/// Promise: a layer on its way to the object store counts, for its timeline and for all, exactly as long as anybody
+/// holds its bytes, also when its timeline is gone before.
+#[test]
+fn what_is_being_uploaded_counts_until_the_last_copy_is_dropped() {
+    let budget = MemoryBudget::new(64 * MIB);
+    let account = budget.account();
+    let total = || budget.total.load(Ordering::Relaxed) / MIB;
+    account.add(MIB);
+    let layer = account.uploads().counted(vec![7; 5 << 20].into());
+    let part = layer.slice(10..20);
+    drop(layer);
+    assert_eq!((account.held(), account.uploading()), (MIB, 5 * MIB));
+    assert_eq!((total(), &part[..]), (6, &[7; 10][..]));
+    drop(account);
+    assert_eq!(total(), 5);
+    drop(part);
+    assert_eq!(total(), 0);
+}
+
+/// Promise: merges whose outcome is not stored yet keep their room, and no more than theirs; settling has its own.
+#[tokio::test]
+async fn a_merge_that_is_not_stored_leaves_room_for_another() {
+    let budget = MemoryBudget::new(MIB);
+    let stuck = budget.merge_room(1, MAX_MERGED_BYTES).await;
+    drop(budget.merge_turn(1).await);
+    let other = budget.merge_room(1, MAX_MERGED_BYTES).await;
+    assert!(budget.merge_room(1, 1).now_or_never().is_none());
+    let settling = budget.merge_room(2, u64::MAX).now_or_never();
+    assert!(settling.is_some());
+    drop(other);
+    assert!(
+        budget
+            .merge_room(1, MAX_MERGED_BYTES)
+            .now_or_never()
+            .is_some()
+    );
+    drop(stuck);
+}
+
 /// Promise: a look follows what has changed, not the clock; while memory is plenty nothing is looked at.
 #[test]
 fn whoever_changes_the_sum_has_everybody_looked_at() {
@@ -94,9 +145,9 @@ fn whoever_changes_the_sum_has_everybody_looked_at() {
 async fn settling_gives_way_from_the_moment_level_0_wants_its_turn() {
     let budget = MemoryBudget::new(MIB);
     budget.give_way_to_l0();
-    let first = budget.l0_turn().await;
+    let first = budget.merge_turn(1).await;
     let waiting = budget.clone();
-    let second = tokio::spawn(async move { drop(waiting.l0_turn().await) });
+    let second = tokio::spawn(async move { drop(waiting.merge_turn(1).await) });
     while *budget.l0_pending.lock() < 2 {
         tokio::task::yield_now().await;
     }

@@ -4,6 +4,10 @@
 //! Level 0 comes first: settling gives way, in the middle of a merge, as long as any timeline's level 0 is being
 //! compacted, and ingest is slowed when level 0 grows all the same (`layers::Brake`). Reads never wait for either.
 //!
+//! Whoever has the turn waits for no object store: inputs are fetched before, and outputs may still be on their way when
+//! the next timeline merges. What a timeline has merged and not stored is bounded by its next merge waiting for it, and
+//! over all timelines by `memory::MemoryBudget`.
+//!
 //! Outputs are uploaded while the next one is being written; then the index replaces the inputs by them in one
 //! step, then the inputs are deleted. A crash leaves objects that no index names, or an index that names outputs
 //! beside their inputs, never one that names a missing layer.
@@ -16,20 +20,21 @@ use anyhow::{Context, anyhow};
 use blob::RemoteLayer;
 use bytes::Bytes;
 use layers::{
-    Brake, CompactionPlan, LayerDesc, LayerName, MergeOptions, Retention, merge_layers, plan_l0,
-    plan_settling,
+    Brake, CompactionPlan, LayerDesc, LayerError, LayerName, MergeOptions, Retention, merge_layers,
+    plan_l0, plan_settling,
 };
 use pg_types::{Key, Lsn, RelTag};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
 
 use super::Timeline;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::floor::RelFloor;
-use crate::layer_file::LayerFile;
+use crate::layer_file::{LayerFile, Reader};
+use crate::memory::{MAX_MERGED_BYTES, MergeTurn};
 
-/// Most bytes of layers merged at once, so that a compaction's time stays bounded.
-const MAX_INPUT_BYTES: u64 = 256 << 20;
+/// How often inputs may have vanished from local disk when it comes to the turn.
+const MAX_FETCHES: usize = 10;
 const RETRY: Duration = Duration::from_secs(5);
 /// The brake is applied once for each so many bytes put into memory.
 const BRAKE_EVERY: u64 = 1 << 20;
@@ -132,10 +137,9 @@ impl Timeline {
     /// One compaction of level 0, if there is enough to do.
     async fn compact_l0(&self) -> Result<bool> {
         let threshold = self.config().compaction_threshold as usize;
-        let Some(plan) = plan_l0(&self.store.map(), threshold, MAX_INPUT_BYTES) else {
+        let Some(plan) = plan_l0(&self.store.map(), threshold, MAX_MERGED_BYTES) else {
             return Ok(false);
         };
-        let _turn = self.memory.l0_turn().await;
         crash::point!("compaction.planned");
         self.compact(plan, Retention::everything()).await?;
         Ok(true)
@@ -145,15 +149,8 @@ impl Timeline {
     async fn settle(&self) -> Result<bool> {
         let retention = self.retention();
         let least = self.config().compaction_target_bytes;
-        let planned = |retention: &Retention| {
-            let horizon = retention.horizon();
-            plan_settling(&self.store.map(), horizon, least, MAX_INPUT_BYTES)
-        };
-        if planned(&retention).is_none() {
-            return Ok(false);
-        }
-        let _turn = self.memory.settling_turn().await;
-        let Some(plan) = planned(&retention) else {
+        let horizon = retention.horizon();
+        let Some(plan) = plan_settling(&self.store.map(), horizon, least, MAX_MERGED_BYTES) else {
             return Ok(false);
         };
         crash::point!("settling.planned");
@@ -161,17 +158,38 @@ impl Timeline {
         Ok(true)
     }
 
+    /// Has the inputs on local disk, opened so that they stay readable, and the turn to merge them.
+    async fn opened(
+        &self,
+        level: u8,
+        inputs: &[Arc<LayerFile>],
+    ) -> Result<(Vec<Reader>, MergeTurn<'_>)> {
+        for _ in 0..MAX_FETCHES {
+            for file in inputs {
+                self.store.cache().fetch(file).await?;
+            }
+            let turn = self.memory.merge_turn(level).await;
+            match inputs.iter().map(|file| file.reader()).collect() {
+                Ok(readers) => return Ok((readers, turn)),
+                // Evicted while the others had their turn.
+                Err(LayerError::NotResident(_)) => {}
+                Err(error) => return Err(anyhow!(error).into()),
+            }
+        }
+        let why = "layers keep vanishing from the local cache; is its disk full or being cleaned?";
+        Err(anyhow!(why).into())
+    }
+
     async fn compact(&self, plan: CompactionPlan, retention: Retention) -> Result<()> {
-        let started = Instant::now();
         let map = self.store.map();
         let mut removed: Vec<LayerName> = plan.inputs.iter().map(LayerDesc::name).collect();
         let mut inputs: Vec<Arc<LayerFile>> = removed
             .iter()
             .filter_map(|name| map.get(name).cloned())
             .collect();
-        for file in &inputs {
-            self.store.cache().fetch(file).await?;
-        }
+        let _room = self.memory.merge_room(plan.level, plan.bytes).await;
+        let (readers, turn) = self.opened(plan.level, &inputs).await?;
+        let started = Instant::now();
         crash::point!("compaction.inputs-fetched");
         let options = MergeOptions {
             target_bytes: self.config().compaction_target_bytes,
@@ -179,7 +197,7 @@ impl Timeline {
             retention,
             ..MergeOptions::default()
         };
-        let mut added = self.merge(inputs.clone(), options).await?;
+        let mut added = self.merge(readers, options, turn).await?;
         // An input may come out as it went in, under the same name: it stays where it is.
         let unchanged = |name: &LayerName| added.iter().any(|it| it.desc.name() == *name);
         let stays: Vec<LayerName> = removed.iter().filter(|it| unchanged(it)).cloned().collect();
@@ -222,13 +240,16 @@ impl Timeline {
         Ok(())
     }
 
-    /// Merges layers and uploads what comes out, each while the next one is written.
+    /// Merges layers and uploads what comes out, each while the next one is written. The turn ends with the merge.
     async fn merge(
         &self,
-        inputs: Vec<Arc<LayerFile>>,
+        readers: Vec<Reader>,
         options: MergeOptions,
+        turn: MergeTurn<'_>,
     ) -> Result<Vec<RemoteLayer>> {
-        let (outputs, mut written) = mpsc::channel::<(LayerDesc, Bytes)>(1);
+        // Not bounded but by the inputs: whoever has the turn waits for no upload.
+        let (outputs, written) = mpsc::unbounded_channel::<(LayerDesc, Bytes)>();
+        let uploads = self.store.uploads().clone();
         let memory = self.memory.clone();
         let gives_way = options.level > 1;
         let mut floors = Floors {
@@ -238,10 +259,6 @@ impl Timeline {
             of: None,
         };
         let merge = move || -> anyhow::Result<()> {
-            let readers: Vec<_> = inputs
-                .iter()
-                .map(|file| file.reader())
-                .collect::<Result<_, _>>()?;
             let give_way = || {
                 if gives_way {
                     memory.give_way_to_l0();
@@ -255,18 +272,30 @@ impl Timeline {
                 &options,
                 |key| floors.of(key),
                 |desc, bytes| {
-                    let sent = outputs.blocking_send((desc, bytes));
+                    let sent = outputs.send((desc, uploads.counted(bytes)));
                     sent.map_err(|_| anyhow!("nobody takes the merged layers any more"))
                 },
             )
         };
         let merging = tokio::task::spawn_blocking(merge);
-        let mut added = Vec::new();
-        while let Some((desc, bytes)) = written.recv().await {
-            added.push(self.index.upload_layer(desc, bytes).await?);
-            crash::point!("compaction.output-queued");
-        }
-        merging.await.context("compaction task")??;
+        let merged = async {
+            let merged = merging.await;
+            drop(turn);
+            merged
+        };
+        let uploaded = async {
+            // Gone with the first error, so that the merge ends.
+            let mut written = written;
+            let mut added = Vec::new();
+            while let Some((desc, bytes)) = written.recv().await {
+                added.push(self.index.upload_layer(desc, bytes).await?);
+                crash::point!("compaction.output-queued");
+            }
+            Ok::<_, Error>(added)
+        };
+        let (merged, added) = tokio::join!(merged, uploaded);
+        let added = added?;
+        merged.context("compaction task")??;
         self.index.uploaded().await?;
         Ok(added)
     }

@@ -65,7 +65,7 @@ impl Timeline {
         self.pace_images().await;
         self.brake_ingest().await;
         self.memory
-            .wait_for_room(|| self.store.memory_bytes())
+            .wait_for_room(|| self.store.memory_bytes() + self.store.uploading_bytes())
             .await;
         if self.store.open_bytes() < self.config().checkpoint_distance_bytes {
             return Ok(());
@@ -131,7 +131,7 @@ impl Timeline {
         crash::point!("flush.frozen");
         let started = Instant::now();
         let layer = frozen.layer.clone();
-        let write = move || layer.write_delta_layer(&WriterOptions::default());
+        let write = move || layer.write_delta_layer(&WriterOptions::level_0());
         // Not while it is uploaded: a store that refuses one timeline's layer must not stop all others.
         let _one_of_few = self.memory.flush_permit().await;
         let written = tokio::task::spawn_blocking(write)
@@ -141,7 +141,7 @@ impl Timeline {
         Ok(Written {
             frozen,
             desc,
-            bytes,
+            bytes: self.store.uploads().counted(bytes),
             started,
         })
     }
@@ -217,9 +217,7 @@ impl Timeline {
             } else {
                 self.flush_frozen().await
             };
-            self.metrics
-                .memory_bytes
-                .set(i64::try_from(self.store.memory_bytes()).unwrap_or(i64::MAX));
+            self.report_memory();
             if let Err(error) = result {
                 tracing::error!(
                     tenant = %self.tenant, timeline = %self.id, "cannot flush, ingest will pause: {error}"
@@ -236,6 +234,7 @@ impl Member for Timeline {
         Usage {
             open,
             frozen: all.saturating_sub(open),
+            uploading: self.store.uploading_bytes(),
         }
     }
 

@@ -10,13 +10,13 @@
 //! take the processor from ingest. Once it has caught up, all that is due is made. A crash loses
 //! the images still in memory; ingesting the same WAL again counts the same deltas and makes them anew.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use layers::{ChainCounts, ImageRule, ImageTask};
+use layers::{ChainCounts, ImageRule, ImageTask, LONG};
 use parking_lot::Mutex;
 use pg_types::{BLCKSZ, Key, Lsn, RelTag};
 use tokio::sync::Notify;
@@ -28,7 +28,9 @@ use crate::error::Result;
 use crate::metrics::{CHAIN_BARS, ImageReason};
 use crate::redo::Page;
 
-/// Pages made between two looks at what is most urgent.
+/// Pages planned at once, the longest chains there are: to find them costs a look at all that is due.
+const PLAN: usize = 1024;
+/// Pages made between two looks at what ingest waits for.
 const BATCH: usize = 64;
 /// Between batches: pages that are written all the time get one image for more deltas, and ingest gets the
 /// processor.
@@ -38,8 +40,6 @@ const TICK: Duration = Duration::from_millis(500);
 const RETRY: Duration = Duration::from_secs(1);
 /// Chains of this many thresholds make ingest wait.
 const OVERLONG: u32 = 4;
-/// Chains of this many thresholds get an image even while ingest catches up; the rest waits until it has.
-const LONG: u32 = 3;
 /// Longest wait for one image. When none is made in this time, ingest goes on without waiting until one is
 /// again: what keeps images from being made must not keep WAL from being ingested.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
@@ -72,7 +72,8 @@ impl ImageWork {
     pub(super) fn ingested(&self, values: &[(Key, Lsn, layers::Value)], rule: ImageRule) -> bool {
         let mut counts = self.counts.lock();
         counts.set_rule(rule);
-        let least = self.least(counts.threshold());
+        let only_long = self.catching_up.load(Ordering::Relaxed);
+        let least = counts.threshold().saturating_mul(LONG);
         let overlong = counts.threshold().saturating_mul(OVERLONG);
         let mut longest = 0;
         for (key, lsn, value) in values {
@@ -82,8 +83,7 @@ impl ImageWork {
             }
             longest = longest.max(deltas);
         }
-        // In the adaptive mode some are due below the threshold.
-        if least.map_or(counts.due() > 0, |least| longest >= least) {
+        if (only_long && longest >= least) || (!only_long && counts.due() > 0) {
             self.is_due.store(true, Ordering::Relaxed);
         }
         longest >= overlong
@@ -97,12 +97,6 @@ impl ImageWork {
         if self.is_due.swap(false, Ordering::Relaxed) {
             self.wanted.notify_one();
         }
-    }
-
-    /// The chain length below which images wait until ingest has caught up; none when it has.
-    fn least(&self, threshold: u32) -> Option<u32> {
-        let catching_up = self.catching_up.load(Ordering::Relaxed);
-        catching_up.then(|| threshold.saturating_mul(LONG))
     }
 
     /// Whether more WAL than what has come is waiting to be ingested.
@@ -220,29 +214,12 @@ impl Timeline {
     }
 
     async fn make_due_images(&self) -> Result<()> {
+        let mut planned = VecDeque::new();
         loop {
             let rule = self.image_rule();
-            let urgent = *self.images.urgent.lock();
-            let (tasks, due, is_awaited, waits) = {
-                let mut counts = self.images.counts.lock();
-                counts.set_rule(rule);
-                let hot_reads = self.images.hot_reads.swap(0, Ordering::Relaxed);
-                counts.read_without_replay(hot_reads);
-                let least = self.images.least(counts.threshold());
-                let mut tasks = counts.plan(BATCH, least.unwrap_or(0));
-                let awaited = urgent
-                    .map(|key| ImageTask {
-                        key,
-                        deltas: counts.get(&key),
-                    })
-                    .filter(|task| task.deltas >= counts.threshold());
-                if let Some(task) = awaited
-                    && !tasks.contains(&task)
-                {
-                    tasks.insert(0, task);
-                }
-                (tasks, counts.due(), awaited.is_some(), least.is_some())
-            };
+            // Before ingest has caught up the others wait.
+            let only_long = self.images.catching_up.load(Ordering::Relaxed);
+            let (tasks, due, is_awaited) = self.next_tasks(&mut planned, rule, only_long);
             self.metrics
                 .images_pending
                 .set(i64::try_from(due).unwrap_or(i64::MAX));
@@ -260,7 +237,7 @@ impl Timeline {
                 return Ok(());
             }
             self.make_images(&tasks, rule, at).await?;
-            if !waits {
+            if !only_long {
                 // Whoever became due during this batch has waited at most since its beginning.
                 *self.images.due_since.lock() = Some(at);
             }
@@ -271,6 +248,52 @@ impl Timeline {
                 let _ = tokio::time::timeout(PAUSE, self.images.awaited.notified()).await;
             }
         }
+    }
+
+    /// The next batch from what is planned, which is planned anew when nothing is left of it; the number of pages due;
+    /// whether the batch has the page that ingest waits for, which comes first.
+    fn next_tasks(
+        &self,
+        planned: &mut VecDeque<ImageTask>,
+        rule: ImageRule,
+        only_long: bool,
+    ) -> (Vec<ImageTask>, usize, bool) {
+        let urgent = *self.images.urgent.lock();
+        let mut counts = self.images.counts.lock();
+        counts.set_rule(rule);
+        let hot_reads = self.images.hot_reads.swap(0, Ordering::Relaxed);
+        counts.read_without_replay(hot_reads);
+        let mut tasks = Vec::with_capacity(BATCH);
+        // Nothing may be left of what was planned before.
+        for _ in 0..2 {
+            if planned.is_empty() {
+                let mut plan = counts.plan(PLAN, only_long);
+                // Neighbours share blocks of layers.
+                plan.sort_unstable_by_key(|task| task.key);
+                *planned = plan.into();
+            }
+            while tasks.len() < BATCH
+                && let Some(task) = planned.pop_front()
+            {
+                if counts.is_still_due(&task.key, only_long) {
+                    tasks.push(task);
+                }
+            }
+            if !tasks.is_empty() {
+                break;
+            }
+        }
+        let awaited = urgent
+            .map(|key| ImageTask {
+                key,
+                deltas: counts.get(&key),
+            })
+            .filter(|task| task.deltas >= counts.threshold());
+        if let Some(task) = awaited {
+            tasks.retain(|other| other.key != task.key);
+            tasks.insert(0, task);
+        }
+        (tasks, counts.due(), awaited.is_some())
     }
 
     /// Makes images of these pages as of `at`, which is ingested.

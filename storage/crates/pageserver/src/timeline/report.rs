@@ -92,9 +92,15 @@ impl Timeline {
                 .set_layers(kind_name(kind), of_kind().count(), bytes);
         }
         self.set_l0_layers(map.iter().filter(|file| file.desc().is_l0()).count());
-        self.metrics
-            .memory_bytes
-            .set(i64::try_from(self.store.memory_bytes()).unwrap_or(i64::MAX));
+        self.report_memory();
+    }
+
+    /// Refreshes the metrics of what is in memory.
+    pub(super) fn report_memory(&self) {
+        let gauged = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let (memory, uploading) = (self.store.memory_bytes(), self.store.uploading_bytes());
+        self.metrics.memory_bytes.set(gauged(memory));
+        self.metrics.uploading_bytes.set(gauged(uploading));
     }
 }
 
