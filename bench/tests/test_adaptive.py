@@ -13,7 +13,8 @@ from weirbench import adaptive
 
 def run(us: list[float], written: int) -> dict[str, Any]:
     cost = {"flushed_bytes": written, "compacted_bytes": 0, "image_bytes": 0, "cpu_seconds": 1.0}
-    return {"us": us, "pages": [1] * len(us), "replayed": [4] * len(us), "cost": cost}
+    model = {"request": 30, "page": 6}
+    return {"us": us, "pages": [1] * len(us), "replayed": [4] * len(us), "cost": cost, "model": model}
 
 
 def test_what_disturbs_a_read_in_one_round_is_not_its_cost():
@@ -23,6 +24,20 @@ def test_what_disturbs_a_read_in_one_round_is_not_its_cost():
     assert (of["p99_us"], of["bytes_written"], of["product"]) == (10.0, 2_000_000, 20.0)
     assert of["p99_us_by_round"] == [10.0, 5000.0, 10.0]
     assert of["modelled_product"] == pytest.approx((30 + 6 + 4) * 2)
+
+
+def test_costs_are_those_the_requests_were_made_of():
+    def requests(pages: int, replayed: int) -> dict[str, Any]:
+        usual = 20 + 3 * pages + 0.25 * replayed
+        # One in twenty takes twice as long.
+        us = ([usual] * 19 + [2 * usual]) * 10
+        return {"us": us, "pages": [pages] * len(us), "replayed": [replayed] * len(us)}
+
+    found = adaptive.costs([requests(1, 0), requests(1, 40), requests(16, 0), requests(16, 400), requests(1, 9)])
+    assert found["median"]["us"] == {"request": 20, "page": 3, "delta": 0.25}
+    assert found["median"]["in_deltas"] == {"request": 80, "page": 12}
+    assert found["p99"]["us"] == {"request": 40, "page": 6, "delta": 0.5}
+    assert adaptive.costs([requests(1, 0), requests(1, 40), requests(1, 9)])["median"] is None, "pages never differ"
 
 
 def test_the_promise_is_each_workload_and_all_of_them():

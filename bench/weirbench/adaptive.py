@@ -28,8 +28,8 @@ THRESHOLDS = (8, 16, 32, 64, 128, 256)
 ADAPTIVE = "adaptive"
 ARMS = {**{f"fixed_{number}": ["--threshold", str(number)] for number in THRESHOLDS}, ADAPTIVE: []}
 NO_WORSE = 1.1
-# What a request and each of its pages cost, in replayed deltas: `layers::weigh`.
-REQUEST_COST, PAGE_COST = 30, 6
+# Requests alike that tell what such a request costs.
+ENOUGH_ALIKE = 50
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,8 @@ def figures(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
     them falls out, and what it costs by itself stays."""
     times = np.median(np.array([it["us"] for it in rounds]), axis=0)
     replayed = np.median(np.array([it["replayed"] for it in rounds]), axis=0)
-    modelled = REQUEST_COST + PAGE_COST * np.array(rounds[0]["pages"]) + replayed
+    model = rounds[0]["model"]
+    modelled = model["request"] + model["page"] * np.array(rounds[0]["pages"]) + replayed
     written = [it["cost"] for it in rounds]
     total = float(np.median([it["flushed_bytes"] + it["compacted_bytes"] for it in written]))
     p99 = float(np.percentile(times, 99))
@@ -164,6 +165,30 @@ def figures(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "cpu_seconds": round(float(np.median([it["cpu_seconds"] for it in written])), 2),
         "requests": len(times),
     }
+
+
+def costs(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What a request, a page of it and a replayed delta cost here, in microseconds and as `layers::weigh` counts, in
+    deltas: the plane through the median, and through the 99th percentile, of requests that are alike. None where
+    requests differ too little to tell."""
+    alike: dict[tuple[int, int], list[float]] = {}
+    for run in runs:
+        for us, pages, replayed in zip(run["us"], run["pages"], run["replayed"], strict=True):
+            alike.setdefault((pages, replayed), []).append(us)
+    enough = {of: times for of, times in alike.items() if len(times) >= ENOUGH_ALIKE}
+    sides = np.array([(1, pages, replayed) for pages, replayed in enough])
+    if len(enough) < 3 or np.linalg.matrix_rank(sides) < 3:
+        return {"median": None, "p99": None}
+    weights = np.sqrt([len(times) for times in enough.values()])
+    fitted = {}
+    for name, percent in (("median", 50), ("p99", 99)):
+        values = np.array([np.percentile(times, percent) for times in enough.values()])
+        request, page, delta = (float(it) for it in np.linalg.lstsq(sides * weights[:, None], values * weights)[0])
+        fitted[name] = {
+            "us": {"request": round(request, 2), "page": round(page, 2), "delta": round(delta, 3)},
+            "in_deltas": {"request": round(request / delta), "page": round(page / delta)} if delta > 0 else None,
+        }
+    return fitted
 
 
 def judged(found: dict[str, dict[str, dict[str, Any]]]) -> dict[str, Any]:
@@ -196,6 +221,7 @@ def measure(
 ) -> dict[str, Any]:
     """All workloads, arms in turn within each round."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
+    every: list[dict[str, Any]] = []
     for name in WORKLOADS:
         recording = record(bench, folder, name)
         progress(f"recorded {name}: WAL {recording.begun} to {recording.end}")
@@ -205,7 +231,10 @@ def measure(
                 runs[arm].append(run_arm(bench, recording, options, nice))
             progress(f"{name}: round {number + 1}")
         found[name] = {arm: figures(of) for arm, of in runs.items()}
+        every += [run for of in runs.values() for run in of]
         for arm, of in found[name].items():
             progress(f"{name} {arm}: {of}")
         shutil.rmtree(recording.cluster.folder)
-    return {"adaptive": judged(found)}
+    weighed = {"used": every[0]["model"], "measured": costs(every)}
+    progress(f"costs: {weighed}")
+    return {"adaptive": {**judged(found), "costs": weighed}}

@@ -34,12 +34,12 @@ SETTINGS = {
 }
 
 
-def program() -> Path:
+def program(crate: str = "pageserver", example: str = "bench") -> Path:
     """Builds the Rust half; where it is."""
-    command = ["cargo", "build", "--release", "--quiet", "-p", "pageserver", "--example", "bench"]
+    command = ["cargo", "build", "--release", "--quiet", "-p", crate, "--example", example]
     subprocess.run(command, cwd=ROOT / "storage", check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", str(ROOT / "storage/target")))
-    return target / "release/examples/bench"
+    return target / "release/examples" / example
 
 
 def run_json(command: Sequence[str | Path], timeout: float = 7200) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 //!
 //! Both arms write the same layers from memory, upload them through the same queue and end when the index that names
 //! the last one is durable. *Sequential* waits for each layer's index before it writes the next layer; *pipelined*
-//! does as the pageserver's flush does. Arms alternate. Prints one JSON object.
+//! does as the pageserver's flush does. Arms alternate. Prints one line of JSON.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ fn memory_layer(number: usize, bytes: usize) -> Arc<MemoryLayer> {
 }
 
 async fn written(layer: Arc<MemoryLayer>) -> (LayerDesc, Bytes) {
-    let write = move || layer.write_delta_layer(&WriterOptions::default());
+    let write = move || layer.write_delta_layer(&WriterOptions::level_0());
     let written = tokio::task::spawn_blocking(write).await.expect("write");
     written.expect("layer")
 }
@@ -182,5 +182,5 @@ async fn main() {
     let result = json!({
         "latency_ms": LATENCY.as_millis() as u64, "rounds": ROUNDS, "layers_in_flight": MAX_FROZEN, "by_size": series,
     });
-    println!("{result:#}");
+    println!("{result}");
 }

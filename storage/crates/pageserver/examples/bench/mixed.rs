@@ -118,9 +118,12 @@ pub async fn run(arguments: Arguments) -> Result<Value> {
     let cost = Reading::take(timeline.last_record_lsn()).since(&begun);
     let chains = serde_json::to_value(timeline.chains())?;
     engine.close().await;
-    Ok(
-        json!({"us": reads.us, "pages": reads.pages, "replayed": reads.replayed, "cost": cost, "chains": chains}),
-    )
+    // As the adaptive mode counts, in replayed deltas.
+    let model = json!({"request": layers::REQUEST_COST, "page": layers::PAGE_COST});
+    Ok(json!({
+        "us": reads.us, "pages": reads.pages, "replayed": reads.replayed, "cost": cost, "chains": chains,
+        "model": model,
+    }))
 }
 
 fn fixed(threshold: u32) -> TenantConfigPatch {

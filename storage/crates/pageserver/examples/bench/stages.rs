@@ -31,18 +31,29 @@ pub struct Arguments {
     upto: Lsn,
     #[arg(long, default_value_t = 5)]
     rounds: usize,
+    /// zstd level of the layers that the last stage writes, instead of the pageserver's own.
+    #[arg(long, allow_negative_numbers = true)]
+    compression: Option<i32>,
+    /// The same of a block's bytes before compression.
+    #[arg(long)]
+    block_bytes: Option<usize>,
 }
 
 /// Nanoseconds a record, by stage.
 pub fn run(arguments: Arguments) -> Result<Value> {
     let (from, upto) = (arguments.from, arguments.upto);
     let wal = read(&arguments.wal, from, upto)?;
+    let defaults = WriterOptions::level_0();
+    let options = WriterOptions {
+        compression: arguments.compression.unwrap_or(defaults.compression),
+        block_bytes: arguments.block_bytes.unwrap_or(defaults.block_bytes),
+    };
     let mut fastest = [Duration::MAX; STAGES.len()];
-    let mut records = 0;
+    let (mut records, mut layer_bytes) = (0, 0);
     for _ in 0..arguments.rounds {
         for (stage, fastest) in fastest.iter_mut().enumerate() {
             let begun = Instant::now();
-            records = pass(from, &wal, stage)?;
+            (records, layer_bytes) = pass(from, &wal, stage, &options)?;
             *fastest = begun.elapsed().min(*fastest);
         }
     }
@@ -54,7 +65,9 @@ pub fn run(arguments: Arguments) -> Result<Value> {
         stages[*name] = json!((more.as_nanos() as f64 / records as f64).round());
         before = taken.max(before);
     }
-    Ok(json!({"records": records, "wal_bytes": wal.len(), "ns_per_record": stages}))
+    Ok(json!({
+        "records": records, "wal_bytes": wal.len(), "layer_bytes": layer_bytes, "ns_per_record": stages,
+    }))
 }
 
 fn read(pg_wal: &Path, from: Lsn, upto: Lsn) -> Result<Vec<u8>> {
@@ -94,8 +107,8 @@ impl Sink for Taker {
     }
 }
 
-/// All stages up to this one; the number of records.
-fn pass(from: Lsn, wal: &[u8], last: usize) -> Result<u64> {
+/// All stages up to this one; the number of records, and the bytes of the layers written.
+fn pass(from: Lsn, wal: &[u8], last: usize, options: &WriterOptions) -> Result<(u64, u64)> {
     let config = TenantConfig::default();
     let mut decoder = WalStreamDecoder::new(from, PgMajor::V15);
     let mut state = TimelineState::start_of_nothing(PgMajor::V15);
@@ -107,7 +120,7 @@ fn pass(from: Lsn, wal: &[u8], last: usize) -> Result<u64> {
         lsn: from,
         failed: false,
     };
-    let mut records = 0;
+    let (mut records, mut written) = (0, 0);
     let mut at = from;
     for piece in wal.chunks(PIECE) {
         let mut found = decoder.feed(at, piece)?;
@@ -136,20 +149,21 @@ fn pass(from: Lsn, wal: &[u8], last: usize) -> Result<u64> {
         }
         layer.put_batch(taker.values.drain(..))?;
         if layer.bytes() >= config.checkpoint_distance_bytes {
-            flush(std::mem::take(&mut layer), last)?;
+            written += flush(std::mem::take(&mut layer), last, options)?;
         }
     }
     ensure!(!taker.failed, "a page image in the WAL is damaged");
     if !layer.is_empty() {
-        flush(layer, last)?;
+        written += flush(layer, last, options)?;
     }
-    Ok(records)
+    Ok((records, written))
 }
 
-fn flush(layer: MemoryLayer, last: usize) -> Result<()> {
+fn flush(layer: MemoryLayer, last: usize, options: &WriterOptions) -> Result<u64> {
     layer.freeze();
-    if last >= 5 {
-        layer.write_delta_layer(&WriterOptions::default())?;
+    if last < 5 {
+        return Ok(0);
     }
-    Ok(())
+    let (desc, _) = layer.write_delta_layer(options)?;
+    Ok(desc.size)
 }
