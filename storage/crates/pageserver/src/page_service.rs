@@ -4,23 +4,26 @@
 //! ready; a page that is at hand is answered on the spot. The connection's term is checked before each answer is sent: a compute that has been fenced gets
 //! no page, not even for a request it sent earlier. A connection holds no state a crash could lose.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use futures::{SinkExt, StreamExt};
 use pg_types::Term;
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
-use tokio_util::codec::{Framed, LengthDelimitedCodec};
+use tokio_util::codec::{Framed, FramedRead, LengthDelimitedCodec};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 use wire::page::{
     ErrorKind, ErrorReply, Hello, HelloReply, MAX_FRAME_BYTES, MAX_PAGES_PER_REQUEST, Reply,
     ReplyFrame, Request, RequestFrame, VERSION,
 };
+use wire::page_frames::encode_reply;
 
 use crate::error::Error;
 use crate::manager::TenantManager;
@@ -123,16 +126,20 @@ async fn admit(manager: &TenantManager, hello: &Hello) -> Result<Arc<Timeline>, 
 }
 
 async fn serve_requests(frames: Frames, timeline: Arc<Timeline>, term: Term) -> Result<()> {
-    let (mut sink, mut requests) = frames.split();
-    let (replies, mut outgoing) = mpsc::channel::<Bytes>(MAX_IN_FLIGHT);
+    let parts = frames.into_parts();
+    let (from, mut to) = parts.io.into_split();
+    let mut requests = FramedRead::new(from, parts.codec);
+    *requests.read_buffer_mut() = parts.read_buf;
+    let (replies, mut outgoing) = mpsc::channel::<Vec<Bytes>>(MAX_IN_FLIGHT);
     let writer = async move {
+        let mut pieces = Pieces::default();
         while let Some(frame) = outgoing.recv().await {
-            sink.feed(frame).await?;
-            // One flush for all replies that are ready by now.
+            pieces.0.extend(frame);
+            // All replies that are ready by now go out together.
             while let Ok(frame) = outgoing.try_recv() {
-                sink.feed(frame).await?;
+                pieces.0.extend(frame);
             }
-            sink.flush().await?;
+            to.write_all_buf(&mut pieces).await?;
         }
         std::io::Result::Ok(())
     };
@@ -146,7 +153,7 @@ async fn serve_requests(frames: Frames, timeline: Arc<Timeline>, term: Term) -> 
                 let reply = Ok(reply);
                 let id = frame.id;
                 if replies
-                    .send(encode(&ReplyFrame { id, reply })?)
+                    .send(encode_reply(&ReplyFrame { id, reply }).context("encode a reply")?)
                     .await
                     .is_err()
                 {
@@ -163,13 +170,13 @@ async fn serve_requests(frames: Frames, timeline: Arc<Timeline>, term: Term) -> 
             tasks.spawn(
                 async move {
                     let reply = answer(&timeline, term, &frame).await;
-                    match encode(&ReplyFrame {
+                    match encode_reply(&ReplyFrame {
                         id: frame.id,
                         reply,
                     }) {
                         // A closed channel means the client is gone; nobody misses the reply.
                         Ok(bytes) => drop(replies.send(bytes).await),
-                        Err(error) => tracing::error!("cannot encode a page reply: {error:#}"),
+                        Err(error) => tracing::error!("cannot encode a page reply: {error}"),
                     }
                     drop(permit);
                 }
@@ -185,6 +192,42 @@ async fn serve_requests(frames: Frames, timeline: Arc<Timeline>, term: Term) -> 
     let (read, written) = tokio::join!(reader, writer);
     read?;
     written.context("write replies")
+}
+
+/// Pieces of replies on their way out, in order.
+#[derive(Default)]
+struct Pieces(VecDeque<Bytes>);
+
+impl Buf for Pieces {
+    fn remaining(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+
+    fn has_remaining(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.0.front().map_or(&[], |piece| &piece[..])
+    }
+
+    fn chunks_vectored<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
+        let pairs = into.iter_mut().zip(&self.0);
+        pairs
+            .map(|(slice, piece)| *slice = IoSlice::new(piece))
+            .count()
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        while let Some(piece) = self.0.front_mut() {
+            if count < piece.len() {
+                piece.advance(count);
+                return;
+            }
+            count -= piece.len();
+            self.0.pop_front();
+        }
+    }
 }
 
 fn encode<T: serde::Serialize>(message: &T) -> Result<Bytes> {

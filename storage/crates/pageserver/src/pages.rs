@@ -24,6 +24,9 @@ const PARTS: usize = 4;
 /// A part of fewer keys is not worth a thread.
 const SMALLEST_PART: usize = 16;
 
+/// Pages of reads of more keys than this are made and not kept, unless an earlier version was.
+const MOST_KEPT: usize = 32;
+
 /// A key to be read, and what an earlier read says about it.
 #[derive(Clone)]
 struct Wanted {
@@ -65,13 +68,15 @@ impl Store {
         keys: &[(Key, Lsn)],
         at: Lsn,
     ) -> Result<Vec<Result<Page>>> {
-        self.make(self.look_up(keys, at), at).await
+        // A compute that reads ahead keeps what it gets: a scan would only take the place of what is asked for again.
+        let is_scan = keys.len() > MOST_KEPT;
+        self.make(self.look_up(keys, at, is_scan), at).await
     }
 
     /// Metadata values as of `at`; `None` for a key that does not exist.
     pub async fn values(&self, keys: &[Key], at: Lsn) -> Result<Vec<Option<Bytes>>> {
         let keys: Vec<(Key, Lsn)> = keys.iter().map(|key| (*key, Lsn::INVALID)).collect();
-        let wanted = self.look_up(&keys, at);
+        let wanted = self.look_up(&keys, at, false);
         let is_known = |wanted: &Wanted| wanted.known.as_ref().is_some_and(|(_, upto)| *upto >= at);
         let unknown: Vec<(Key, Lsn)> = wanted
             .iter()
@@ -121,7 +126,7 @@ impl Store {
         Some(entry)
     }
 
-    fn look_up(&self, keys: &[(Key, Lsn)], at: Lsn) -> Vec<Wanted> {
+    fn look_up(&self, keys: &[(Key, Lsn)], at: Lsn, is_scan: bool) -> Vec<Wanted> {
         let look_up = |(key, floor): &(Key, Lsn)| {
             if !is_only_of_wal(key) {
                 return Wanted {
@@ -133,7 +138,10 @@ impl Store {
             }
             let entry = self.kept().get(self.number(), *key);
             // A read of the past must not take the place of what later reads can use.
-            let keep = entry.as_ref().is_none_or(|entry| !entry.is_later_than(at));
+            let keep = match &entry {
+                Some(entry) => !entry.is_later_than(at),
+                None => !is_scan,
+            };
             let known = entry.and_then(|entry| {
                 let upto = entry.known_upto(*floor, at)?;
                 Some((entry, upto))
@@ -212,8 +220,10 @@ impl Store {
         }
         let mut page = redo(wanted.key, &chain)?;
         if wanted.keep {
-            // A page that shares a block's memory would keep all of it.
-            page.bytes = Bytes::copy_from_slice(&page.bytes);
+            if page.chain_length == 0 {
+                // A page that shares a block's memory would keep all of it.
+                page.bytes = Bytes::copy_from_slice(&page.bytes);
+            }
             let made = Made::Page(page.bytes.clone());
             let entry = Entry::new(made, chain.lsn(), wanted.floor, at);
             self.kept().insert(self.number(), wanted.key, entry);

@@ -6,4 +6,5 @@
 #![forbid(unsafe_code)]
 
 pub mod page;
+pub mod page_frames;
 pub mod wal;

@@ -12,9 +12,10 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
 use wire::page::{
-    ErrorKind, ErrorReply, Hello, HelloReply, MAX_FRAME_BYTES, ReadPosition, Reply, ReplyFrame,
-    Request, RequestFrame, VERSION,
+    ErrorKind, ErrorReply, Hello, HelloReply, MAX_FRAME_BYTES, ReadPosition, Reply, Request,
+    RequestFrame, VERSION,
 };
+use wire::page_frames::decode_reply;
 
 use super::{ClientConfig, Status};
 
@@ -192,8 +193,7 @@ async fn receive(
     mut stream: SplitStream<Frames>,
 ) -> anyhow::Result<()> {
     while let Some(frame) = stream.next().await {
-        let frame: ReplyFrame =
-            postcard::from_bytes(&frame.context("receive")?).context("decode a reply")?;
+        let frame = decode_reply(&frame.context("receive")?.freeze()).context("decode a reply")?;
         // Whoever asked may have given up.
         if let Some(pending) = unanswered.lock().remove(&frame.id) {
             pending.reply.send(frame.reply).ok();
