@@ -10,7 +10,7 @@
 pub mod agent;
 pub mod bundle;
 mod metrics;
-mod pages;
+pub mod pages;
 pub mod postgres;
 pub mod source;
 pub mod start;

@@ -35,6 +35,10 @@ struct Arguments {
     /// Where to serve status, configuration and metrics.
     #[arg(long)]
     listen_http: SocketAddr,
+    /// Pages to ask storage for ahead of a sequential reader at most, in the background; 0 asks for no more than is
+    /// read. It begins with a few and grows as far as the reader reads on.
+    #[arg(long, env = "WEIR_READ_AHEAD_PAGES", default_value_t = compute::volume::DEFAULT_READ_AHEAD)]
+    read_ahead_pages: u32,
     /// W3C trace context of the operation that starts the compute.
     #[arg(long, env = "TRACEPARENT", default_value = "")]
     traceparent: String,
@@ -104,7 +108,9 @@ fn raise_open_files() {
 
 async fn serve(arguments: Arguments, spec: Spec) -> anyhow::Result<Verdict> {
     let telemetry = telemetry::init("weir-compute")?;
-    let agent = Arc::new(Agent::new(spec, &arguments.dir).context("the spec can't be followed")?);
+    let agent = Agent::new(spec, &arguments.dir, arguments.read_ahead_pages)
+        .context("the spec can't be followed")?;
+    let agent = Arc::new(agent);
     let listener = tokio::net::TcpListener::bind(arguments.listen_http)
         .await
         .with_context(|| format!("listen on {}", arguments.listen_http))?;

@@ -27,6 +27,9 @@ family!(START: GaugeVec = register_gauge_vec!("weir_compute_start_seconds", "Dur
 family!(CONNECTIONS: IntGaugeVec = register_int_gauge_vec!("weir_compute_connections", "Client connections"));
 family!(FETCHED: IntCounterVec = register_int_counter_vec!("weir_compute_volume_pages_fetched_total", "Pages fetched from storage"));
 family!(FETCHED_BYTES: IntCounterVec = register_int_counter_vec!("weir_compute_volume_bytes_fetched_total", "Bytes of pages fetched from storage"));
+family!(READ_AHEAD: IntCounterVec = register_int_counter_vec!("weir_compute_volume_pages_read_ahead_total", "Pages fetched before anybody asked for them"));
+family!(READ_AHEAD_USED: IntCounterVec = register_int_counter_vec!("weir_compute_volume_read_ahead_used_total", "Pages read ahead that were read since"));
+family!(READ_AHEAD_UNUSED: IntCounterVec = register_int_counter_vec!("weir_compute_volume_read_ahead_unused_total", "Pages read ahead that were overwritten, cut off or dropped before they were read"));
 family!(WRITES: IntCounterVec = register_int_counter_vec!("weir_compute_volume_writes_total", "Writes to the volume"));
 family!(WRITTEN_BYTES: IntCounterVec = register_int_counter_vec!("weir_compute_volume_bytes_written_total", "Bytes written to the volume"));
 family!(FAILED: IntCounterVec = register_int_counter_vec!("weir_compute_volume_failed_operations_total", "File operations that failed for Postgres"));
@@ -82,6 +85,9 @@ pub struct Metrics {
     pub connections: IntGauge,
     pub pages_fetched: IntCounter,
     pub bytes_fetched: IntCounter,
+    pub read_ahead: IntCounter,
+    pub read_ahead_used: IntCounter,
+    pub read_ahead_unused: IntCounter,
     pub writes: IntCounter,
     pub bytes_written: IntCounter,
     pub failed_operations: IntCounter,
@@ -116,6 +122,9 @@ impl Metrics {
             connections: CONNECTIONS.with_label_values(&plain),
             pages_fetched: FETCHED.with_label_values(&plain),
             bytes_fetched: FETCHED_BYTES.with_label_values(&plain),
+            read_ahead: READ_AHEAD.with_label_values(&plain),
+            read_ahead_used: READ_AHEAD_USED.with_label_values(&plain),
+            read_ahead_unused: READ_AHEAD_UNUSED.with_label_values(&plain),
             writes: WRITES.with_label_values(&plain),
             bytes_written: WRITTEN_BYTES.with_label_values(&plain),
             failed_operations: FAILED.with_label_values(&plain),

@@ -81,6 +81,11 @@ enum Op {
         offset: u64,
         length: u64,
     },
+    Scan {
+        file: usize,
+        from: u64,
+        blocks: u64,
+    },
     Write {
         file: usize,
         offset: u64,
@@ -117,6 +122,7 @@ fn op() -> impl Strategy<Value = Op> {
     let file = 0..NAMES.len();
     prop_oneof![
         4 => (file.clone(), position(), 1..200_000u64).prop_map(|(file, offset, length)| Op::Read { file, offset, length }),
+        2 => (file.clone(), 0..150u64, 2..80u64).prop_map(|(file, from, blocks)| Op::Scan { file, from, blocks }),
         3 => (file.clone(), position(), any::<u8>()).prop_map(|(file, offset, fill)| Op::Write { file, offset, length: BLCKSZ, fill }),
         2 => (file.clone(), position(), 1..40_000usize, any::<u8>())
             .prop_map(|(file, offset, length, fill)| Op::Write { file, offset, length, fill }),
@@ -178,6 +184,22 @@ fn apply(volume: &Volume, model: &mut Model, op: &Op) -> Result<(), TestCaseErro
                 prop_assert!(false, "{:?} but {}", node.map(|_| ()), expected.is_some())
             }
         },
+        // Page by page: whatever is done next meets pages that are on their way ahead of this reader.
+        Op::Scan { file, from, blocks } => {
+            let length = BLCKSZ as u64;
+            for block in from..from + blocks {
+                let offset = block * length;
+                apply(
+                    volume,
+                    model,
+                    &Op::Read {
+                        file,
+                        offset,
+                        length,
+                    },
+                )?;
+            }
+        }
         Op::Write {
             file,
             offset,
@@ -280,6 +302,8 @@ fn a_dropped_database_is_gone_and_a_new_one_starts_empty() {
 fn an_open_file_outlives_its_name() {
     let cache = tempfile::tempdir().unwrap();
     let volume = volume(cache.path());
+    // A page being put into the file ahead of its reader would keep the cache file for that moment.
+    volume.set_read_ahead(0);
     let directory = volume.find("base/5").unwrap().ino;
     let ino = {
         let node = volume.find("base/5/102").unwrap();
@@ -306,36 +330,6 @@ fn an_open_file_outlives_its_name() {
         0,
         "its cache file is gone"
     );
-}
-
-#[test]
-fn only_what_is_read_is_fetched_and_scans_read_ahead() {
-    let cache = tempfile::tempdir().unwrap();
-    let storage = Arc::new(Storage::default());
-    let volume = Volume::new(storage.clone(), cache.path().to_owned(), 16).unwrap();
-    let node = volume.find("base/5/103").unwrap();
-    assert_eq!(storage.pages.load(Ordering::Relaxed), 0);
-    for block in [90, 3, 55] {
-        volume
-            .read(&node, block * BLCKSZ as u64, BLCKSZ as u64)
-            .unwrap();
-    }
-    assert_eq!(
-        storage.pages.load(Ordering::Relaxed),
-        3,
-        "random reads fetch one page each"
-    );
-    for block in 0..150 {
-        volume
-            .read(&node, block * BLCKSZ as u64, BLCKSZ as u64)
-            .unwrap();
-    }
-    assert_eq!(
-        storage.pages.load(Ordering::Relaxed),
-        150,
-        "no page is fetched twice"
-    );
-    assert_eq!(volume.stats().pages_fetched.load(Ordering::Relaxed), 150);
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub(super) struct Layout {
     pub bundle: Bundle,
     /// Bytes of the branch, if storage has said it.
     pub size: Option<u64>,
+    /// Pages to read ahead at most.
+    pub read_ahead: u32,
     pub source: StorageSource,
 }
 
@@ -36,6 +38,7 @@ impl Layout {
             self.paths.cache.clone(),
             max_open_files(),
         )?;
+        volume.set_read_ahead(self.read_ahead);
         volume.quota().set(self.spec.storage_quota_bytes);
         if let Some(size) = self.size {
             volume.quota().heard(size);

@@ -103,6 +103,8 @@ impl Paths {
 pub struct Agent {
     paths: Paths,
     pg_user: OsUser,
+    /// Pages to read ahead at most.
+    read_ahead: u32,
     spec: Mutex<Spec>,
     status: Mutex<Status>,
     pub metrics: Metrics,
@@ -115,8 +117,9 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// `directory` is the compute's own; what an earlier process left there is replaced.
-    pub fn new(spec: Spec, directory: &Path) -> anyhow::Result<Agent> {
+    /// `directory` is the compute's own; what an earlier process left there is replaced. At most `read_ahead` pages
+    /// are asked for ahead of a sequential reader.
+    pub fn new(spec: Spec, directory: &Path, read_ahead: u32) -> anyhow::Result<Agent> {
         spec.check()?;
         let pg_user = OsUser::for_postgres(&spec.pg_user)?;
         let directory = std::path::absolute(directory)?;
@@ -126,6 +129,7 @@ impl Agent {
         Ok(Agent {
             paths: Paths::below(&directory),
             pg_user,
+            read_ahead,
             spec: Mutex::new(spec),
             status: Mutex::new(status),
             metrics,

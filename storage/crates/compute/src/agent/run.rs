@@ -209,6 +209,7 @@ impl Agent {
             point,
             bundle,
             size,
+            read_ahead: self.read_ahead,
             source: StorageSource::new(
                 client.clone(),
                 lsn,

@@ -209,40 +209,22 @@ impl Refusal {
 
 /// How much of a volume's counters is in the metrics, which outlive the volume.
 #[derive(Default)]
-struct Counted {
-    pages: u64,
-    bytes: u64,
-    writes: u64,
-    bytes_written: u64,
-    failed: u64,
-}
+struct Counted([u64; 8]);
 
 impl Counted {
     fn take(&mut self, agent: &Agent, stats: &Stats) {
         let metrics = &agent.metrics;
-        for (counted, now, metric) in [
-            (
-                &mut self.pages,
-                &stats.pages_fetched,
-                &metrics.pages_fetched,
-            ),
-            (
-                &mut self.bytes,
-                &stats.bytes_fetched,
-                &metrics.bytes_fetched,
-            ),
-            (&mut self.writes, &stats.writes, &metrics.writes),
-            (
-                &mut self.bytes_written,
-                &stats.bytes_written,
-                &metrics.bytes_written,
-            ),
-            (
-                &mut self.failed,
-                &stats.failed_operations,
-                &metrics.failed_operations,
-            ),
-        ] {
+        let pairs = [
+            (&stats.pages_fetched, &metrics.pages_fetched),
+            (&stats.bytes_fetched, &metrics.bytes_fetched),
+            (&stats.pages_read_ahead, &metrics.read_ahead),
+            (&stats.read_ahead_used, &metrics.read_ahead_used),
+            (&stats.read_ahead_unused, &metrics.read_ahead_unused),
+            (&stats.writes, &metrics.writes),
+            (&stats.bytes_written, &metrics.bytes_written),
+            (&stats.failed_operations, &metrics.failed_operations),
+        ];
+        for (counted, (now, metric)) in self.0.iter_mut().zip(pairs) {
             let now = now.load(Ordering::Relaxed);
             metric.inc_by(now - *counted);
             *counted = now;

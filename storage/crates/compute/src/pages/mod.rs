@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use wire::page::{ErrorKind, ErrorReply, PageReply, ReadPosition, Reply, Request};
 
+pub use crate::metrics::Reads;
 pub use source::StorageSource;
 
 use crate::source::SourceError;

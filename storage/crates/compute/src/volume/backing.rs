@@ -4,12 +4,14 @@
 //! A cache file is private to one start. What a crash leaves of it is deleted by the next start.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use nix::errno::Errno;
+use nix::sys::uio::pwritev;
 use parking_lot::Mutex;
 
 /// How many cache files of a volume are open.
@@ -98,6 +100,33 @@ impl Backing {
                 .map_err(|error| annotate(error, "write", &self.path)),
             None => Ok(()),
         }
+    }
+
+    /// Writes the parts one after another from `offset` on, in as few calls as the kernel takes.
+    pub fn write_all(&self, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
+        let Some(file) = self.file(true)? else {
+            return Ok(());
+        };
+        let annotated = |error| annotate(error, "write", &self.path);
+        let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let at = offset as i64;
+        let written = match pwritev(&*file, &slices, at) {
+            Ok(written) => written,
+            Err(Errno::EINTR) => 0,
+            Err(error) => return Err(annotated(error.into())),
+        };
+        // Whatever the kernel did not take at once.
+        let mut skip = written;
+        let mut at = offset + written as u64;
+        for part in parts {
+            let rest = &part[skip.min(part.len())..];
+            skip -= part.len() - rest.len();
+            if !rest.is_empty() {
+                file.write_all_at(rest, at).map_err(annotated)?;
+                at += rest.len() as u64;
+            }
+        }
+        Ok(())
     }
 
     /// Forgets everything from `size` on.

@@ -1,5 +1,7 @@
 //! Which blocks of a file are there.
 
+use std::ops::Range;
+
 /// A set of block numbers that grows as needed.
 #[derive(Clone, Debug, Default)]
 pub struct Bitmap {
@@ -19,5 +21,51 @@ impl Bitmap {
             self.words.resize(index + 1, 0);
         }
         self.words[index] |= 1 << (block % 64);
+    }
+
+    /// Takes out what lies in the range; how many that were.
+    pub fn remove(&mut self, range: Range<u32>) -> usize {
+        let known = u32::try_from(self.words.len() * 64).unwrap_or(u32::MAX);
+        let mut removed = 0;
+        let mut block = range.start;
+        while block < range.end.min(known) {
+            let word_end = (block - block % 64).saturating_add(64);
+            let upto = range.end.min(word_end);
+            let mask = (u64::MAX >> (64 - (upto - block))) << (block % 64);
+            let word = &mut self.words[block as usize / 64];
+            removed += (*word & mask).count_ones() as usize;
+            *word &= !mask;
+            block = upto;
+        }
+        removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_bitmap_is_a_set(
+            inserted in prop::collection::btree_set(0..300u32, 0..100),
+            ranges in prop::collection::vec((0..400u32, 0..200u32), 0..8),
+        ) {
+            let mut set: BTreeSet<u32> = inserted;
+            let mut bitmap = Bitmap::default();
+            set.iter().for_each(|block| bitmap.insert(*block));
+            for (start, length) in ranges {
+                let taken: Vec<u32> = set.range(start..start + length).copied().collect();
+                prop_assert_eq!(bitmap.remove(start..start + length), taken.len());
+                set.retain(|block| !taken.contains(block));
+            }
+            for block in 0..700 {
+                prop_assert_eq!(bitmap.contains(block), set.contains(&block));
+            }
+        }
     }
 }

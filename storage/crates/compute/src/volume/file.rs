@@ -4,10 +4,14 @@
 //! - block `b` comes from storage if and only if `b < stored` and it is not in `present`; anything else is
 //!   local, and zero where nothing was written;
 //! - `stored` only ever falls (truncation), a bit in `present` is only ever set: a block that was written or
-//!   cut off never shows storage's version again, not even when a fetch was under way meanwhile;
+//!   cut off never shows storage's version again, not even when a fetch was under way meanwhile, for a reader or
+//!   ahead of one;
 //! - nothing is evicted: `pd_lsn` can't tell whether storage knows a page as it was written.
 
 use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -17,12 +21,12 @@ use wire::page::MAX_PAGES_PER_REQUEST;
 use super::VolumeError;
 use super::backing::Backing;
 use super::bitmap::Bitmap;
+use super::read_ahead::{REQUEST, ReadAhead};
+use super::stats::{Fetched, Stats, Unread};
 use crate::source::{PageSource, SourceError};
 
-/// Most blocks a sequential reader gets beyond what it asked for.
-const MAX_READ_AHEAD: u32 = 64;
-/// First read-ahead of a reader that has turned out to be sequential.
-const FIRST_READ_AHEAD: u32 = 16;
+/// Blocks put into the file at a time; readers of others get their turn in between.
+const STORED_AT_A_TIME: usize = 16;
 
 /// Where a file's missing blocks come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +35,36 @@ pub enum Origin {
     Relation { rel: RelTag, first_block: u32 },
     /// Pages of an SLRU from `first_page` on.
     Slru { kind: SlruKind, first_page: u32 },
+}
+
+impl Origin {
+    /// Pages in the order asked; none is anything but 8192 bytes, or empty for zeroes.
+    pub fn fetch(self, source: &dyn PageSource, blocks: &[u32]) -> Result<Vec<Bytes>, SourceError> {
+        let (what, pages) = match self {
+            Origin::Relation { rel, first_block } => {
+                let numbers: Vec<u32> = blocks.iter().map(|block| first_block + block).collect();
+                (rel.to_string(), source.pages(rel, &numbers)?)
+            }
+            Origin::Slru { kind, first_page } => {
+                let numbers: Vec<u32> = blocks.iter().map(|block| first_page + block).collect();
+                (
+                    kind.directory().to_owned(),
+                    source.slru_pages(kind, &numbers)?,
+                )
+            }
+        };
+        let usable = pages.len() == blocks.len()
+            && pages
+                .iter()
+                .all(|page| page.is_empty() || page.len() == BLCKSZ);
+        if !usable {
+            return Err(SourceError::Failed(format!(
+                "storage answered {} pages of {what} with something else",
+                blocks.len()
+            )));
+        }
+        Ok(pages)
+    }
 }
 
 #[derive(Debug)]
@@ -47,24 +81,11 @@ impl State {
         block < self.stored && !self.present.contains(block)
     }
 
-    fn missing(&self, blocks: std::ops::Range<u32>) -> Vec<u32> {
+    fn missing(&self, blocks: Range<u32>) -> Vec<u32> {
         (blocks.start..blocks.end.min(self.stored))
             .filter(|block| !self.present.contains(*block))
             .collect()
     }
-}
-
-/// Which block a sequential reader would miss next, and how far to read ahead of it.
-#[derive(Debug, Default)]
-struct ReadAhead {
-    next: u32,
-    window: u32,
-}
-
-#[derive(Debug, Default)]
-struct InFlight {
-    blocks: HashSet<u32>,
-    ahead: ReadAhead,
 }
 
 #[derive(Debug)]
@@ -72,15 +93,12 @@ pub struct CachedFile {
     origin: Option<Origin>,
     backing: Backing,
     state: RwLock<State>,
-    in_flight: Mutex<InFlight>,
+    /// Blocks somebody has asked storage for.
+    in_flight: Mutex<HashSet<u32>>,
     arrived: Condvar,
-}
-
-/// What a fetch cost, for the volume's counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fetched {
-    pub pages: u64,
-    pub bytes: u64,
+    read_ahead: Mutex<ReadAhead>,
+    requests_ahead: AtomicUsize,
+    unread: Unread,
 }
 
 fn blocks_of(bytes: u64) -> u32 {
@@ -93,16 +111,16 @@ fn block_at(offset: u64) -> u32 {
 
 impl CachedFile {
     /// A file that starts empty and that storage knows nothing of.
-    pub fn local(backing: Backing) -> CachedFile {
-        CachedFile::new(backing, None, 0)
+    pub fn local(backing: Backing, stats: Arc<Stats>) -> CachedFile {
+        CachedFile::new(backing, None, 0, stats)
     }
 
     /// A file of which storage has `blocks` blocks.
-    pub fn stored(backing: Backing, origin: Origin, blocks: u32) -> CachedFile {
-        CachedFile::new(backing, Some(origin), blocks)
+    pub fn stored(backing: Backing, origin: Origin, blocks: u32, stats: Arc<Stats>) -> CachedFile {
+        CachedFile::new(backing, Some(origin), blocks, stats)
     }
 
-    fn new(backing: Backing, origin: Option<Origin>, blocks: u32) -> CachedFile {
+    fn new(backing: Backing, origin: Option<Origin>, blocks: u32, stats: Arc<Stats>) -> CachedFile {
         CachedFile {
             origin,
             backing,
@@ -113,7 +131,15 @@ impl CachedFile {
             }),
             in_flight: Mutex::default(),
             arrived: Condvar::new(),
+            read_ahead: Mutex::default(),
+            requests_ahead: AtomicUsize::new(0),
+            unread: Unread::new(stats),
         }
+    }
+
+    /// Where blocks that are not here come from; `None` if storage knows none.
+    pub fn origin(&self) -> Option<Origin> {
+        self.origin
     }
 
     pub fn size(&self) -> u64 {
@@ -156,11 +182,12 @@ impl CachedFile {
                 if (block_at(offset)..blocks_of(end)).all(|block| !state.is_missing(block)) {
                     let mut buffer = vec![0; (end - offset) as usize];
                     self.backing.read(offset, &mut buffer)?;
+                    self.unread.read(block_at(offset)..blocks_of(end));
                     return Ok((buffer, fetched));
                 }
             }
             let blocks = block_at(offset)..blocks_of(offset.saturating_add(length));
-            self.fetch(source, blocks, true, &mut fetched)?;
+            self.fetch(source, blocks, &mut fetched)?;
         }
     }
 
@@ -199,12 +226,13 @@ impl CachedFile {
                         for block in block_at(offset)..blocks_of(end).min(state.stored) {
                             state.present.insert(block);
                         }
+                        self.unread.gone(block_at(offset)..blocks_of(end));
                         state.size = state.size.max(end);
                         return Ok(fetched);
                     }
                 }
             };
-            self.fetch(source, missing..missing + 1, false, &mut fetched)?;
+            self.fetch(source, missing..missing + 1, &mut fetched)?;
         }
     }
 
@@ -222,13 +250,14 @@ impl CachedFile {
                     if size < state.size {
                         self.backing.truncate(size)?;
                         state.stored = state.stored.min(blocks_of(size));
+                        self.unread.gone(blocks_of(size)..u32::MAX);
                     }
                     state.size = size;
                     return Ok(fetched);
                 }
                 last
             };
-            self.fetch(source, partial..partial + 1, false, &mut fetched)?;
+            self.fetch(source, partial..partial + 1, &mut fetched)?;
         }
     }
 
@@ -236,90 +265,112 @@ impl CachedFile {
     fn fetch(
         &self,
         source: &dyn PageSource,
-        wanted: std::ops::Range<u32>,
-        read_ahead: bool,
+        wanted: Range<u32>,
         fetched: &mut Fetched,
     ) -> Result<(), VolumeError> {
         let Some(origin) = self.origin else {
             return Ok(());
         };
-        let (required, ahead) = {
+        let required = {
             let mut in_flight = self.in_flight.lock();
-            let missing = self.state.read().missing(wanted.clone());
+            let missing = self.state.read().missing(wanted);
             if missing.is_empty() {
                 return Ok(());
             }
-            let required: Vec<u32> = missing
-                .iter()
-                .copied()
-                .filter(|block| !in_flight.blocks.contains(block))
-                .take(MAX_PAGES_PER_REQUEST)
-                .collect();
+            let mut required = missing;
+            required.retain(|block| !in_flight.contains(block));
+            required.truncate(MAX_PAGES_PER_REQUEST);
             if required.is_empty() {
                 // The other fetch ends by its deadline, for good or bad; the caller looks again then.
                 self.arrived.wait(&mut in_flight);
                 return Ok(());
             }
-            let ahead = if read_ahead {
-                self.plan_read_ahead(&mut in_flight, &required, &wanted)
-            } else {
-                Vec::new()
-            };
-            in_flight.blocks.extend(required.iter().chain(&ahead));
-            (required, ahead)
+            in_flight.extend(&required);
+            required
         };
-        let _claim = Claim {
+        let claim = Claim {
             file: self,
-            blocks: required.iter().chain(&ahead).copied().collect(),
+            blocks: &required,
         };
-        let all: Vec<u32> = required.iter().chain(&ahead).copied().collect();
-        let (blocks, pages) = match fetch_from(source, origin, &all) {
-            Ok(pages) => (all, pages),
-            // Blocks ahead may be going away right now (truncation): only the wanted ones matter.
-            Err(SourceError::NotFound(_)) if !ahead.is_empty() => {
-                let pages = fetch_from(source, origin, &required)?;
-                (required, pages)
-            }
-            Err(error) => return Err(error.into()),
-        };
-        fetched.pages += pages.len() as u64;
-        fetched.bytes += pages.iter().map(|page| page.len() as u64).sum::<u64>();
-        self.store(&blocks, &pages)
+        let pages = origin.fetch(source, &required)?;
+        let here = self.store(&required, &pages, false)?;
+        drop(claim);
+        fetched.pages += here.pages;
+        fetched.bytes += here.bytes;
+        Ok(())
     }
 
-    fn plan_read_ahead(
-        &self,
-        in_flight: &mut InFlight,
-        required: &[u32],
-        wanted: &std::ops::Range<u32>,
-    ) -> Vec<u32> {
-        let ahead = &mut in_flight.ahead;
-        let sequential = wanted.start <= ahead.next && ahead.next < wanted.end && ahead.next != 0;
-        ahead.window = match (sequential, ahead.window) {
-            (false, _) => 0,
-            (true, 0) => FIRST_READ_AHEAD,
-            (true, window) => (window * 2).min(MAX_READ_AHEAD),
-        };
-        let from = wanted.end;
-        let to = from.saturating_add(ahead.window);
-        ahead.next = to;
-        let room = MAX_PAGES_PER_REQUEST - required.len();
-        let mut blocks = self.state.read().missing(from..to);
-        blocks.retain(|block| !in_flight.blocks.contains(block));
-        blocks.truncate(room);
-        blocks
+    /// Read-ahead requests of this file that are under way.
+    pub fn requests_ahead(&self) -> usize {
+        self.requests_ahead.load(Ordering::Relaxed)
     }
 
-    fn store(&self, blocks: &[u32], pages: &[Bytes]) -> Result<(), VolumeError> {
+    /// Notes a read and claims what to ask storage for behind it, at most `most` blocks, a request each. What is
+    /// claimed must be given back by [`CachedFile::release_ahead`].
+    pub fn claim_ahead(&self, offset: u64, length: u64, window: u32, most: u32) -> Vec<Vec<u32>> {
+        let stored = self.state.read().stored;
+        let read = block_at(offset)..blocks_of(offset.saturating_add(length)).min(stored);
+        if read.is_empty() {
+            return Vec::new();
+        }
+        let ahead = self.read_ahead.lock().read(&read, stored, window, most);
+        if ahead.is_empty() {
+            return Vec::new();
+        }
+        let mut in_flight = self.in_flight.lock();
+        let mut missing = self.state.read().missing(ahead);
+        missing.retain(|block| !in_flight.contains(block));
+        in_flight.extend(&missing);
+        let requests: Vec<_> = (missing.chunks(REQUEST as usize).map(<[u32]>::to_vec)).collect();
+        self.requests_ahead
+            .fetch_add(requests.len(), Ordering::Relaxed);
+        requests
+    }
+
+    /// Takes in what came for blocks that were claimed before.
+    pub fn store_ahead(&self, blocks: &[u32], pages: &[Bytes]) -> Result<Fetched, VolumeError> {
+        self.store(blocks, pages, true)
+    }
+
+    pub fn release_ahead(&self, blocks: &[u32]) {
+        self.requests_ahead.fetch_sub(1, Ordering::Relaxed);
+        drop(Claim { file: self, blocks });
+    }
+
+    /// Puts what came where it still counts.
+    fn store(&self, blocks: &[u32], pages: &[Bytes], ahead: bool) -> Result<Fetched, VolumeError> {
+        let parts = blocks.chunks(STORED_AT_A_TIME);
+        for (blocks, pages) in parts.zip(pages.chunks(STORED_AT_A_TIME)) {
+            self.store_some(blocks, pages, ahead)?;
+        }
+        Ok(Fetched {
+            pages: pages.len() as u64,
+            bytes: pages.iter().map(|page| page.len() as u64).sum(),
+        })
+    }
+
+    fn store_some(&self, blocks: &[u32], pages: &[Bytes], ahead: bool) -> std::io::Result<()> {
         let mut state = self.state.write();
-        for (&block, page) in blocks.iter().zip(pages) {
-            if !state.is_missing(block) {
-                continue;
-            }
+        let still: Vec<(u32, &Bytes)> = (blocks.iter().copied().zip(pages))
+            .filter(|(block, _)| state.is_missing(*block))
+            .collect();
+        // Neighbours go out in one write; a page of zeroes is a hole and needs none.
+        let together = |one: &(u32, &Bytes), next: &(u32, &Bytes)| {
+            one.0.checked_add(1) == Some(next.0) && one.1.is_empty() == next.1.is_empty()
+        };
+        for run in still.chunk_by(together) {
+            let (first, page) = run[0];
             if !page.is_empty() {
-                self.backing.write(u64::from(block) * BLCKSZ as u64, page)?;
+                let pages: Vec<&[u8]> = run.iter().map(|(_, page)| &page[..]).collect();
+                self.backing
+                    .write_all(u64::from(first) * BLCKSZ as u64, &pages)?;
             }
-            state.present.insert(block);
+            for (block, _) in run {
+                state.present.insert(*block);
+                if ahead {
+                    self.unread.arrived(*block);
+                }
+            }
         }
         Ok(())
     }
@@ -340,48 +391,17 @@ fn partial_blocks(offset: u64, length: u64) -> impl Iterator<Item = u32> {
         .chain(last.filter(|last| Some(*last) != first))
 }
 
-fn fetch_from(
-    source: &dyn PageSource,
-    origin: Origin,
-    blocks: &[u32],
-) -> Result<Vec<Bytes>, SourceError> {
-    let (what, pages) = match origin {
-        Origin::Relation { rel, first_block } => {
-            let numbers: Vec<u32> = blocks.iter().map(|block| first_block + block).collect();
-            (rel.to_string(), source.pages(rel, &numbers)?)
-        }
-        Origin::Slru { kind, first_page } => {
-            let numbers: Vec<u32> = blocks.iter().map(|block| first_page + block).collect();
-            (
-                kind.directory().to_owned(),
-                source.slru_pages(kind, &numbers)?,
-            )
-        }
-    };
-    let usable = pages.len() == blocks.len()
-        && pages
-            .iter()
-            .all(|page| page.is_empty() || page.len() == BLCKSZ);
-    if !usable {
-        return Err(SourceError::Failed(format!(
-            "storage answered {} pages of {what} with something else",
-            blocks.len()
-        )));
-    }
-    Ok(pages)
-}
-
 /// Blocks this thread fetches; letting go of them wakes whoever waits.
 struct Claim<'a> {
     file: &'a CachedFile,
-    blocks: Vec<u32>,
+    blocks: &'a [u32],
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut in_flight = self.file.in_flight.lock();
-        for block in &self.blocks {
-            in_flight.blocks.remove(block);
+        for block in self.blocks {
+            in_flight.remove(block);
         }
         drop(in_flight);
         self.file.arrived.notify_all();

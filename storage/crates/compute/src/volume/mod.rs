@@ -6,6 +6,7 @@
 //!
 //! A crash leaves cache files that the next start deletes; nothing here is ever read again.
 
+mod ahead;
 pub mod backing;
 mod bitmap;
 mod error;
@@ -18,38 +19,34 @@ pub mod mount;
 pub mod names;
 mod pool;
 mod quota;
+mod read_ahead;
+mod stats;
 mod throttle;
 pub mod tree;
 mod written;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use pg_types::RelTag;
 use pg_types::rel::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
 
+pub use ahead::DEFAULT_READ_AHEAD;
 pub use error::VolumeError;
 pub use quota::{Full, Quota};
+pub use stats::Stats;
 pub use throttle::Throttle;
 pub use written::WrittenPages;
 
 use crate::source::PageSource;
+use ahead::Ahead;
 use backing::{Backing, OpenFiles};
-use file::{CachedFile, Fetched};
+use file::CachedFile;
 use listing::{DirKind, Listing};
+use stats::Fetched;
 use tree::{Content, Node, ROOT, Resolved, Tree};
-
-/// Counters of a volume since it was made.
-#[derive(Debug, Default)]
-pub struct Stats {
-    pub pages_fetched: AtomicU64,
-    pub bytes_fetched: AtomicU64,
-    pub writes: AtomicU64,
-    pub bytes_written: AtomicU64,
-    pub failed_operations: AtomicU64,
-}
 
 /// What is known of a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +67,8 @@ pub struct Volume {
     max_open_files: usize,
     /// One listing is asked for at a time; a directory is listed once.
     listing: Mutex<()>,
-    stats: Stats,
+    stats: Arc<Stats>,
+    ahead: Ahead,
     throttle: Throttle,
     quota: Quota,
     written: WrittenPages,
@@ -85,14 +83,16 @@ impl Volume {
         cache: PathBuf,
         max_open_files: usize,
     ) -> Result<Volume, VolumeError> {
+        let stats = Arc::new(Stats::default());
         let volume = Volume {
+            ahead: Ahead::new(source.clone(), stats.clone())?,
             source,
             cache,
             tree: Tree::new(DirKind::Plain),
             open_files: Arc::default(),
             max_open_files: max_open_files.max(16),
             listing: Mutex::default(),
-            stats: Stats::default(),
+            stats,
             throttle: Throttle::default(),
             quota: Quota::default(),
             written: WrittenPages::default(),
@@ -133,7 +133,7 @@ impl Volume {
         self.tree.create_directory(parent, name, kind)
     }
 
-    pub fn stats(&self) -> &Stats {
+    pub fn stats(&self) -> &Arc<Stats> {
         &self.stats
     }
 
@@ -149,10 +149,16 @@ impl Volume {
         &self.written
     }
 
+    /// Most blocks to ask storage for beyond a sequential reader; 0 for no more than is read.
+    pub fn set_read_ahead(&self, blocks: u32) {
+        self.ahead.set_window(blocks);
+    }
+
     /// From here on nothing is read or written: what a dead Postgres still has in its hands must not meet
     /// the files of a new start.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
+        self.ahead.close();
     }
 
     pub fn is_closed(&self) -> bool {
@@ -207,7 +213,7 @@ impl Volume {
         }
         self.ensure_listed(parent)?;
         self.tree.adopt(parent, name, |ino, origin, blocks| {
-            CachedFile::stored(self.backing(ino), origin, blocks)
+            CachedFile::stored(self.backing(ino), origin, blocks, self.stats.clone())
         })
     }
 
@@ -232,7 +238,7 @@ impl Volume {
     pub fn create(&self, parent: u64, name: &str, mode: u16) -> Result<Arc<Node>, VolumeError> {
         self.check_open()?;
         self.ensure_listed(parent)?;
-        let make = |ino| CachedFile::local(self.backing(ino));
+        let make = |ino| CachedFile::local(self.backing(ino), self.stats.clone());
         self.tree.create(parent, name, mode, Some(make))
     }
 
@@ -319,16 +325,12 @@ impl Volume {
                 }
             }
         }
-        self.stats
-            .pages_fetched
-            .fetch_add(fetched.pages, Ordering::Relaxed);
-        self.stats
-            .bytes_fetched
-            .fetch_add(fetched.bytes, Ordering::Relaxed);
+        self.stats.fetched(fetched);
     }
 
-    pub fn read(&self, node: &Node, offset: u64, length: u64) -> Result<Vec<u8>, VolumeError> {
+    pub fn read(&self, node: &Arc<Node>, offset: u64, length: u64) -> Result<Vec<u8>, VolumeError> {
         self.check_open()?;
+        self.ahead.reading(node, offset, length);
         let (data, fetched) = node.file()?.read(&*self.source, offset, length)?;
         self.count(fetched);
         Ok(data)

@@ -1,0 +1,93 @@
+//! What a volume counts.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use super::bitmap::Bitmap;
+
+/// Counters of a volume since it was made.
+#[derive(Debug, Default)]
+pub struct Stats {
+    pub pages_fetched: AtomicU64,
+    pub bytes_fetched: AtomicU64,
+    pub writes: AtomicU64,
+    pub bytes_written: AtomicU64,
+    pub failed_operations: AtomicU64,
+    /// Pages that came before anybody asked for them; they are among those fetched.
+    pub pages_read_ahead: AtomicU64,
+    /// Those that were read since.
+    pub read_ahead_used: AtomicU64,
+    /// Those that were overwritten, cut off or removed before anybody read them. The rest may still be read.
+    pub read_ahead_unused: AtomicU64,
+}
+
+/// What a fetch cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fetched {
+    pub pages: u64,
+    pub bytes: u64,
+}
+
+impl Stats {
+    pub fn fetched(&self, fetched: Fetched) {
+        self.pages_fetched
+            .fetch_add(fetched.pages, Ordering::Relaxed);
+        self.bytes_fetched
+            .fetch_add(fetched.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Blocks of one file that were read ahead and that nobody has read yet.
+#[derive(Debug)]
+pub struct Unread {
+    blocks: Mutex<Bitmap>,
+    /// How many there are: most reads find none, and need no lock to know it.
+    count: AtomicUsize,
+    stats: Arc<Stats>,
+}
+
+impl Unread {
+    pub fn new(stats: Arc<Stats>) -> Unread {
+        Unread {
+            blocks: Mutex::default(),
+            count: AtomicUsize::new(0),
+            stats,
+        }
+    }
+
+    pub fn arrived(&self, block: u32) {
+        self.blocks.lock().insert(block);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.stats.pages_read_ahead.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn read(&self, blocks: Range<u32>) {
+        self.take(blocks, &self.stats.read_ahead_used);
+    }
+
+    /// Nobody will read these any more as they came.
+    pub fn gone(&self, blocks: Range<u32>) {
+        self.take(blocks, &self.stats.read_ahead_unused);
+    }
+
+    fn take(&self, range: Range<u32>, counter: &AtomicU64) {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let taken = self.blocks.lock().remove(range);
+        self.count.fetch_sub(taken, Ordering::Relaxed);
+        counter.fetch_add(taken as u64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        let left = *self.count.get_mut() as u64;
+        self.stats
+            .read_ahead_unused
+            .fetch_add(left, Ordering::Relaxed);
+    }
+}
