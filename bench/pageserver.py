@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from weirbench import adaptive, targets, tproc
+from weirbench import adaptive, growth, scan, targets, tproc
 from weirbench.recorded import SETTINGS, Recorded, program, run_json
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -92,7 +92,8 @@ class Setting:
         """A COPY into a table with a primary key, page images off."""
         if "copy" not in self.recorded:
             cluster = Recorded.prepared(self.bench, self.folder / "copy")
-            self.recorded["copy"] = (cluster, copied(cluster, [self.copy_mb]))
+            progress(f"COPY of {self.copy_mb} MB")
+            self.recorded["copy"] = (cluster, [growth.grow(cluster, 0, self.copy_mb * growth.ROWS_PER_MB)])
         return self.recorded["copy"]
 
     def fresh(self, cluster: Recorded) -> Path:
@@ -100,33 +101,6 @@ class Setting:
         objects = Path(tempfile.mkdtemp(prefix="objects-", dir=self.folder))
         shutil.copytree(cluster.objects, objects, dirs_exist_ok=True)
         return objects
-
-
-def copied(cluster: Recorded, sizes_mb: Sequence[int]) -> list[str]:
-    """Grows a table by COPY to each of these sizes; the WAL's end behind each."""
-    ends = []
-    # 200 bytes a row in the heap, half of them the same in each row.
-    rows_per_mb = 4600
-    line = (
-        "SELECT i, (i::bigint * 7919) % 1000003, md5(i::text) || md5((i::bigint * 31)::text), repeat('weir ', 16) "
-        "FROM generate_series({first}, {last}) i"
-    )
-    done = 0
-    for size in sizes_mb:
-        cluster.start({"full_page_writes": "off", "max_wal_size": "4GB"})
-        if done == 0:
-            cluster.sql("CREATE TABLE bulk (id bigint PRIMARY KEY, k int, digest text, pad text)")
-        progress(f"COPY up to {size} MB")
-        path = cluster.folder / "socket/rows"
-        upto = size * rows_per_mb
-        while done < upto:
-            last = min(upto, done + 256 * rows_per_mb)
-            cluster.sql(f"COPY ({line.format(first=done + 1, last=last)}) TO '{path}'")
-            cluster.sql(f"COPY bulk FROM '{path}'")
-            done = last
-        path.unlink(missing_ok=True)
-        ends.append(cluster.stop())
-    return ends
 
 
 def ingest(
@@ -305,7 +279,7 @@ def by_chain(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure_scan(setting: Setting) -> dict[str, Any]:
-    """A table from its first page to its last, from the disk: page by page, and many pages a request."""
+    """A table from its first page to its last, from the disk: page by page, and with read-ahead."""
     cluster, ends = setting.bulk()
     result, objects = ingest(setting, cluster, ends, [], keep=True)
     del result
@@ -313,43 +287,14 @@ def measure_scan(setting: Setting) -> dict[str, Any]:
         cluster.start({})
         file = cluster.sql("SELECT pg_relation_filenode('bulk')")
         cluster.stop()
-        found = run_json([*URGENT, setting.bench, "scan", "--objects", objects, "--relation", file])
+        return scan.measure(setting.bench, objects, file, setting.rounds, URGENT, progress)
     finally:
         shutil.rmtree(objects)
-    seconds = {int(batch): values for batch, values in found["seconds_by_batch"].items()}
-    pages = found["blocks"]
-    return {
-        "cold_scan_speedup": round(float(np.median(seconds[1]) / np.median(seconds[max(seconds)])), 2),
-        "pages": pages,
-        "mib_s_by_pages_a_request": {
-            str(batch): spread([pages * 8192 / MIB / value for value in values])
-            for batch, values in sorted(seconds.items())
-        },
-    }
 
 
 def measure_growth(setting: Setting) -> dict[str, Any]:
     """One database that grows by COPY; each step's own figures."""
-    cluster = Recorded.prepared(setting.bench, setting.folder / "growth")
-    sizes = [round(gb * 1000) for gb in setting.growth_gb]
-    ends = copied(cluster, sizes)
-    result = ingest(setting, cluster, ends, [])
-    shutil.rmtree(cluster.folder)
-    series = []
-    for size, stretch in zip(sizes, result["stretches"], strict=True):
-        series.append(
-            {
-                "table_gb": size / 1000,
-                "data_gb": round(stretch["data_bytes"] / 1e9, 3),
-                "ingest_mib_s_per_core": round(rate(stretch), 1),
-                "ingest_mib_s_wall": round(stretch["wal_bytes"] / MIB / stretch["seconds"], 1),
-                "l0_max": stretch["l0_max"],
-                "bytes_written_per_wal_byte": round(written(stretch["until_quiet"]), 2),
-                "stored_bytes_per_data_byte": round(stretch["stored_bytes"] / stretch["data_bytes"], 3),
-            }
-        )
-        progress(f"growth: {series[-1]}")
-    return {"growth": series}
+    return {"growth": growth.measure(setting.bench, setting.folder / "growth", setting.growth_gb, URGENT, progress)}
 
 
 def measure_upload(setting: Setting) -> dict[str, Any]:

@@ -21,7 +21,7 @@ pub struct Engine {
     pub manager: Arc<TenantManager>,
     pub timeline: Arc<Timeline>,
     pub objects: PathBuf,
-    address: String,
+    pub address: String,
     stop: CancellationToken,
     _scratch: tempfile::TempDir,
 }

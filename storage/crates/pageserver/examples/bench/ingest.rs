@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::common::server::FileWal;
 use crate::engine::{Engine, Memory, cpu_seconds, metric};
 
-const TIMEOUT: Duration = Duration::from_secs(3600);
+pub const TIMEOUT: Duration = Duration::from_secs(3600);
 const SAMPLE: Duration = Duration::from_millis(10);
 
 #[derive(clap::Args)]
@@ -66,12 +66,20 @@ impl Reading {
         }
     }
 
+    pub fn seconds_since(&self, before: &Reading) -> f64 {
+        (self.at - before.at).as_secs_f64()
+    }
+
+    pub fn cpu_since(&self, before: &Reading) -> f64 {
+        self.cpu - before.cpu
+    }
+
     pub fn since(&self, before: &Reading) -> Value {
         let wal_bytes = self.lsn.0 - before.lsn.0;
         json!({
             "wal_bytes": wal_bytes,
-            "seconds": (self.at - before.at).as_secs_f64(),
-            "cpu_seconds": self.cpu - before.cpu,
+            "seconds": self.seconds_since(before),
+            "cpu_seconds": self.cpu_since(before),
             "flushed_bytes": self.flushed - before.flushed,
             "compacted_bytes": self.compacted - before.compacted,
             "image_bytes": self.images - before.images,
@@ -81,13 +89,13 @@ impl Reading {
 }
 
 /// Watches the number of level-0 layers until it is dropped.
-struct L0Watch {
+pub struct L0Watch {
     most: Arc<AtomicI64>,
     over: Arc<AtomicBool>,
 }
 
 impl L0Watch {
-    fn new(timeline: Arc<Timeline>) -> L0Watch {
+    pub fn new(timeline: Arc<Timeline>) -> L0Watch {
         let (most, over) = (
             Arc::new(AtomicI64::new(0)),
             Arc::new(AtomicBool::new(false)),
@@ -100,6 +108,10 @@ impl L0Watch {
             }
         });
         L0Watch { most, over }
+    }
+
+    pub fn most(&self) -> i64 {
+        self.most.load(Ordering::Relaxed)
     }
 }
 
@@ -133,7 +145,7 @@ pub async fn run(arguments: Arguments) -> Result<Value> {
         wait_until_quiet(&timeline).await?;
         let quiet = Reading::take(timeline.last_record_lsn());
         stretch["until_quiet"] = quiet.since(&before);
-        stretch["l0_max"] = json!(watch.most.load(Ordering::Relaxed));
+        stretch["l0_max"] = json!(watch.most());
         let status = timeline.status().await;
         stretch["stored_bytes"] = json!(status.layers.bytes);
         stretch["data_bytes"] = json!(status.current_logical_size);

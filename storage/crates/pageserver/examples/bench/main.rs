@@ -4,8 +4,11 @@
 //! that a stock Postgres starts from at exactly the project's first LSN.
 //! `bench end DIR` says where the WAL of that data directory, stopped, ends.
 //! `bench ingest ...` has a pageserver take in the WAL which that Postgres wrote, in stretches.
+//! `bench grow ...` does so piece by piece, and takes the figures of a database that grows.
 //! `bench stages ...` says where the time of that goes, record by record.
 //! `bench read ...` reads pages from several pageservers in turn, over loopback.
+//! `bench scan ...` reads a relation from its first to its last page from the disk; `bench serve ...` lets another
+//! program do so.
 //! `bench settle ...` and `bench mixed ...` read while WAL comes in.
 //!
 //! Everything runs in this one process, so that its CPU time is what the work cost. Prints one line of JSON.
@@ -15,11 +18,13 @@ mod common;
 
 mod accesses;
 mod engine;
+mod grow;
 mod ingest;
 mod mixed;
 mod prepare;
 mod read;
 mod records;
+mod serve;
 mod stages;
 mod touched;
 
@@ -30,9 +35,11 @@ use clap::Parser;
 enum Command {
     Prepare(prepare::Arguments),
     End(prepare::EndArguments),
+    Grow(grow::Arguments),
     Ingest(ingest::Arguments),
     Read(read::Arguments),
     Scan(read::ScanArguments),
+    Serve(serve::Arguments),
     Stages(stages::Arguments),
     Settle(mixed::SettleArguments),
     Mixed(mixed::Arguments),
@@ -43,9 +50,11 @@ async fn main() -> Result<()> {
     let result = match Command::parse() {
         Command::Prepare(arguments) => prepare::run(arguments).await?,
         Command::End(arguments) => prepare::end(arguments)?,
+        Command::Grow(arguments) => grow::run(arguments).await?,
         Command::Ingest(arguments) => ingest::run(arguments).await?,
         Command::Read(arguments) => read::run(arguments).await?,
         Command::Scan(arguments) => read::scan(arguments).await?,
+        Command::Serve(arguments) => serve::run(arguments).await?,
         Command::Stages(arguments) => stages::run(arguments)?,
         Command::Settle(arguments) => mixed::settle(arguments).await?,
         Command::Mixed(arguments) => mixed::run(arguments).await?,
