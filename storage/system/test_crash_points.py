@@ -174,6 +174,17 @@ def of_deletion(drill: Drill, point: str) -> None:
     assert left == [], f"a deletion that ended at {point} left {left}"
 
 
+def of_detaching(drill: Drill, point: str) -> None:
+    branch = drill.running.branch(drill.main, ancestor_start_lsn=drill.lease(drill.main, drill.position()))
+    digest = drill.running.digest(branch, branch.start_lsn)
+    detach = drill.path(branch, "/detach")
+    die_and_ask_again(drill, point, lambda: drill.running.storage.post(detach))
+    wait_for("the branch to be detached", lambda: drill.running.storage.post(detach).json()["state"] == "detached")
+    assert drill.running.timeline_status(branch)["ancestor_timeline_id"] is None
+    assert drill.running.digest(branch, branch.start_lsn) == digest
+    drill.running.storage.delete(drill.path(branch)).raise_for_status()
+
+
 def of_tenants(drill: Drill, point: str) -> None:
     path = f"/v1/tenant/{secrets.token_hex(16)}"
     die_and_ask_again(drill, point, lambda: drill.running.storage.put(path, json={}))
@@ -236,6 +247,7 @@ WAYS: dict[str, Callable[[Drill, str], None]] = {
     "aux": of_auxiliary_files,
     "lease": of_leases,
     "delete": of_deletion,
+    "detach": of_detaching,
     **dict.fromkeys(
         [
             *("images", "flush", "upload", "index", "drop", "older-indexes", "feedback", "compaction", "history"),

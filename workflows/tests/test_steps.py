@@ -66,6 +66,7 @@ async def test_every_activity_can_run_twice(
     await shaky.finish(branch)
     body = {"source_branch_id": created["branch"]["id"]}
     await shaky.finish(await shaky.call("POST", f"{branches}/{branch['branch']['id']}/restore", json=body))
+    await shaky.finish(await shaky.call("POST", f"{branches}/{branch['branch']['id']}/detach"))
     body = {"project": {"history_retention_seconds": 86_400}}
     await shaky.finish(await shaky.call("PATCH", f"/projects/{project}", json=body))
     restored = (await shaky.call("GET", f"{branches}/{branch['branch']['id']}"))["branch"]

@@ -33,6 +33,7 @@ from weir_workflows.rollout.batch import BatchWorkflow
 from weir_workflows.rollout.rollback import RollbackWorkflow
 from weir_workflows.rollout.workflow import RolloutWorkflow
 from weir_workflows.storage.activities import StorageActivities
+from weir_workflows.storage.detach import DetachActivities
 from weir_workflows.storage.restore import RestoreActivities
 
 log = structlog.get_logger()
@@ -60,6 +61,7 @@ def activities_of(resources: Resources) -> list[Callable[..., Any]]:
     storage = StorageActivities(resources)
     computes = ComputeActivities(resources)
     restore = RestoreActivities(resources)
+    detach = DetachActivities(resources)
     return [
         storage.create_tenant,
         storage.configure_tenant,
@@ -73,6 +75,8 @@ def activities_of(resources: Resources) -> list[Callable[..., Any]]:
         storage.forget_project,
         restore.look_at_restore,
         restore.exchange_timelines,
+        detach.detach_timeline,
+        detach.forget_parent,
         computes.start_compute,
         computes.stop_compute,
         computes.abandon_compute,

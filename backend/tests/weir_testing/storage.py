@@ -117,7 +117,7 @@ def pageserver_app(double: StorageDouble) -> Starlette:
 
     paths = ["/healthz", "/v1/tenant", "/v1/tenant/{tenant}", "/v1/tenant/{tenant}/config",
              "/v1/tenant/{tenant}/timeline", _TIMELINE, _TIMELINE + "/lsn_by_timestamp",
-             _TIMELINE + "/timestamp_of_lsn", "/v1/tenant/{tenant}/about"]  # fmt: skip
+             _TIMELINE + "/timestamp_of_lsn", _TIMELINE + "/detach", "/v1/tenant/{tenant}/about"]  # fmt: skip
     return Starlette(routes=[Route(p, handle, methods=["GET", "PUT", "POST", "PATCH", "DELETE"]) for p in paths])
 
 
@@ -152,6 +152,8 @@ async def _pageserver(double: StorageDouble, request: Request) -> Response:  # n
         return _create_timeline(double, tenant, body)
     if path.endswith("/lsn_by_timestamp"):
         return JSONResponse(_lsn_by_timestamp(double.timelines[timeline or ""], request.query_params["timestamp"]))
+    if path.endswith("/detach"):
+        return _detach(double.timelines[timeline or ""], method)
     if path.endswith("/timestamp_of_lsn"):
         return _timestamp_of_lsn(double.timelines.get(timeline or ""), request.query_params["lsn"])
     if timeline is None:
@@ -168,6 +170,15 @@ async def _pageserver(double: StorageDouble, request: Request) -> Response:  # n
 def _tenant(double: StorageDouble, ident: str) -> dict[str, Any]:
     revision = double.described.get(ident, {}).get("revision")
     return {"id": ident, "timelines": [], "config": double.tenants[ident], "about_revision": revision}
+
+
+def _detach(timeline: dict[str, Any], method: str) -> Response:
+    """Asked for once it is under way, and done by the next look."""
+    if timeline["ancestor_timeline_id"] is None:
+        return JSONResponse({"state": "detached", "reason": None, "layers": 3, "layers_copied": 3})
+    if method == "GET":
+        timeline |= {"ancestor_timeline_id": None, "ancestor_lsn": None}
+    return JSONResponse({"state": "running", "reason": None, "layers": 3, "layers_copied": 1}, 202)
 
 
 def _lsn_by_timestamp(timeline: dict[str, Any], timestamp: str) -> dict[str, str]:

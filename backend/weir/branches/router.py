@@ -4,7 +4,7 @@ from fastapi import APIRouter, Query
 from fastapi import status as http
 
 from weir.authz.access import Access
-from weir.branches import restore, service
+from weir.branches import detach, restore, service
 from weir.branches.points import Engine
 from weir.branches.repository import BranchRepository
 from weir.branches.schemas import (
@@ -157,6 +157,15 @@ async def restore_project_branch(
     nothing. Roles and databases are the source's of today, with the branch's passwords where it has the role."""
     engine = Engine(pageserver, safekeepers)
     branch, operations = await restore.restore(access, engine, project_id, branch_id, body)
+    return BranchOperations(branch=BranchView.of(branch), operations=[OperationView.of(row) for row in operations])
+
+
+@router.post("/{branch_id}/detach", responses=responses(BadRequestError, ProjectBusyError, ConflictError))
+async def detach_project_branch(project_id: PathId, branch_id: PathId, access: Access) -> BranchOperations:
+    """Makes a branch independent of its parent, which can then be deleted or let go of its history. Storage copies
+    what the branch reads there; computes run on meanwhile, and branches of the branch stay its branches. One without
+    a parent is refused with 409."""
+    branch, operations = await detach.detach(access, project_id, branch_id)
     return BranchOperations(branch=BranchView.of(branch), operations=[OperationView.of(row) for row in operations])
 
 

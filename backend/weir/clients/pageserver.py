@@ -44,6 +44,20 @@ class TimelineStatus:
         )
 
 
+@dataclass(frozen=True)
+class Detaching:
+    """`state`: attached, running, failed or detached; how many layers of the ancestors have been copied."""
+
+    state: str
+    reason: str | None
+    layers: int
+    layers_copied: int
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> "Detaching":
+        return cls(body["state"], body.get("reason"), body["layers"], body["layers_copied"])
+
+
 class Pageserver:
     def __init__(self, base_url: str, client: HttpClient) -> None:
         self._http = JsonClient("the pageserver", base_url, client)
@@ -113,6 +127,15 @@ class Pageserver:
 
     async def delete_timeline(self, tenant: str, timeline: str) -> None:
         await self._http.call("DELETE", f"/v1/tenant/{tenant}/timeline/{timeline}", timeout=60, missing_ok=True)
+
+    async def detach_timeline(self, tenant: str, timeline: str) -> Detaching:
+        """Begins to detach it from its ancestors, unless that is under way or done."""
+        path = f"/v1/tenant/{tenant}/timeline/{timeline}/detach"
+        return await self._http.read(Detaching.parse, "POST", path)
+
+    async def detaching(self, tenant: str, timeline: str) -> Detaching:
+        path = f"/v1/tenant/{tenant}/timeline/{timeline}/detach"
+        return await self._http.read(Detaching.parse, "GET", path)
 
     async def lsn_by_timestamp(self, tenant: str, timeline: str, timestamp: str) -> tuple[str, str]:
         def answer(body: dict[str, str]) -> tuple[str, str]:

@@ -34,6 +34,7 @@ class OperationAction(StrEnum):
     DELETE_TIMELINE = "delete_timeline"
     APPLY_STORAGE_CONFIG = "apply_storage_config"
     SWAP_BINDING_ID = "swap_binding_id"
+    DETACH_PARENT_BRANCH = "detach_parent_branch"
 
 
 class OperationKind(StrEnum):
@@ -50,6 +51,7 @@ class OperationKind(StrEnum):
     DELETE_PROJECT = "delete_project"
     APPLY_STORAGE_CONFIG = "apply_storage_config"
     RESTORE_BRANCH = "restore_branch"
+    DETACH_BRANCH = "detach_branch"
 
 
 class Operation(Timestamps, Base):

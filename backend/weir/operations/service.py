@@ -24,6 +24,7 @@ _ACTIONS = {
     OperationKind.DELETE_PROJECT: OperationAction.DELETE_TIMELINE,
     OperationKind.APPLY_STORAGE_CONFIG: OperationAction.APPLY_STORAGE_CONFIG,
     OperationKind.RESTORE_BRANCH: OperationAction.SWAP_BINDING_ID,
+    OperationKind.DETACH_BRANCH: OperationAction.DETACH_PARENT_BRANCH,
 }
 
 

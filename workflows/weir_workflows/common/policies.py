@@ -26,6 +26,16 @@ STORAGE = ActivityOptions(
     retry_policy=_FAST,
 )
 
+# Copying what a branch reads of its ancestors: it takes as long as there are bytes, and what fails is repeated for
+# half an hour.
+COPY = ActivityOptions(
+    start_to_close_timeout=timedelta(hours=12),
+    heartbeat_timeout=timedelta(seconds=20),
+    retry_policy=RetryPolicy(
+        initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=30), maximum_attempts=70
+    ),
+)
+
 # Starting or stopping a process.
 COMPUTE = ActivityOptions(
     start_to_close_timeout=timedelta(seconds=150),

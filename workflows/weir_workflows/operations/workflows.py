@@ -17,6 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from weir_workflows.computes.activities import ComputeActivities
     from weir_workflows.operations.activities import OperationActivities, OperationDone
     from weir_workflows.storage.activities import BranchReadyInput, SafekeeperTimelineInput, StorageActivities
+    from weir_workflows.storage.detach import DetachActivities
     from weir_workflows.storage.restore import RestoreActivities
 
 # Answers with what it could not do beside its purpose, if anything.
@@ -248,6 +249,21 @@ class RestoreBranch:
         await _carry_out(operation, do, undo)
 
 
+@workflow.defn(name="detach_branch")
+class DetachBranch:
+    """There is nothing to undo: a branch is detached when storage says so, and until then as it was."""
+
+    @workflow.run
+    async def run(self, operation: OperationInput) -> None:
+        branch_id = _branch_of(operation)
+
+        async def do() -> None:
+            await workflow.execute_activity_method(DetachActivities.detach_timeline, branch_id, **policies.COPY)
+            await workflow.execute_activity_method(DetachActivities.forget_parent, branch_id, **policies.RECORD)
+
+        await _carry_out(operation, do)
+
+
 @workflow.defn(name="apply_storage_config")
 class ApplyStorageConfig:
     @workflow.run
@@ -285,6 +301,7 @@ WORKFLOWS: list[type] = [
     ApplyConfig,
     DeleteBranch,
     RestoreBranch,
+    DetachBranch,
     ApplyStorageConfig,
     DeleteProject,
 ]

@@ -141,6 +141,11 @@ class Fleet:
         del self.timelines[timeline_id]
         self.tenants[tenant_id].timelines.discard(timeline_id)
 
+    def detach(self, timeline: Timeline) -> Timeline:
+        """There are no layers to copy."""
+        timeline.ancestor = timeline.ancestor_lsn = None
+        return timeline
+
     def delete_tenant(self, tenant_id: str) -> None:
         tenant = self.tenants.pop(tenant_id, None)
         for timeline_id in tenant.timelines if tenant is not None else ():

@@ -181,6 +181,11 @@ async def _timeline(fleet: Fleet, request: Request) -> Response:
     return JSONResponse(view)
 
 
+async def _detach(fleet: Fleet, request: Request) -> Response:
+    timeline = fleet.timeline(request.path_params["tenant"], request.path_params["timeline"])
+    return JSONResponse(views.detached(fleet.detach(timeline) if request.method == "POST" else timeline))
+
+
 async def _lsn_by_timestamp(fleet: Fleet, request: Request) -> Response:
     timeline = fleet.timeline(request.path_params["tenant"], request.path_params["timeline"])
     lsn = views.timeline_at_safekeeper(timeline, time.time())["commit_lsn"]
@@ -256,6 +261,7 @@ def _routes() -> list[BaseRoute]:
                 _route("/v1/tenant/{tenant}/timeline", _create_timeline, "POST"),
                 _route(f"{timeline}/lsn_by_timestamp", _lsn_by_timestamp),
                 _route(f"{timeline}/timestamp_of_lsn", _timestamp_of_lsn),
+                _route(f"{timeline}/detach", _detach, "GET", "POST"),
                 _route("/v1/tenant", _tenants),
                 _route("/healthz", _healthz),
             ],

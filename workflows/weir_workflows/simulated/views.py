@@ -68,6 +68,12 @@ def timeline_at_pageserver(timeline: Timeline, held: Tenant, now: float) -> dict
     }
 
 
+def detached(timeline: Timeline) -> dict[str, Any]:
+    state = "detached" if timeline.ancestor is None else "attached"
+    counts = dict.fromkeys(("layers", "layers_copied", "bytes", "bytes_copied"), 0)
+    return {"state": state, "reason": None, **counts, "simulated": True}
+
+
 def timeline_at_safekeeper(timeline: Timeline, now: float) -> dict[str, Any]:
     timeline.see(now)
     lsn = _lsn(timeline.lsn)

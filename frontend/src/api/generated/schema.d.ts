@@ -307,6 +307,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v2/projects/{project_id}/branches/{branch_id}/detach": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Detach Project Branch
+         * @description Makes a branch independent of its parent, which can then be deleted or let go of its history. Storage copies
+         *     what the branch reads there; computes run on meanwhile, and branches of the branch stay its branches. One without
+         *     a parent is refused with 409.
+         */
+        post: operations["detach_project_branch"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v2/projects/{project_id}/branches/{branch_id}/history": {
         parameters: {
             query?: never;
@@ -2834,7 +2856,7 @@ export interface components {
          * @description Names that clients of the API know.
          * @enum {string}
          */
-        OperationAction: "create_timeline" | "create_branch" | "start_compute" | "suspend_compute" | "apply_config" | "delete_timeline" | "apply_storage_config" | "swap_binding_id";
+        OperationAction: "create_timeline" | "create_branch" | "start_compute" | "suspend_compute" | "apply_config" | "delete_timeline" | "apply_storage_config" | "swap_binding_id" | "detach_parent_branch";
         /** OperationResponse */
         OperationResponse: {
             operation: components["schemas"]["OperationView"];
@@ -5568,6 +5590,74 @@ export interface operations {
             };
             /** @description DEPENDENCY_UNAVAILABLE: A program Weir depends on does not answer. */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    detach_project_branch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BranchOperations"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description CONFLICT: The request contradicts what exists; repeating it does not help. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            423: {
                 headers: {
                     [name: string]: unknown;
                 };

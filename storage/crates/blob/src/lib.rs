@@ -33,6 +33,7 @@
 
 #![forbid(unsafe_code)]
 
+mod copy;
 mod error;
 mod file;
 mod http_client;

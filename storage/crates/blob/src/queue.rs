@@ -52,6 +52,10 @@ pub struct IndexChange {
     pub remove: Vec<LayerName>,
     pub disk_consistent_lsn: Option<Lsn>,
     pub metadata: Option<serde_json::Value>,
+    /// Layers to name that are durable already.
+    pub add: Vec<RemoteLayer>,
+    /// From now on the timeline has no ancestor.
+    pub detach: bool,
 }
 
 /// What the queue has done and has to do.
@@ -378,12 +382,14 @@ impl Worker {
     async fn write_index(
         &mut self,
         changes: Vec<IndexChange>,
-        added: Vec<RemoteLayer>,
+        mut added: Vec<RemoteLayer>,
     ) -> Result<(), BlobError> {
         let mut index = IndexPart::clone(&self.index);
         let mut removed = HashSet::new();
         for change in changes {
             removed.extend(change.remove);
+            added.extend(change.add);
+            index.ancestor.take_if(|_| change.detach);
             if let Some(lsn) = change.disk_consistent_lsn {
                 index.disk_consistent_lsn = index.disk_consistent_lsn.max(lsn);
             }

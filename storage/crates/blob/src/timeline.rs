@@ -32,7 +32,7 @@ pub enum Loaded {
 /// A handle; cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct TimelineStore {
-    store: Store,
+    pub(crate) store: Store,
     tenant: TenantId,
     timeline: TimelineId,
 }
@@ -58,7 +58,7 @@ impl TimelineStore {
         ObjectPath::from(format!("{}/{}/{rest}", self.tenant, self.timeline))
     }
 
-    fn layer_path(&self, layer: &RemoteLayer) -> ObjectPath {
+    pub(crate) fn layer_path(&self, layer: &RemoteLayer) -> ObjectPath {
         self.path(&format!("layers/{}", layer.object_name()))
     }
 

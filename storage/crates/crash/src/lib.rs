@@ -81,6 +81,13 @@ pub const POINTS: &[&str] = &[
     "download.renamed",
     "evict.before-remove",
     "evict.removed",
+    // A branch made independent of its ancestors.
+    "detach.begun",
+    "detach.layer-copied",
+    "detach.layer-rewritten",
+    "detach.copied",
+    "detach.indexed",
+    "detach.cut-off",
     // Deletion.
     "delete.marked",
     "delete.index-gone",

@@ -133,6 +133,32 @@ pub struct LeaseGiven {
     pub valid_until: String,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DetachState {
+    /// Still as it was made.
+    #[default]
+    Attached,
+    Running,
+    /// The last attempt has failed; what it copied is used again.
+    Failed,
+    /// It reads of no ancestor any more.
+    Detached,
+}
+
+/// How far a branch is on its way to independence.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DetachInfo {
+    pub state: DetachState,
+    /// Why the last attempt failed.
+    pub reason: Option<String>,
+    /// Of the ancestors, as far as the branch reads them.
+    pub layers: usize,
+    pub layers_copied: usize,
+    pub bytes: u64,
+    pub bytes_copied: u64,
+}
+
 /// One bar of a histogram: how many had a value of at most `up_to`, and more than the bar before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChainBar {

@@ -5,7 +5,10 @@
 //! durable. A crash leaves the index before a change or the one after it.
 
 use anyhow::Context;
-use blob::{IndexChange, IndexPart, QueueOptions, RemoteLayer, Store, TimelineStore, UploadQueue};
+use blob::{
+    Generation, IndexChange, IndexPart, QueueOptions, RemoteLayer, Store, TimelineStore,
+    UploadQueue,
+};
 use bytes::Bytes;
 use layers::{LayerDesc, LayerName};
 use parking_lot::Mutex;
@@ -58,6 +61,18 @@ pub struct Metadata {
     #[serde(default)]
     pub horizon: Lsn,
     #[serde(default)]
+    pub leases: Vec<Lease>,
+    /// What it was a branch of, before it was given everything it read there.
+    #[serde(default)]
+    pub detached_from: Option<AncestorPoint>,
+}
+
+/// What a branch takes along when it leaves its ancestors.
+pub struct Inheritance {
+    /// Durable copies of all layers it read through them.
+    pub layers: Vec<RemoteLayer>,
+    /// Where the history in them begins.
+    pub oldest: Lsn,
     pub leases: Vec<Lease>,
 }
 
@@ -150,6 +165,7 @@ impl TimelineIndex {
             aux: None,
             horizon: Lsn::INVALID,
             leases: Vec::new(),
+            detached_from: None,
         };
         let index = IndexPart {
             metadata: serde_json::to_value(&metadata)?,
@@ -266,6 +282,41 @@ impl TimelineIndex {
         .await
     }
 
+    pub(crate) fn remote(&self) -> &TimelineStore {
+        &self.remote
+    }
+
+    pub(crate) fn generation(&self) -> Generation {
+        self.queue.generation()
+    }
+
+    pub fn is_detached(&self) -> bool {
+        self.metadata.lock().detached_from.is_some()
+    }
+
+    /// Makes the timeline its own, in one write of the index; durable on return.
+    pub async fn detach(&self, inherited: Inheritance) -> Result<()> {
+        let Inheritance {
+            layers,
+            oldest,
+            leases,
+        } = inherited;
+        let change = IndexChange {
+            add: layers,
+            detach: true,
+            ..IndexChange::default()
+        };
+        self.change_metadata_with(change, |metadata| {
+            metadata.detached_from = metadata.manifest.ancestor.take();
+            metadata.horizon = metadata.horizon.max(oldest);
+            metadata.leases.extend(leases);
+        })
+        .await?;
+        let mut horizon = self.horizon.lock();
+        *horizon = oldest.max(*horizon);
+        Ok(())
+    }
+
     /// Takes layers out of the index, then deletes them. Nobody may start a read on them any more.
     pub async fn remove_layers(&self, remove: Vec<LayerName>) -> Result<()> {
         self.commit(IndexChange {
@@ -317,6 +368,16 @@ impl TimelineIndex {
     }
 
     async fn change_metadata(&self, change: impl FnOnce(&mut Metadata)) -> Result<()> {
+        self.change_metadata_with(IndexChange::default(), change)
+            .await
+    }
+
+    /// The same together with another change of the index.
+    async fn change_metadata_with(
+        &self,
+        with: IndexChange,
+        change: impl FnOnce(&mut Metadata),
+    ) -> Result<()> {
         let (value, term) = {
             let mut metadata = self.metadata.lock();
             change(&mut metadata);
@@ -324,7 +385,7 @@ impl TimelineIndex {
             let value = serde_json::to_value(&*metadata).context("encode the index's metadata")?;
             let queued = self.queue.commit(IndexChange {
                 metadata: Some(value),
-                ..IndexChange::default()
+                ..with
             });
             (queued, metadata.max_term)
         };
@@ -358,39 +419,4 @@ impl TimelineIndex {
 }
 
 #[cfg(test)]
-mod tests {
-    use futures::FutureExt;
-
-    use super::*;
-
-    /// Promise: a term counts as stored only once a restart would find it, however often it is asked for.
-    #[tokio::test]
-    async fn a_term_counts_once_it_is_durable() {
-        let root = tempfile::tempdir().expect("tempdir");
-        let (tenant, timeline) = (TenantId([1; 16]), TimelineId([2; 16]));
-        let store = Store::local(root.path()).expect("store");
-        let request = serde_json::from_value(
-            serde_json::json!({"new_timeline_id": timeline, "pg_version": 15, "safekeepers": []}),
-        );
-        let manifest = Manifest {
-            pg_version: 15,
-            system_identifier: 1,
-            start_lsn: Lsn(8),
-            ancestor: None,
-            safekeepers: Vec::new(),
-            request: request.expect("request"),
-        };
-        let created =
-            TimelineIndex::create(store.clone(), tenant, timeline, manifest, Vec::new()).await;
-        let (index, _) = created.expect("index");
-        // The first request is given up before anything was written.
-        assert!(index.store_term(Term(5)).now_or_never().is_none());
-        assert_eq!((index.max_term(), index.durable_term()), (Term(5), Term(0)));
-        index.store_term(Term(5)).await.expect("store");
-        assert_eq!(index.durable_term(), Term(5));
-        drop(index);
-        let taken = TimelineIndex::take_over(store, tenant, timeline).await;
-        let (index, _) = taken.expect("take over").expect("index");
-        assert_eq!((index.max_term(), index.durable_term()), (Term(5), Term(5)));
-    }
-}
+mod tests;

@@ -38,6 +38,10 @@ pub struct LayerFile {
 }
 
 impl LayerFile {
+    pub fn remote(&self) -> &RemoteLayer {
+        &self.remote
+    }
+
     pub fn name(&self) -> &LayerName {
         &self.name
     }

@@ -5,6 +5,7 @@
 //! leaves it either absent or whole; leftovers are removed at the next start.
 
 mod create;
+mod detach;
 mod history;
 mod open;
 mod warm;
@@ -436,11 +437,11 @@ fn check_broken_branches(tenant: &Tenant, id: TimelineId) -> Result<()> {
 fn descends_from(timeline: &Timeline, id: TimelineId) -> bool {
     timeline
         .ancestor()
-        .is_some_and(|(ancestor, _)| ancestor.id == id || descends_from(ancestor, id))
+        .is_some_and(|(ancestor, _)| ancestor.id == id || descends_from(&ancestor, id))
 }
 
 fn depth(timeline: &Timeline) -> usize {
     timeline
         .ancestor()
-        .map_or(0, |(ancestor, _)| 1 + depth(ancestor))
+        .map_or(0, |(ancestor, _)| 1 + depth(&ancestor))
 }

@@ -69,12 +69,13 @@ struct Stack {
     /// Oldest first.
     frozen: Vec<Frozen>,
     map: Arc<LayerMap<LayerFile>>,
+    /// Under the same lock: what a detached branch read there is in its own files from one moment to the next.
+    ancestor: Option<(Arc<Store>, Lsn)>,
 }
 
 /// See the module head.
 pub struct Store {
     cache: Arc<LayerCache>,
-    ancestor: Option<(Arc<Store>, Lsn)>,
     stack: RwLock<Stack>,
     /// What the memory layers take.
     account: Account,
@@ -116,10 +117,10 @@ impl Store {
             open: Arc::new(MemoryLayer::new()),
             frozen: Vec::new(),
             map: Arc::new(LayerMap::new(files)),
+            ancestor,
         };
         Store {
             cache,
-            ancestor,
             stack: RwLock::new(stack),
             account,
             number: kept.register(),
@@ -139,8 +140,8 @@ impl Store {
         &self.cache
     }
 
-    pub fn ancestor(&self) -> Option<&(Arc<Store>, Lsn)> {
-        self.ancestor.as_ref()
+    pub fn ancestor(&self) -> Option<(Arc<Store>, Lsn)> {
+        self.stack.read().ancestor.clone()
     }
 
     pub fn map(&self) -> Arc<LayerMap<LayerFile>> {
@@ -242,6 +243,15 @@ impl Store {
         stack.map = Arc::new(stack.map.with(files, remove));
     }
 
+    /// Adds files that hold all that is read of the ancestors, and reads there no more, in one step.
+    pub fn leave_ancestors(&self, add: Vec<RemoteLayer>) {
+        let files = add.into_iter().map(|layer| self.cache.file(layer));
+        let files = files.collect();
+        let mut stack = self.stack.write();
+        stack.map = Arc::new(stack.map.with(files, &[]));
+        stack.ancestor = None;
+    }
+
     /// Whether no version of the key lies behind `known` and up to `at`, as far as memory alone can tell: false may
     /// also mean that a layer file has to be asked.
     pub(crate) fn is_unchanged(&self, key: Key, known: Lsn, at: Lsn) -> bool {
@@ -249,10 +259,10 @@ impl Store {
             floor: known,
             upto: at,
         };
-        if self.ancestor.as_ref().is_some_and(|(_, lsn)| known < *lsn) {
+        let stack = self.stack.read();
+        if stack.ancestor.as_ref().is_some_and(|(_, lsn)| known < *lsn) {
             return false;
         }
-        let stack = self.stack.read();
         let frozen = stack.frozen.iter().map(|frozen| &frozen.layer);
         let mut files = stack.map.candidates(&key, window).into_iter();
         !frozen
@@ -262,23 +272,29 @@ impl Store {
     }
 
     fn snapshot(&self) -> Snapshot {
+        self.snapshot_and_ancestor().0
+    }
+
+    fn snapshot_and_ancestor(&self) -> (Snapshot, Option<(Arc<Store>, Lsn)>) {
         let stack = self.stack.read();
         // Newest first: what starts a page's chain there hides all older versions.
         let frozen = stack.frozen.iter().rev().map(|frozen| &frozen.layer);
         let memory = [&stack.open].into_iter().chain(frozen).cloned().collect();
-        Snapshot {
+        let snapshot = Snapshot {
             memory,
             map: stack.map.clone(),
-        }
+        };
+        (snapshot, stack.ancestor.clone())
     }
 
     /// This timeline and its ancestors, each with the LSN up to which a read at `at` sees it.
     fn snapshots(&self) -> Vec<(Snapshot, Lsn)> {
-        let mut found = vec![(self.snapshot(), Lsn::MAX)];
-        let mut next = self.ancestor.as_ref();
+        let (own, mut next) = self.snapshot_and_ancestor();
+        let mut found = vec![(own, Lsn::MAX)];
         while let Some((store, branch_lsn)) = next {
-            found.push((store.snapshot(), *branch_lsn));
-            next = store.ancestor.as_ref();
+            let (snapshot, further) = store.snapshot_and_ancestor();
+            found.push((snapshot, branch_lsn));
+            next = further;
         }
         found
     }
@@ -397,22 +413,19 @@ impl Store {
         Ok(can_be_fetched && before.insert(layer.to_owned()))
     }
 
-    /// A layer of this timeline or an ancestor, and whose it is.
-    fn find(&self, name: &LayerName) -> Option<(&Store, Arc<LayerFile>)> {
-        let mut store = self;
-        loop {
-            if let Some(file) = store.map().get(name) {
-                return Some((store, file.clone()));
-            }
-            (store, _) = store.ancestor.as_ref().map(|(it, lsn)| (&**it, lsn))?;
+    /// A layer of this timeline or an ancestor, and the cache it is fetched to.
+    fn find(&self, name: &LayerName) -> Option<(Arc<LayerCache>, Arc<LayerFile>)> {
+        if let Some(file) = self.map().get(name) {
+            return Some((self.cache.clone(), file.clone()));
         }
+        self.ancestor()?.0.find(name)
     }
 
     /// Brings a layer of this timeline or an ancestor into the local cache. A layer that no map names any
     /// more was compacted away since the read began; the read just starts over.
     async fn fetch(&self, name: &LayerName) -> Result<()> {
         match self.find(name) {
-            Some((store, file)) => Ok(store.cache.fetch(&file).await?),
+            Some((cache, file)) => Ok(cache.fetch(&file).await?),
             None => Ok(()),
         }
     }

@@ -54,6 +54,10 @@ pub fn router(manager: Arc<TenantManager>) -> Router {
         .route(&under("checkpoint"), post(timeline::checkpoint))
         .route(&under("layers"), get(timeline::layers))
         .route(&under("lease"), post(timeline::lease))
+        .route(
+            &under("detach"),
+            post(timeline::detach).get(timeline::detaching),
+        )
         .route(&under("digest"), get(timeline::digest))
         .route(&under("chains"), get(timeline::chains));
     let api = match crash::is_armable() {

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use pg_types::{Lsn, Term};
 
 use super::{ApiResult, Manager, body, reply, tenant_id, timeline_id};
-use crate::api::{CreateTimeline, LeaseGiven, LeaseRequest};
+use crate::api::{CreateTimeline, DetachState, LeaseGiven, LeaseRequest};
 use crate::error::Error;
 use crate::timestamp::PgTimestamp;
 
@@ -140,6 +140,21 @@ pub async fn lease(State(manager): Manager, Path(ids): Ids, bytes: Bytes) -> Api
         valid_until: until.to_string(),
     };
     Ok(reply(StatusCode::OK, &given))
+}
+
+/// Begins to make a branch independent of its ancestors, unless that is under way or done; 202 while it is.
+pub async fn detach(State(manager): Manager, Path(ids): Ids) -> ApiResult {
+    let (tenant, timeline) = (tenant_id(&ids.0)?, timeline_id(&ids.1)?);
+    let info = manager.detach(tenant, timeline)?;
+    let status = match info.state {
+        DetachState::Running => StatusCode::ACCEPTED,
+        _ => StatusCode::OK,
+    };
+    Ok(reply(status, &info))
+}
+
+pub async fn detaching(State(manager): Manager, Path(ids): Ids) -> ApiResult {
+    Ok(reply(StatusCode::OK, &find!(manager, ids).detach_info()))
 }
 
 pub async fn layers(State(manager): Manager, Path(ids): Ids) -> ApiResult {

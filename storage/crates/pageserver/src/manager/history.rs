@@ -69,11 +69,11 @@ fn branch_points(tenant: &Tenant) -> HashMap<TimelineId, Vec<Lsn>> {
     let mut points: HashMap<TimelineId, Vec<Lsn>> = HashMap::new();
     for timeline in tenant.timelines.read().values() {
         let mut upto = Lsn::MAX;
-        let mut next = timeline.ancestor().cloned();
+        let mut next = timeline.ancestor();
         while let Some((ancestor, branch_lsn)) = next {
             upto = upto.min(branch_lsn);
             points.entry(ancestor.id).or_default().push(upto);
-            next = ancestor.ancestor().cloned();
+            next = ancestor.ancestor();
         }
     }
     points

@@ -1,5 +1,7 @@
 //! The small files a compute needs to start at an LSN, and those it ships when it suspends.
 
+use std::sync::Arc;
+
 use anyhow::Context;
 use bytes::Bytes;
 use pg_types::rel::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
@@ -92,15 +94,16 @@ impl Timeline {
     }
 
     /// The archive a compute shipped when it was suspended at exactly this LSN.
-    async fn aux_at(&self, lsn: Lsn) -> Result<Option<Bytes>> {
-        let mut timeline = self;
+    pub(super) async fn aux_at(&self, lsn: Lsn) -> Result<Option<Bytes>> {
+        let mut ancestor: Option<Arc<Timeline>> = None;
         loop {
+            let timeline = ancestor.as_deref().unwrap_or(self);
             if let Some(aux) = timeline.index.aux().filter(|aux| aux.lsn == lsn) {
                 return Ok(Some(timeline.index.load_aux(&aux).await?));
             }
             // A branch cut exactly where its ancestor was suspended starts with the same files.
-            match &timeline.ancestor {
-                Some((ancestor, branch_lsn)) if *branch_lsn == lsn => timeline = ancestor,
+            match timeline.ancestor() {
+                Some((next, branch_lsn)) if branch_lsn == lsn => ancestor = Some(next),
                 _ => return Ok(None),
             }
         }

@@ -65,8 +65,8 @@ impl Timeline {
         if let Some(boundary) = self.store.newest_lsn(lsn).await? {
             return Ok(boundary);
         }
-        match &self.ancestor {
-            Some((ancestor, branch_lsn)) => Box::pin(ancestor.boundary(lsn.min(*branch_lsn))).await,
+        match self.ancestor() {
+            Some((ancestor, branch_lsn)) => Box::pin(ancestor.boundary(lsn.min(branch_lsn))).await,
             None => Ok(oldest),
         }
     }

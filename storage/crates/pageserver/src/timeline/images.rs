@@ -144,11 +144,11 @@ impl Timeline {
         let mut counts = ChainCounts::default();
         counts.set_rule(self.image_rule());
         let mut lineage = vec![(self.store.clone(), Lsn::MAX)];
-        let mut next = self.store.ancestor().cloned();
+        let mut next = self.store.ancestor();
         let mut upto = Lsn::MAX;
         while let Some((store, branch_lsn)) = next {
             upto = upto.min(branch_lsn);
-            next = store.ancestor().cloned();
+            next = store.ancestor();
             lineage.push((store, upto));
         }
         for (store, upto) in lineage.into_iter().rev() {

@@ -13,6 +13,7 @@
 
 mod bundle;
 mod compaction;
+mod detach;
 mod digest;
 mod flush;
 mod history;
@@ -72,7 +73,7 @@ pub struct Timeline {
     pub id: TimelineId,
     manifest: Manifest,
     config: SharedConfig,
-    ancestor: Option<(Arc<Timeline>, Lsn)>,
+    ancestor: RwLock<Option<(Arc<Timeline>, Lsn)>>,
     store: Arc<Store>,
     progress: watch::Sender<Progress>,
     /// As of `last_record_lsn`.
@@ -89,6 +90,7 @@ pub struct Timeline {
     images: images::ImageWork,
     flush: flush::FlushWork,
     compaction: compaction::CompactionWork,
+    detaching: detach::DetachWork,
     /// What compaction may drop; everything stays until it is known what branches need.
     retention: Mutex<layers::Retention>,
     clock: Arc<Clock>,
@@ -141,7 +143,7 @@ impl Timeline {
             id,
             manifest: index.manifest(),
             config,
-            ancestor,
+            ancestor: RwLock::new(ancestor),
             store,
             progress: watch::Sender::new(progress),
             state: RwLock::new(state),
@@ -154,6 +156,7 @@ impl Timeline {
             images: images::ImageWork::default(),
             flush: flush::FlushWork::default(),
             compaction: compaction::CompactionWork::default(),
+            detaching: detach::DetachWork::default(),
             retention: Mutex::default(),
             clock,
             history_held: Mutex::default(),
@@ -186,8 +189,9 @@ impl Timeline {
         &self.store
     }
 
-    pub fn ancestor(&self) -> Option<&(Arc<Timeline>, Lsn)> {
-        self.ancestor.as_ref()
+    /// What it is a branch of, and from where on it is its own; none once it was detached.
+    pub fn ancestor(&self) -> Option<(Arc<Timeline>, Lsn)> {
+        self.ancestor.read().clone()
     }
 
     pub fn config(&self) -> Arc<TenantConfig> {
@@ -382,10 +386,10 @@ impl Timeline {
     async fn prepare(self: &Arc<Timeline>) {
         loop {
             let prepared = async {
-                if let Some((ancestor, branch_lsn)) = &self.ancestor {
+                if let Some((ancestor, branch_lsn)) = self.ancestor() {
                     self.wait_for_ancestors(PREPARE_TIMEOUT).await?;
                     // Chain lengths are read from layers; this also makes the branch point durable early.
-                    if ancestor.remote_consistent_lsn() < *branch_lsn {
+                    if ancestor.remote_consistent_lsn() < branch_lsn {
                         ancestor.checkpoint().await?;
                     }
                 }

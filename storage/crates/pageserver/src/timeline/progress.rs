@@ -95,12 +95,12 @@ impl Timeline {
 
     /// After a restart an ancestor may have to ingest again what lay in memory below a branch point.
     pub async fn wait_for_ancestors(&self, timeout: Duration) -> Result<()> {
-        let mut next = self.ancestor.as_ref();
+        let mut next = self.ancestor();
         while let Some((ancestor, branch_lsn)) = next {
-            if ancestor.last_record_lsn() < *branch_lsn {
-                ancestor.wait_lsn(*branch_lsn, timeout).await?;
+            if ancestor.last_record_lsn() < branch_lsn {
+                ancestor.wait_lsn(branch_lsn, timeout).await?;
             }
-            next = ancestor.ancestor.as_ref();
+            next = ancestor.ancestor();
         }
         Ok(())
     }
@@ -110,7 +110,7 @@ impl Timeline {
         let is_back = |(ancestor, lsn): &(Arc<Timeline>, Lsn)| {
             ancestor.last_record_lsn() >= *lsn && ancestor.has_ancestors_back()
         };
-        self.ancestor.as_ref().is_none_or(is_back)
+        self.ancestor.read().as_ref().is_none_or(is_back)
     }
 
     /// Whether a read waits, or waited in vain, for WAL that has not come.

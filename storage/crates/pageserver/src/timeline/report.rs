@@ -31,6 +31,7 @@ impl Timeline {
         } else {
             TimelineStateName::Active
         };
+        let ancestor = self.ancestor();
         let consistent_lsn = self.remote_consistent_lsn();
         TimelineStatus {
             timeline_id: self.id,
@@ -45,8 +46,8 @@ impl Timeline {
             prev_record_lsn: progress.prev_record_lsn,
             disk_consistent_lsn: consistent_lsn,
             remote_consistent_lsn: consistent_lsn,
-            ancestor_timeline_id: self.manifest.ancestor.map(|ancestor| ancestor.timeline_id),
-            ancestor_lsn: self.manifest.ancestor.map(|ancestor| ancestor.lsn),
+            ancestor_timeline_id: ancestor.as_ref().map(|(ancestor, _)| ancestor.id),
+            ancestor_lsn: ancestor.map(|(_, branch_lsn)| branch_lsn),
             current_logical_size: size,
             history_bytes: self.history_bytes(),
             history_held: self.history_held(),

@@ -12,6 +12,7 @@
 //! together: the pageserver's is the wall clock without its jumps within the window (`clock`), and leases end by even
 //! time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use layers::Retention;
@@ -35,7 +36,7 @@ impl Timeline {
     /// Where the history of this timeline and its ancestors begins.
     pub fn oldest_lsn(&self) -> Lsn {
         let (own, start) = (self.horizon(), self.manifest.start_lsn);
-        match &self.ancestor {
+        match &*self.ancestor.read() {
             _ if own > start => own,
             // What the ancestor has before the branch point, unless it has let go of some of that.
             Some((ancestor, branch_lsn)) => {
@@ -46,7 +47,17 @@ impl Timeline {
                     *branch_lsn
                 }
             }
+            // It has taken its ancestors' history along.
+            None if self.index.is_detached() => own,
             None => start,
+        }
+    }
+
+    /// Where the history begins that is in the timeline's own layers.
+    pub(super) fn own_history_begin(&self) -> Lsn {
+        match self.index.is_detached() {
+            true => self.horizon(),
+            false => self.horizon().max(self.manifest.start_lsn),
         }
     }
 
@@ -65,21 +76,25 @@ impl Timeline {
 
     /// Whether a lease keeps exactly this LSN readable.
     pub(super) fn is_leased(&self, at: Lsn) -> bool {
-        let (owner, at) = self.owner_of(at);
+        let owner = self.owner_of(at);
+        let owner = owner.as_deref().unwrap_or(self);
         let now = self.clock.seconds();
         let holds = |lease: &Lease| lease.lsn == at && lease.until > now;
         owner.index.leases().iter().any(holds)
     }
 
-    /// The timeline whose own history an LSN lies in: this one or an ancestor.
-    fn owner_of(&self, at: Lsn) -> (&Timeline, Lsn) {
-        let mut owner = self;
-        while let Some((ancestor, branch_lsn)) = &owner.ancestor
-            && at < owner.manifest.start_lsn.min(*branch_lsn)
-        {
-            owner = ancestor;
+    /// The ancestor whose own history an LSN lies in; none if it is this timeline's.
+    fn owner_of(&self, at: Lsn) -> Option<Arc<Timeline>> {
+        let mut owner: Option<Arc<Timeline>> = None;
+        loop {
+            let current = owner.as_deref().unwrap_or(self);
+            match current.ancestor() {
+                Some((ancestor, branch_lsn)) if at < current.manifest.start_lsn.min(branch_lsn) => {
+                    owner = Some(ancestor);
+                }
+                _ => return owner,
+            }
         }
-        (owner, at)
     }
 
     /// Keeps an LSN readable for some time; the record boundary it is given for, and until when in seconds of even
@@ -92,7 +107,8 @@ impl Timeline {
         }
         let lsn = self.resolve_position(lsn, Some(lsn)).await?;
         let lsn = self.boundary(lsn).await?;
-        let (owner, lsn) = self.owner_of(lsn);
+        let owner = self.owner_of(lsn);
+        let owner = owner.as_deref().unwrap_or(self);
         let lease = Lease {
             lsn,
             until: self.clock.seconds() + seconds,
@@ -138,7 +154,7 @@ impl Timeline {
             .chain(leases.iter().map(|lease| lease.lsn));
         *self.retention.lock() = Retention::new(horizon, points);
         self.metrics
-            .set_horizon(self.last_record_lsn(), horizon.max(self.manifest.start_lsn));
+            .set_horizon(self.last_record_lsn(), self.own_history_begin());
         self.compaction_wanted();
         Ok(())
     }

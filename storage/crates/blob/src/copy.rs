@@ -1,0 +1,27 @@
+//! Layers of one timeline for another: copied by the store itself where it can.
+
+use object_store::ObjectStoreExt;
+
+use crate::error::BlobError;
+use crate::index::{Generation, RemoteLayer};
+use crate::timeline::TimelineStore;
+
+impl TimelineStore {
+    /// Copies a layer of another timeline, unchanged, to be named by an index of the generation `ours`; durable on
+    /// return. Copying it again is fine. A crash leaves a whole object that no index names.
+    pub async fn copy_layer(
+        &self,
+        from: &TimelineStore,
+        layer: &RemoteLayer,
+        ours: Generation,
+    ) -> Result<RemoteLayer, BlobError> {
+        self.check_fence(ours).await?;
+        let copied = RemoteLayer {
+            desc: layer.desc.clone(),
+            generation: ours,
+        };
+        let (from, to) = (from.layer_path(layer), self.layer_path(&copied));
+        self.store.objects.copy(&from, &to).await?;
+        Ok(copied)
+    }
+}

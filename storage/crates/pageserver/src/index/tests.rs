@@ -1,0 +1,36 @@
+//! What of an index counts as stored.
+
+use futures::FutureExt;
+
+use super::*;
+
+/// Promise: a term counts as stored only once a restart would find it, however often it is asked for.
+#[tokio::test]
+async fn a_term_counts_once_it_is_durable() {
+    let root = tempfile::tempdir().expect("tempdir");
+    let (tenant, timeline) = (TenantId([1; 16]), TimelineId([2; 16]));
+    let store = Store::local(root.path()).expect("store");
+    let request = serde_json::from_value(
+        serde_json::json!({"new_timeline_id": timeline, "pg_version": 15, "safekeepers": []}),
+    );
+    let manifest = Manifest {
+        pg_version: 15,
+        system_identifier: 1,
+        start_lsn: Lsn(8),
+        ancestor: None,
+        safekeepers: Vec::new(),
+        request: request.expect("request"),
+    };
+    let created =
+        TimelineIndex::create(store.clone(), tenant, timeline, manifest, Vec::new()).await;
+    let (index, _) = created.expect("index");
+    // The first request is given up before anything was written.
+    assert!(index.store_term(Term(5)).now_or_never().is_none());
+    assert_eq!((index.max_term(), index.durable_term()), (Term(5), Term(0)));
+    index.store_term(Term(5)).await.expect("store");
+    assert_eq!(index.durable_term(), Term(5));
+    drop(index);
+    let taken = TimelineIndex::take_over(store, tenant, timeline).await;
+    let (index, _) = taken.expect("take over").expect("index");
+    assert_eq!((index.max_term(), index.durable_term()), (Term(5), Term(5)));
+}

@@ -1,0 +1,34 @@
+//! Making a branch independent of its ancestors: who asks, and what must not happen meanwhile.
+
+use std::sync::Arc;
+
+use pg_types::{TenantId, TimelineId};
+
+use super::{Tenant, TenantManager};
+use crate::api::DetachInfo;
+use crate::error::Result;
+use crate::timeline::Timeline;
+
+impl TenantManager {
+    /// Begins to detach a branch, in the background, unless that is under way or done. To be asked again after a
+    /// restart or a failure.
+    pub fn detach(&self, tenant: TenantId, timeline: TimelineId) -> Result<DetachInfo> {
+        let tenant = self.tenant(tenant)?;
+        let timeline = tenant.timeline(timeline)?;
+        if timeline.begin_detaching()? {
+            let detached = timeline.clone();
+            timeline.spawn(async move {
+                let result = detach(&tenant, &detached).await;
+                detached.detaching_ended(result);
+            });
+        }
+        Ok(timeline.detach_info())
+    }
+}
+
+async fn detach(tenant: &Tenant, timeline: &Arc<Timeline>) -> Result<()> {
+    let copied = timeline.copy_ancestors().await?;
+    // No lease is given, no branch made, nothing deleted and no history trimmed while it changes sides.
+    let _nothing_else_changes = tenant.changing.lock().await;
+    timeline.leave_ancestors(copied).await
+}

@@ -1,0 +1,389 @@
+//! A branch becomes independent: it gets layers of its own for all that it reads through its ancestors.
+//!
+//! Invariants:
+//! - What is copied of an ancestor is its layer map of one moment, as far as it lies at or before the branch point; the
+//!   history begins where the lineage's began after the last map was taken. A layer that was compacted away before it
+//!   was copied starts the round over.
+//! - Copies are named by no index until all are durable. Then one write of the index names them, takes the ancestor
+//!   away, and adds what the branch had there: leases, where its history begins. Only after that the ancestor need not
+//!   keep the branch point any more, and can be deleted.
+//! - Two layers never hold different values for one key at one LSN. The branch's first layer holds the state and the
+//!   control file at its start, so these are left out at exactly that LSN.
+//!
+//! A crash before the index is written leaves the branch as it was, and copies that no index names, which the next
+//! start removes: asked again, it begins anew. A crash after that leaves it detached.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use anyhow::{Context, anyhow};
+use blob::RemoteLayer;
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use layers::{LayerDesc, LayerName, MergeOptions, PersistentLayer as _, merge_layers};
+use parking_lot::Mutex;
+use pg_types::{Key, Lsn, TimelineId};
+
+use super::Timeline;
+use crate::api::{DetachInfo, DetachState};
+use crate::error::{Error, Result};
+use crate::index::{Inheritance, Lease};
+use crate::layer_file::LayerFile;
+
+/// Layers copied at the same time.
+const COPIES_AT_ONCE: usize = 4;
+/// How often copying starts over because layers were compacted away meanwhile. What was copied is kept, so each round
+/// is shorter than the one before.
+const ROUNDS: usize = 50;
+/// How often a layer is fetched for rewriting that is evicted before it is opened.
+const FETCHES: usize = 10;
+
+type Source = (TimelineId, LayerName);
+
+/// What has become of the request.
+#[derive(Default)]
+pub struct DetachWork {
+    told: Mutex<Told>,
+    layers: AtomicUsize,
+    layers_copied: AtomicUsize,
+    bytes: AtomicU64,
+    bytes_copied: AtomicU64,
+    /// What has been copied, for the next round or attempt.
+    copies: Mutex<HashMap<Source, Vec<RemoteLayer>>>,
+}
+
+#[derive(Default)]
+struct Told {
+    running: bool,
+    failed: Option<String>,
+}
+
+/// What a branch needs of one layer of an ancestor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needed {
+    Nothing,
+    All,
+    /// What lies at or before the branch point.
+    Part,
+}
+
+/// See [`Needed`]; `upto` is where the branch leaves the ancestor.
+fn needed(desc: &LayerDesc, upto: Lsn) -> Needed {
+    match desc.lsns {
+        lsns if lsns.first > upto => Needed::Nothing,
+        // At the branch point itself the branch has some values of its own.
+        lsns if lsns.last < upto => Needed::All,
+        _ => Needed::Part,
+    }
+}
+
+/// Whether a version at or before the branch point is the ancestor's to give.
+fn is_inherited(key: &Key, lsn: Lsn, upto: Lsn) -> bool {
+    let is_own = lsn == upto && [Key::timeline_state(), Key::control_file()].contains(key);
+    lsn <= upto && !is_own
+}
+
+/// One layer to be copied.
+struct Part {
+    from: Arc<Timeline>,
+    file: Arc<LayerFile>,
+    upto: Lsn,
+    needed: Needed,
+}
+
+impl Part {
+    fn source(&self) -> Source {
+        (self.from.id, self.file.name().clone())
+    }
+
+    fn is_superseded(&self) -> bool {
+        self.from.store.map().get(self.file.name()).is_none()
+    }
+}
+
+/// Everything a branch read through its ancestors, durable, and where the history in it begins.
+pub(crate) struct Copied {
+    layers: Vec<RemoteLayer>,
+    oldest: Lsn,
+}
+
+impl Timeline {
+    /// Takes note that it is to be detached: whether that has to be started.
+    pub(crate) fn begin_detaching(&self) -> Result<bool> {
+        if self.index.is_detached() {
+            return Ok(false);
+        }
+        if self.ancestor.read().is_none() {
+            return Err(Error::Conflict(format!(
+                "timeline {} has no ancestor: there is nothing to detach it from",
+                self.id
+            )));
+        }
+        let mut told = self.detaching.told.lock();
+        let is_new = !std::mem::replace(&mut told.running, true);
+        if is_new {
+            told.failed = None;
+        }
+        Ok(is_new)
+    }
+
+    pub(crate) fn detaching_ended(&self, result: Result<()>) {
+        let mut told = self.detaching.told.lock();
+        told.running = false;
+        if let Err(error) = result {
+            tracing::error!(tenant = %self.tenant, timeline = %self.id, "cannot detach the branch: {error}");
+            told.failed = Some(error.to_string());
+        }
+    }
+
+    pub fn detach_info(&self) -> DetachInfo {
+        let work = &self.detaching;
+        let told = work.told.lock();
+        let is_done = self.index.is_detached() && self.ancestor.read().is_none();
+        DetachInfo {
+            state: match (is_done, told.running, &told.failed) {
+                (true, ..) => DetachState::Detached,
+                (false, true, _) => DetachState::Running,
+                (false, false, Some(_)) => DetachState::Failed,
+                (false, false, None) => DetachState::Attached,
+            },
+            reason: told.failed.clone(),
+            layers: work.layers.load(Ordering::Relaxed),
+            layers_copied: work.layers_copied.load(Ordering::Relaxed),
+            bytes: work.bytes.load(Ordering::Relaxed),
+            bytes_copied: work.bytes_copied.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Copies what is read through the ancestors. May take long; nothing is changed by it.
+    pub(crate) async fn copy_ancestors(&self) -> Result<Copied> {
+        crash::point!("detach.begun");
+        let started = std::time::Instant::now();
+        for _ in 0..ROUNDS {
+            let (parts, oldest) = self.parts_to_copy().await?;
+            let copies: Vec<_> = parts.iter().map(|part| self.copied(part)).collect();
+            let copied = futures::stream::iter(copies)
+                .buffer_unordered(COPIES_AT_ONCE)
+                .try_collect::<Vec<_>>()
+                .await;
+            match copied {
+                Ok(layers) => {
+                    tracing::info!(
+                        tenant = %self.tenant, timeline = %self.id, layers = parts.len(),
+                        elapsed_ms = started.elapsed().as_millis() as u64, "copied what the branch reads of its ancestors"
+                    );
+                    let layers = layers.into_iter().flatten().collect();
+                    return Ok(Copied { layers, oldest });
+                }
+                Err(error) if !parts.iter().any(Part::is_superseded) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Err(anyhow!(
+            "its ancestors' layers were compacted away {ROUNDS} times while they were copied; detach it when less is \
+             written to them"
+        )
+        .into())
+    }
+
+    /// The ancestors, each with where it is left by what reads it here.
+    fn lineage(&self) -> Vec<(Arc<Timeline>, Lsn)> {
+        let (mut found, mut upto) = (Vec::new(), Lsn::MAX);
+        let mut next = self.ancestor();
+        while let Some((ancestor, branch_lsn)) = next {
+            upto = upto.min(branch_lsn);
+            next = ancestor.ancestor();
+            found.push((ancestor, upto));
+        }
+        found
+    }
+
+    /// Which layers there are to copy as of now, and where the history in them begins.
+    async fn parts_to_copy(&self) -> Result<(Vec<Part>, Lsn)> {
+        self.wait_for_ancestors(self.config().wait_lsn_timeout())
+            .await?;
+        let mut parts = Vec::new();
+        for (from, upto) in self.lineage() {
+            // Until it returns, what the index reaches may still be in memory alone.
+            from.checkpoint().await?;
+            for file in from.store.map().iter() {
+                let needed = needed(file.desc(), upto);
+                if needed != Needed::Nothing {
+                    let (from, file) = (from.clone(), file.clone());
+                    parts.push(Part {
+                        from,
+                        file,
+                        upto,
+                        needed,
+                    });
+                }
+            }
+        }
+        // After the maps: compaction drops nothing before the horizon has moved.
+        let oldest = self.oldest_lsn();
+        let work = &self.detaching;
+        let bytes = |parts: &[Part]| parts.iter().map(|part| part.file.desc().size).sum();
+        work.layers.store(parts.len(), Ordering::Relaxed);
+        work.bytes.store(bytes(&parts), Ordering::Relaxed);
+        work.layers_copied.store(0, Ordering::Relaxed);
+        work.bytes_copied.store(0, Ordering::Relaxed);
+        Ok((parts, oldest))
+    }
+
+    /// A layer's copy, made now unless it was before.
+    async fn copied(&self, part: &Part) -> Result<Vec<RemoteLayer>> {
+        let work = &self.detaching;
+        let known = work.copies.lock().get(&part.source()).cloned();
+        let copies = match known {
+            Some(copies) => copies,
+            None => {
+                let copies = match part.needed {
+                    Needed::Part => self.rewrite(part).await,
+                    Needed::All | Needed::Nothing => self.copy_whole(part).await,
+                };
+                let copies = copies.with_context(|| format!("copy layer {}", part.file.name()))?;
+                work.copies.lock().insert(part.source(), copies.clone());
+                copies
+            }
+        };
+        work.layers_copied.fetch_add(1, Ordering::Relaxed);
+        work.bytes_copied
+            .fetch_add(part.file.desc().size, Ordering::Relaxed);
+        Ok(copies)
+    }
+
+    async fn copy_whole(&self, part: &Part) -> anyhow::Result<Vec<RemoteLayer>> {
+        let (own, from) = (self.index.remote(), part.from.index.remote());
+        let copied = own.copy_layer(from, part.file.remote(), self.index.generation());
+        let copied = copied.await?;
+        crash::point!("detach.layer-copied");
+        Ok(vec![copied])
+    }
+
+    /// Writes what a layer holds up to the branch point as layers of their own.
+    async fn rewrite(&self, part: &Part) -> anyhow::Result<Vec<RemoteLayer>> {
+        let mut opened = None;
+        for _ in 0..FETCHES {
+            part.from.store.cache().fetch(&part.file).await?;
+            if let Ok(reader) = part.file.reader() {
+                opened = Some(reader);
+                break;
+            }
+        }
+        let reader = match opened {
+            Some(reader) => reader,
+            None => part.file.reader()?,
+        };
+        let (upto, target_bytes) = (part.upto, self.config().compaction_target_bytes);
+        let options = MergeOptions {
+            target_bytes,
+            level: part.file.desc().level.max(1),
+            ..MergeOptions::default()
+        };
+        let write = move || -> anyhow::Result<Vec<(LayerDesc, Bytes)>> {
+            let mut written = Vec::new();
+            let inherited = reader.iter().filter(|found| match found {
+                Ok((key, version)) => is_inherited(key, version.lsn, upto),
+                Err(_) => true,
+            });
+            merge_layers(
+                vec![inherited],
+                &options,
+                |_| Ok(Lsn::INVALID),
+                |desc, bytes| {
+                    written.push((desc, bytes));
+                    Ok::<(), anyhow::Error>(())
+                },
+            )?;
+            Ok(written)
+        };
+        let written = tokio::task::spawn_blocking(write)
+            .await
+            .context("task that rewrites a layer")??;
+        let (remote, generation) = (self.index.remote(), self.index.generation());
+        let mut copies = Vec::with_capacity(written.len());
+        for (desc, bytes) in written {
+            remote.check_fence(generation).await?;
+            let layer = RemoteLayer { desc, generation };
+            remote.put_layer(&layer, bytes).await?;
+            copies.push(layer);
+        }
+        crash::point!("detach.layer-rewritten");
+        Ok(copies)
+    }
+
+    /// Changes over to the copies. The caller holds the tenant's lock.
+    pub(crate) async fn leave_ancestors(&self, copied: Copied) -> Result<()> {
+        crash::point!("detach.copied");
+        let Copied { layers, oldest } = copied;
+        if self.index.aux().is_none()
+            && let Some(aux) = self.aux_at(self.manifest.start_lsn).await?
+        {
+            self.index.store_aux(self.manifest.start_lsn, aux).await?;
+        }
+        let lineage = self.lineage();
+        let leases = lineage.iter().flat_map(|(ancestor, upto)| {
+            let leases = ancestor.index.leases().into_iter();
+            leases.filter(|lease: &Lease| lease.lsn <= *upto)
+        });
+        let inherited = Inheritance {
+            layers: layers.clone(),
+            oldest,
+            leases: leases.collect(),
+        };
+        self.index.detach(inherited).await?;
+        crash::point!("detach.indexed");
+        self.store.leave_ancestors(layers.clone());
+        *self.ancestor.write() = None;
+        // Until it is known again what must stay, all does.
+        *self.retention.lock() = layers::Retention::everything();
+        crash::point!("detach.cut-off");
+        self.report_layers();
+        self.compaction_wanted();
+        tracing::info!(tenant = %self.tenant, timeline = %self.id, %oldest, "the branch is detached");
+        self.remove_spare_copies(&layers).await;
+        Ok(())
+    }
+
+    /// Deletes copies of layers that were compacted away before the last round. The next start would do it as well.
+    async fn remove_spare_copies(&self, named: &[RemoteLayer]) {
+        let named: HashSet<String> = named.iter().map(RemoteLayer::object_name).collect();
+        let copies = std::mem::take(&mut *self.detaching.copies.lock());
+        let mut spare: Vec<RemoteLayer> = copies.into_values().flatten().collect();
+        spare.retain(|layer| !named.contains(&layer.object_name()));
+        if let Err(error) = self.index.remote().delete_layers(&spare).await {
+            tracing::warn!(tenant = %self.tenant, timeline = %self.id, "spare copies stay until the next start: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use layers::{Value, WriterOptions, image_layer};
+
+    use super::*;
+
+    #[test]
+    fn what_a_branch_needs_ends_at_the_branch_point_where_it_has_values_of_its_own() {
+        let value = (Key::aux(1), Value::Meta(Bytes::from_static(b"x")));
+        let (mut desc, _) =
+            image_layer(Lsn(10), vec![value], &WriterOptions::default()).expect("layer");
+        desc.lsns.last = Lsn(20);
+        let cases = [
+            (9, Needed::Nothing),
+            (10, Needed::Part),
+            (20, Needed::Part),
+            (21, Needed::All),
+        ];
+        for (upto, expected) in cases {
+            assert_eq!(needed(&desc, Lsn(upto)), expected, "{upto}");
+        }
+        for key in [Key::timeline_state(), Key::control_file()] {
+            assert!(is_inherited(&key, Lsn(19), Lsn(20)));
+            assert!(!is_inherited(&key, Lsn(20), Lsn(20)));
+        }
+        assert!(is_inherited(&Key::aux(1), Lsn(20), Lsn(20)));
+        assert!(!is_inherited(&Key::aux(1), Lsn(21), Lsn(20)));
+    }
+}
