@@ -1,6 +1,7 @@
 import type { Branch, Endpoint } from '~/api/types'
 import { BranchCreateForm } from '~/forms/branch-create'
 import { BranchDeleteForm } from '~/forms/branch-delete'
+import { BranchDetachForm } from '~/forms/branch-detach'
 import { BranchRestoreForm } from '~/forms/branch-restore'
 
 import { branchesBelow } from './branch-tree'
@@ -23,5 +24,9 @@ export function BranchDialogs({ projectId, since, ask, branches, endpoints, onCl
   const { branch } = ask
   if (ask.what === 'branch') return <BranchCreateForm {...{ projectId, since, branches, onClose }} parent={branch} />
   if (ask.what === 'restore') return <BranchRestoreForm {...{ projectId, since, branch, branches, endpoints, onClose }} />
+  if (ask.what === 'detach') {
+    const parent = branches.find((each) => each.id === branch.parent_id)
+    return <BranchDetachForm {...{ projectId, branch, onClose }} parent={parent?.name ?? 'its parent'} />
+  }
   return <BranchDeleteForm {...{ projectId, branch, endpoints, onClose }} below={branchesBelow(branches, branch.id)} {...rest} />
 }

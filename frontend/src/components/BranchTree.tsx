@@ -16,7 +16,7 @@ import { StateBadge } from './StateBadge'
 import { useAction } from './use-action'
 import { useNow } from './use-now'
 
-export type BranchAsk = { what: 'branch' | 'restore' | 'delete'; branch: Branch }
+export type BranchAsk = { what: 'branch' | 'restore' | 'detach' | 'delete'; branch: Branch }
 type Shared = { projectId: string; endpoints: Endpoint[]; quota: number; onAsk: (ask: BranchAsk) => void }
 
 function BranchRow({ projectId, node, endpoints, quota, onAsk }: Shared & { node: BranchNode }) {

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 
 import type { Branch, Endpoint } from '~/api/types'
 
-import { deleteRefusal, leaving, mustPreserve, preservedName, quotaUse, restoreRefusal, restoreSteps, sizeBytes, sizeFields } from './branch-can'
+import { deleteRefusal, detachRefusal, leaving, mustPreserve, preservedName, quotaUse, restoreRefusal, restoreSteps, sizeBytes, sizeFields } from './branch-can'
 import { branchesBelow } from './branch-tree'
 
 const branch = (id: string, parent: string | null, more: Partial<Branch> = {}) =>
@@ -28,6 +28,11 @@ describe('deleting a branch', () => {
     expect(deleteRefusal(branch('before', null), [main])).toContain('main')
     expect(deleteRefusal(dev, [test])).toBeNull()
   })
+})
+
+it('detaches a branch that is ready, protected or not', () => {
+  expect(detachRefusal(branch('dev', 'main', { protected: true }))).toBeNull()
+  expect(detachRefusal(branch('dev', 'main', { current_state: 'init' }))).toContain('init')
 })
 
 describe('restoring a branch', () => {

@@ -10,15 +10,20 @@ export function restoreRefusal(branch: Branch): string | null {
   return null
 }
 
+/** Why a branch that has a parent cannot be made independent of it now. */
+export function detachRefusal(branch: Branch): string | null {
+  return branch.current_state === 'ready' ? null : `The branch is ${branch.current_state}; only a ready one can be detached.`
+}
+
 /** Why a branch cannot be deleted now, with those below it. */
 export function deleteRefusal(branch: Branch, below: Branch[]): string | null {
   if (branch.default) return 'The default branch goes with its project.'
   if (branch.protected) return 'The branch is protected. End its protection first.'
   // A restore may have put the default branch below the one that holds what was before.
   const first = below.find((each) => each.default)
-  if (first) return `${first.name}, the default branch, is made from it and needs its data.`
+  if (first) return `${first.name}, the default branch, is made from it and needs its data. Detach that first.`
   const kept = below.filter((each) => each.protected)
-  return kept.length > 0 ? `Protected branches are made from it: ${names(kept)}.` : null
+  return kept.length > 0 ? `Protected branches are made from it: ${names(kept)}. Detach them first, or end their protection.` : null
 }
 
 /** Why what a branch holds now has to stay under another name when it is restored; null when it may go. */

@@ -44,6 +44,7 @@ const OPERATIONS: Partial<Record<Operation['action'], string>> = {
   apply_config: 'apply compute settings',
   apply_storage_config: 'apply history window',
   swap_binding_id: 'restore branch',
+  detach_parent_branch: 'detach branch',
 }
 
 export function operationText({ action, branch_id }: Operation): string {

@@ -7,7 +7,7 @@ import { branchesQuery, branchHistoryQuery, branchQuery, protectBranch } from '~
 import { createEndpoint, endpointsQuery } from '~/api/queries/endpoints'
 import { projectKeys, projectQuery } from '~/api/queries/projects'
 import type { Branch, Endpoint } from '~/api/types'
-import { deleteRefusal, quotaOf, restoreRefusal } from '~/components/branch-can'
+import { deleteRefusal, detachRefusal, quotaOf, restoreRefusal } from '~/components/branch-can'
 import { branchesBelow } from '~/components/branch-tree'
 import { BranchDialogs } from '~/components/BranchDialogs'
 import type { BranchAsk } from '~/components/BranchTree'
@@ -127,6 +127,7 @@ export function BranchPage() {
           <>
             <Button variant="primary" onClick={() => { setAsk({ what: 'branch', branch }) }}>Branch</Button>
             <Button disabledReason={restoreRefusal(branch)} onClick={() => { setAsk({ what: 'restore', branch }) }}>Restore</Button>
+            {branch.parent_id && <Button disabledReason={detachRefusal(branch)} onClick={() => { setAsk({ what: 'detach', branch }) }}>Detach</Button>}
             <Protect projectId={projectId} branch={branch} />
             <Button variant="danger" disabledReason={deleteRefusal(branch, branchesBelow(branches, branch.id))} onClick={() => { setAsk({ what: 'delete', branch }) }}>Delete</Button>
           </>

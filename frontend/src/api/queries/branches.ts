@@ -83,6 +83,15 @@ export function restoreBranch(projectId: string, branchId: string, input: Restor
   )
 }
 
+/** Makes a branch independent of its parent. */
+export function detachBranch(projectId: string, branchId: string) {
+  return unwrap(
+    client.POST('/api/v2/projects/{project_id}/branches/{branch_id}/detach', {
+      params: { path: { project_id: projectId, branch_id: branchId } },
+    }),
+  )
+}
+
 export function protectBranch(projectId: string, branchId: string, isProtected: boolean) {
   return unwrap(
     client.PATCH('/api/v2/projects/{project_id}/branches/{branch_id}', {
