@@ -39,6 +39,7 @@ mod file;
 mod http_client;
 mod index;
 mod queue;
+mod resident;
 mod s3;
 mod store;
 mod timeline;

@@ -15,12 +15,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use layers::{LayerDesc, LayerName};
 use pg_types::Lsn;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::error::BlobError;
 use crate::index::{Generation, IndexPart, RemoteLayer};
 use crate::timeline::TimelineStore;
+
+mod remote;
+
+use remote::Remote;
 
 /// How the queue works.
 #[derive(Clone, Debug)]
@@ -29,7 +34,8 @@ pub struct QueueOptions {
     pub parallel: usize,
     /// Bytes of layers that may wait; a layer beyond that makes its producer wait.
     pub backlog_bytes: usize,
-    /// Pause after the first failure of an operation; doubled after each further one.
+    /// Pause after the first failure of an operation; doubled after each further one, up to the longest. Each is cut
+    /// short by up to half at random, so that not everybody comes back at the same moment.
     pub first_pause: Duration,
     pub longest_pause: Duration,
 }
@@ -40,7 +46,7 @@ impl Default for QueueOptions {
             parallel: 4,
             backlog_bytes: 512 << 20,
             first_pause: Duration::from_millis(100),
-            longest_pause: Duration::from_secs(10),
+            longest_pause: Duration::from_secs(30),
         }
     }
 }
@@ -71,6 +77,8 @@ pub struct UploadStatus {
     pub retries: u64,
     /// Why the last attempt failed; empty again after a success.
     pub last_error: Option<String>,
+    /// Since when no attempt has succeeded.
+    pub failing_since: Option<Instant>,
     /// Set once the queue has given up for good: another generation owns the timeline.
     pub stopped: Option<String>,
 }
@@ -239,64 +247,6 @@ impl UploadQueue {
 impl Drop for UploadQueue {
     fn drop(&mut self) {
         self.worker.abort();
-    }
-}
-
-/// The store, as the queue uses it.
-struct Remote {
-    timeline: TimelineStore,
-    options: QueueOptions,
-    status: watch::Sender<UploadStatus>,
-}
-
-impl Remote {
-    async fn upload(
-        &self,
-        layer: &RemoteLayer,
-        content: Bytes,
-        room: OwnedSemaphorePermit,
-    ) -> Result<(), BlobError> {
-        let what = format!("layer {}", layer.object_name());
-        let bytes = content.len();
-        crash::point!("upload.before-layer");
-        let put = || async {
-            // Who has lost the timeline leaves nothing more behind, and learns of it with the first layer.
-            self.timeline.check_fence(layer.generation).await?;
-            self.timeline.put_layer(layer, content.clone()).await
-        };
-        self.retry(&what, put).await?;
-        crash::point!("upload.layer-stored");
-        self.status.send_modify(|status| {
-            status.uploaded_layers += 1;
-            status.uploaded_bytes += bytes as u64;
-        });
-        drop(room);
-        Ok(())
-    }
-
-    /// Repeats an operation until it succeeds or can never succeed.
-    async fn retry<F>(&self, what: &str, mut attempt: impl FnMut() -> F) -> Result<(), BlobError>
-    where
-        F: Future<Output = Result<(), BlobError>>,
-    {
-        let mut pause = self.options.first_pause;
-        loop {
-            let Err(error) = attempt().await else {
-                self.status
-                    .send_if_modified(|status| status.last_error.take().is_some());
-                return Ok(());
-            };
-            if !error.is_transient() {
-                return Err(error);
-            }
-            tracing::warn!(timeline = %self.timeline.timeline(), %error, ?pause, "upload of {what} failed, will retry");
-            self.status.send_modify(|status| {
-                status.retries += 1;
-                status.last_error = Some(error.to_string());
-            });
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(self.options.longest_pause);
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! One timeline's objects.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,7 +8,6 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path as ObjectPath;
 use object_store::{ObjectMeta, ObjectStoreExt, PutMode};
 use pg_types::{TenantId, TimelineId};
-use tokio::io::AsyncWriteExt;
 
 use crate::error::BlobError;
 use crate::index::{Generation, IndexPart, RemoteLayer};
@@ -269,66 +268,6 @@ impl TimelineStore {
         self.store.local_path(&self.layer_path(layer))
     }
 
-    /// A local file with the layer's bytes: the object itself when the store is a local directory, else a
-    /// copy in `cache`, fetched now if it is not there, and checked against the layer's checksum. Whatever ends it
-    /// early, an error or who asked for it, takes what was fetched so far away with it: nobody counts those bytes.
-    pub async fn make_resident(
-        &self,
-        layer: &RemoteLayer,
-        cache: &Path,
-    ) -> Result<PathBuf, BlobError> {
-        if let Some(path) = self.local_layer_path(layer) {
-            return Ok(path);
-        }
-        let target = cache.join(layer.object_name());
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |source| BlobError::File { path, source }
-        };
-        if tokio::fs::try_exists(&target)
-            .await
-            .map_err(failed(&target))?
-        {
-            return Ok(target);
-        }
-        tokio::fs::create_dir_all(cache)
-            .await
-            .map_err(failed(cache))?;
-        let staging = cache.join(format!("{}.part", layer.object_name()));
-        let mut file = tokio::fs::File::create(&staging)
-            .await
-            .map_err(failed(&staging))?;
-        let unfinished = tempfile::TempPath::try_from_path(&staging).map_err(failed(&staging))?;
-        let mut body = self
-            .store
-            .objects
-            .get(&self.layer_path(layer))
-            .await?
-            .into_stream();
-        let mut check = Checksum::new(layer.desc.size);
-        crash::point!("download.begun");
-        while let Some(chunk) = body.next().await {
-            let chunk = chunk?;
-            check.add(&chunk);
-            file.write_all(&chunk).await.map_err(failed(&staging))?;
-            crash::point!("download.first-chunk");
-        }
-        if !check.matches(layer.desc.checksum) {
-            let path = self.layer_path(layer).to_string();
-            return Err(BlobError::Corrupt {
-                path,
-                reason: "size or checksum does not match its name".to_owned(),
-            });
-        }
-        file.sync_all().await.map_err(failed(&staging))?;
-        crash::point!("download.before-rename");
-        unfinished
-            .persist(&target)
-            .map_err(|error| failed(&target)(error.error))?;
-        crash::point!("download.renamed");
-        Ok(target)
-    }
-
     /// Deletes layers that no durable index names, side by side; fine if some are gone already. Only after
     /// [`TimelineStore::put_index`] has written the index without them, or their owner has been fenced.
     pub async fn delete_layers(&self, layers: &[RemoteLayer]) -> Result<(), BlobError> {
@@ -411,37 +350,5 @@ impl TimelineStore {
         }
         crash::point!("delete.before-unmark");
         self.store.delete(&mark).await
-    }
-}
-
-/// The checksum of a layer file, taken while it streams by: all bytes but the last 12.
-struct Checksum {
-    covered: u64,
-    size: u64,
-    seen: u64,
-    crc: u32,
-}
-
-impl Checksum {
-    fn new(size: u64) -> Checksum {
-        Checksum {
-            covered: size.saturating_sub(12),
-            size,
-            seen: 0,
-            crc: 0,
-        }
-    }
-
-    fn add(&mut self, chunk: &[u8]) {
-        let covered = self
-            .covered
-            .saturating_sub(self.seen)
-            .min(chunk.len() as u64) as usize;
-        self.crc = crc32c::crc32c_append(self.crc, &chunk[..covered]);
-        self.seen += chunk.len() as u64;
-    }
-
-    fn matches(&self, checksum: u32) -> bool {
-        self.seen == self.size && self.crc == checksum
     }
 }

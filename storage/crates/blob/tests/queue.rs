@@ -4,6 +4,7 @@ mod common;
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use blob::{
     BlobError, Generation, INDEX_FORMAT_VERSION, IndexChange, IndexPart, Loaded, QueueOptions,
@@ -55,6 +56,56 @@ async fn queued_index_changes_become_one_write_that_holds_them_all() {
         ),
         (1, 1, Lsn(50))
     );
+}
+
+/// Promise: however long the store is away, it is waited out: nothing counts as durable meanwhile, it is said since when
+/// and why, the store is asked ever more slowly, and once it is back everything is there.
+#[tokio::test]
+async fn a_store_that_is_away_costs_time_and_nothing_else() {
+    let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let faulty = Faulty::out(memory.clone());
+    let store = Store::new(faulty.clone()).timeline(TENANT, TIMELINE);
+    // An hour at the usual pauses, 15 to 30 s, is as many attempts as these are in seconds.
+    let options = QueueOptions {
+        longest_pause: Duration::from_millis(20),
+        ..quick()
+    };
+    let (parallel, longest) = (options.parallel as u128, options.longest_pause);
+    let queue = UploadQueue::start(store.clone(), empty(), claimed(&memory).await, options);
+    let begun = tokio::time::Instant::now();
+    for lsn in 1..=20 {
+        let (desc, bytes) = layer(&[lsn]);
+        queue.upload(desc, bytes).await.unwrap();
+        queue.commit(at(lsn)).unwrap();
+    }
+    let mut watched = queue.status();
+    let long_since = |status: &blob::UploadStatus| status.retries > 400;
+    let status = watched.wait_for(long_since).await.unwrap().clone();
+    assert_eq!((status.uploaded_layers, status.index_writes), (0, 0));
+    assert_eq!(status.disk_consistent_lsn, Lsn::INVALID);
+    let (since, waited) = (status.failing_since.expect("since when"), begun.elapsed());
+    assert!(since >= begun && since.elapsed() >= longest);
+    let why = status.last_error.expect("a reason");
+    assert!(
+        why.contains("layer ") && why.contains("the store is out"),
+        "{why}"
+    );
+    // Each of the few at a time waits at least half the longest pause, the first five times less.
+    let at_most = parallel * (waited.as_millis() / (longest.as_millis() / 2) + 7);
+    let writes = u128::from(faulty.writes());
+    assert!(writes <= at_most, "{writes} writes in {waited:?}");
+
+    faulty.set_out(false);
+    let index = queue.flush().await.unwrap();
+    assert_eq!(
+        (index.layers.len(), index.disk_consistent_lsn),
+        (20, Lsn(20))
+    );
+    let status = queue.status().borrow().clone();
+    assert_eq!((status.failing_since, status.last_error), (None, None));
+    for remote in &index.layers {
+        store.get_layer(remote).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -63,6 +63,14 @@ pub struct LayerSummary {
     pub bytes: u64,
 }
 
+/// Why nothing gets to the object store. Ingest goes on while memory lasts, and safekeepers keep the WAL.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UploadsFailing {
+    /// RFC 3339; null when it has stopped for good.
+    pub since: Option<String>,
+    pub reason: String,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimelineStatus {
     pub timeline_id: TimelineId,
@@ -87,6 +95,8 @@ pub struct TimelineStatus {
     pub history_bytes: u64,
     /// Why history is cut by another time than the wall clock's, or not at all; null: it is not.
     pub history_held: Option<String>,
+    /// Null while the object store takes what it is given.
+    pub uploads_failing: Option<UploadsFailing>,
     pub full_page_writes: FullPageWrites,
     /// The chain length at which any page gets an image, given the mode and the full-page-writes state.
     pub image_threshold: u32,

@@ -67,6 +67,13 @@ pub struct Metadata {
     pub detached_from: Option<AncestorPoint>,
 }
 
+/// Why uploads do not go on.
+pub struct Trouble {
+    /// For how long attempts have failed; none once they have stopped for good.
+    pub elapsed: Option<std::time::Duration>,
+    pub reason: String,
+}
+
 /// What a branch takes along when it leaves its ancestors.
 pub struct Inheritance {
     /// Durable copies of all layers it read through them.
@@ -288,6 +295,23 @@ impl TimelineIndex {
 
     pub(crate) fn generation(&self) -> Generation {
         self.queue.generation()
+    }
+
+    /// Since when nothing could be brought to the object store, and why; none while it can.
+    pub fn trouble(&self) -> Option<Trouble> {
+        let status = self.queue.status();
+        let status = status.borrow();
+        if let Some(reason) = &status.stopped {
+            return Some(Trouble {
+                elapsed: None,
+                reason: reason.clone(),
+            });
+        }
+        let (since, reason) = status.failing_since.zip(status.last_error.clone())?;
+        Some(Trouble {
+            elapsed: Some(since.elapsed()),
+            reason,
+        })
     }
 
     pub fn is_detached(&self) -> bool {

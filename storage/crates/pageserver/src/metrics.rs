@@ -71,6 +71,7 @@ struct Families {
     l0_layers: IntGaugeVec,
     braked: IntCounterVec,
     history: IntGaugeVec,
+    uploads_failing: IntGaugeVec,
 }
 
 fn register<C: Collector + Clone + 'static>(collector: prometheus::Result<C>) -> C {
@@ -214,6 +215,11 @@ static FAMILIES: LazyLock<Families> = LazyLock::new(|| Families {
         "WAL between the oldest LSN that can be read and the newest",
         &[],
     ),
+    uploads_failing: gauges(
+        "weir_pageserver_uploads_failing_seconds",
+        "For how long the object store has taken nothing of the timeline",
+        &[],
+    ),
 });
 
 /// The series of one timeline. Dropping it removes them.
@@ -232,6 +238,7 @@ pub struct TimelineMetrics {
     pub flushed_bytes: IntCounter,
     pub l0_layers: IntGauge,
     pub braked_ms: IntCounter,
+    pub(crate) uploads_failing: IntGauge,
     history: IntGauge,
     last_record_lsn: IntGauge,
     disk_consistent_lsn: IntGauge,
@@ -262,6 +269,7 @@ impl TimelineMetrics {
             l0_layers: families.l0_layers.with_label_values(&labels),
             braked_ms: families.braked.with_label_values(&labels),
             history: families.history.with_label_values(&labels),
+            uploads_failing: families.uploads_failing.with_label_values(&labels),
             last_record_lsn: position("last_record"),
             disk_consistent_lsn: position("disk_consistent"),
             remote_consistent_lsn: position("remote_consistent"),
@@ -363,6 +371,7 @@ impl Drop for TimelineMetrics {
             &families.uploading_bytes,
             &families.l0_layers,
             &families.history,
+            &families.uploads_failing,
         ] {
             let _ = gauge.remove_label_values(&labels);
         }

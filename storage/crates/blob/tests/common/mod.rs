@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -42,6 +42,8 @@ pub struct Faulty {
     last_write: LastWrite,
     /// Every n-th write fails without effect; 0: none.
     fail_every: u64,
+    /// While it is set all writes fail.
+    out: AtomicBool,
     writes: AtomicU64,
     pub died: Notify,
     /// A write is about to begin.
@@ -86,11 +88,28 @@ impl Faulty {
             left: AtomicI64::new(left),
             last_write,
             fail_every,
+            out: AtomicBool::new(false),
             writes: AtomicU64::new(0),
             died: Notify::new(),
             arrived: Notify::new(),
             gate: Arc::new(Semaphore::new(permits)),
         })
+    }
+
+    /// Takes no writes until it is told to.
+    pub fn out(inner: Arc<dyn ObjectStore>) -> Arc<Faulty> {
+        let faulty = Faulty::failing_every(inner, 0);
+        faulty.set_out(true);
+        faulty
+    }
+
+    pub fn set_out(&self, out: bool) {
+        self.out.store(out, Ordering::SeqCst);
+    }
+
+    /// Writes tried so far.
+    pub fn writes(&self) -> u64 {
+        self.writes.load(Ordering::SeqCst)
     }
 
     pub fn is_dead(&self) -> bool {
@@ -117,6 +136,9 @@ impl Faulty {
         self.arrived.notify_one();
         self.gate.acquire().await.expect("never closed").forget();
         let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
+        if self.out.load(Ordering::SeqCst) {
+            return Err(Faulty::failure("the store is out"));
+        }
         if self.fail_every > 0 && number.is_multiple_of(self.fail_every) {
             return Err(Faulty::failure("try again"));
         }

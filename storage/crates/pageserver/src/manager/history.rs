@@ -31,6 +31,9 @@ pub(super) async fn trim(manager: Weak<TenantManager>) {
         let tenants = manager.tenants();
         trimmed.retain(|id, _| tenants.iter().any(|tenant| tenant.id == *id));
         for tenant in tenants {
+            for timeline in tenant.timelines.read().values() {
+                timeline.report_uploads();
+            }
             let window = tenant.config.read().history_window();
             let period = (window / TRIMS_PER_WINDOW).min(LONGEST_PERIOD);
             let last = trimmed.get(&tenant.id);

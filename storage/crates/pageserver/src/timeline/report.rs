@@ -1,6 +1,7 @@
 //! What a timeline tells about itself: status, layers, metrics.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use layers::PersistentLayer as _;
 use pg_types::Lsn;
@@ -8,7 +9,9 @@ use pg_types::wal::{RECORD_HEADER_BYTES, record_end};
 use wal_decode::TimelineState;
 
 use super::Timeline;
-use crate::api::{FullPageWrites, LayerInfo, LayerSummary, TimelineStateName, TimelineStatus};
+use crate::api::{
+    FullPageWrites, LayerInfo, LayerSummary, TimelineStateName, TimelineStatus, UploadsFailing,
+};
 
 /// Bytes of an `XLOG_FPW_CHANGE` record: header, header of the main data, one flag.
 const FPW_CHANGE_RECORD_BYTES: u64 = (RECORD_HEADER_BYTES + 2 + 1) as u64;
@@ -51,12 +54,31 @@ impl Timeline {
             current_logical_size: size,
             history_bytes: self.history_bytes(),
             history_held: self.history_held(),
+            uploads_failing: self.uploads_failing(),
             full_page_writes: full_page_writes(&state),
             image_threshold: self.config().threshold(state.full_page_writes),
             max_term: self.max_term().0,
             layers,
             safekeepers: self.manifest.safekeepers.clone(),
         }
+    }
+
+    fn uploads_failing(&self) -> Option<UploadsFailing> {
+        let trouble = self.index.trouble()?;
+        let now = self.clock.seconds();
+        let at = |elapsed: Duration| self.clock.shown_at(now.saturating_sub(elapsed.as_secs()));
+        Some(UploadsFailing {
+            since: trouble.elapsed.map(|elapsed| at(elapsed).to_string()),
+            reason: trouble.reason,
+        })
+    }
+
+    /// Refreshes what metrics say of uploads; to be called every second or so.
+    pub(crate) fn report_uploads(&self) {
+        let elapsed = self.index.trouble().and_then(|trouble| trouble.elapsed);
+        let seconds = elapsed.unwrap_or_default().as_secs();
+        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+        self.metrics.uploads_failing.set(seconds);
     }
 
     async fn size_or_zero(&self) -> u64 {

@@ -1,0 +1,154 @@
+"""Disks that are full: of the object store, of the copies of layers. Errors name file and reason, the rest goes on,
+and all heals when there is space again."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from harness import Engine, Timeline, engine, lsn, metric, wait_for
+from workloads import amcheck
+
+SETTINGS = {"checkpoint_distance_bytes": 1 << 20, "checkpoint_timeout_ms": 500}
+FULL = "No space left on device"
+GROW = "INSERT INTO t SELECT n, md5(n::text), repeat(md5(n::text), 8) FROM generate_series(1, 4000) n"
+
+
+@contextlib.contextmanager
+def small_disk(where: Path, mib: int) -> Iterator[Path]:
+    """A file system of its own at `where`, and in it the name of a file that can fill it."""
+    where.mkdir(parents=True)
+    mounted = ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(where)]
+    if subprocess.run(mounted, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    try:
+        yield where / "ballast"
+    finally:
+        # An engine that ended before has unmounted whatever was below its folder, and removed that.
+        if where.is_mount():
+            subprocess.run(["umount", "--lazy", str(where)], check=True)
+
+
+def fill(ballast: Path) -> None:
+    """To the last byte."""
+    with ballast.open("ab", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(b"x" * size)
+        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+            file.write(b"x")
+
+
+def trouble(running: Engine, timeline: Timeline) -> dict[str, str] | None:
+    return running.timeline_status(timeline)["uploads_failing"]
+
+
+def test_a_full_object_store_stops_one_tenant_and_loses_nothing() -> None:
+    root = Path(tempfile.mkdtemp(prefix="weir-system-"))
+    tenant = secrets.token_hex(16)
+    with engine(root) as running, small_disk(root / "objects" / tenant, 96) as ballast:
+        compute, other = running.compute(running.create_timeline(tenant)), running.compute(running.create_timeline())
+        full, healthy = compute.timeline, other.timeline
+        for it in (full, healthy):
+            running.storage.patch(f"/v1/tenant/{it.tenant}/config", json=SETTINGS).raise_for_status()
+        for it in (compute, other):
+            it.sql("CREATE TABLE t (id int, hash text, filler text)")
+            it.sql("CREATE INDEX ON t (hash)")
+        fill(ballast)
+        before = running.timeline_status(full)["remote_consistent_lsn"]
+        compute.sql(GROW)
+        found = wait_for("the status to say it", lambda: trouble(running, full))
+        assert FULL in found["reason"], found
+        assert "layer " in found["reason"], found
+        assert found["since"].startswith("20"), found
+
+        # Ingest goes on up to its bound, commits go on beyond it, reads of what is there too.
+        at = running.timeline_status(full)["last_record_lsn"]
+        digest = running.digest(full, at)
+        for _ in range(6):
+            compute.sql(GROW)
+        committed = compute.status()["commit_lsn"]
+
+        def is_held() -> bool:
+            status = running.timeline_status(full)
+            held = lsn(status["last_record_lsn"]) < lsn(committed)
+            return held and metric(running.storage, "weir_pageserver_memory_layer_bytes", timeline_id=full.id) > 0
+
+        wait_for("ingest to reach its bound", is_held)
+        assert running.digest(full, at) == digest
+        assert running.timeline_status(full)["remote_consistent_lsn"] == before
+        for port in running.http_ports:
+            keeper = f"http://127.0.0.1:{port}/v1/tenant/{full.tenant}/timeline/{full.id}"
+            assert lsn(httpx.get(keeper).json()["remote_consistent_lsn"]) <= lsn(before)
+        failing = "weir_pageserver_uploads_failing_seconds"
+        wait_for("the metric", lambda: metric(running.storage, failing, timeline_id=full.id) >= 1)
+
+        # The neighbour does not notice.
+        other.sql(GROW)
+        its_own = other.status()["commit_lsn"]
+        running.wait_ingested(healthy, its_own)
+        running.storage.post(f"/v1/tenant/{healthy.tenant}/timeline/{healthy.id}/checkpoint").raise_for_status()
+        assert lsn(running.timeline_status(healthy)["remote_consistent_lsn"]) >= lsn(its_own)
+        assert trouble(running, healthy) is None
+
+        ballast.unlink()
+        wait_for("uploads to go on", lambda: trouble(running, full) is None)
+        running.wait_ingested(full, committed)
+        path = f"/v1/tenant/{full.tenant}/timeline/{full.id}/checkpoint"
+        running.storage.post(path).raise_for_status()
+        assert lsn(running.timeline_status(full)["remote_consistent_lsn"]) >= lsn(committed)
+        assert running.digest(full, at) == digest
+        rows = compute.sql("SELECT count(*), count(DISTINCT hash) FROM t")
+        assert rows == [(7 * 4000, 4000)]
+        running.pageserver.kill9()
+        running.pageserver.start()
+        compute.suspend()
+        again = running.compute(full)
+        assert again.sql("SELECT count(*), count(DISTINCT hash) FROM t") == rows
+        amcheck(again)
+
+
+def test_a_full_disk_for_copies_is_an_error_that_names_the_file_and_heals() -> None:
+    root = Path(tempfile.mkdtemp(prefix="weir-system-"))
+    disk = root / "pageserver"
+    copies = disk / "tenants"
+    with small_disk(disk, 64) as ballast, engine(root, object_store="mount://{objects}") as running:
+        compute = running.compute(running.create_timeline())
+        timeline = compute.timeline
+        running.storage.patch(f"/v1/tenant/{timeline.tenant}/config", json=SETTINGS).raise_for_status()
+        compute.sql("CREATE TABLE t (id int, hash text, filler text)")
+        for _ in range(3):
+            compute.sql(GROW)
+        at = compute.status()["commit_lsn"]
+        running.wait_ingested(timeline, at)
+        running.storage.post(f"/v1/tenant/{timeline.tenant}/timeline/{timeline.id}/checkpoint").raise_for_status()
+        digest = running.digest(timeline, at)
+        evicted = metric(running.storage, "weir_pageserver_layers_evicted_total")
+
+        # Whatever copies give way to is taken at once, until there are none and no room for any.
+        path = f"/v1/tenant/{timeline.tenant}/timeline/{timeline.id}/digest"
+
+        def says_why() -> str | None:
+            fill(ballast)
+            answer = running.storage.get(path)
+            return answer.text if answer.status_code >= 500 else None
+
+        why = wait_for("an error", says_why)
+        assert FULL in why, why
+        assert f"{copies}/{timeline.tenant}/{timeline.id}/" in why, why
+        # Copies give way at the next look at the disk.
+        wait_for("copies to go", lambda: metric(running.storage, "weir_pageserver_layers_evicted_total") > evicted)
+        assert not list(copies.rglob("*.part")), "half a layer helps nobody"
+        ballast.unlink()
+        assert running.digest(timeline, at) == digest
+        compute.suspend()
+        assert running.compute(timeline).sql("SELECT count(*) FROM t") == [(3 * 4000,)]
