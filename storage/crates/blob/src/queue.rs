@@ -38,6 +38,8 @@ pub struct QueueOptions {
     /// short by up to half at random, so that not everybody comes back at the same moment.
     pub first_pause: Duration,
     pub longest_pause: Duration,
+    /// With nothing to upload for so long, it is looked whether somebody else has taken the timeline over.
+    pub idle_look: Duration,
 }
 
 impl Default for QueueOptions {
@@ -47,6 +49,7 @@ impl Default for QueueOptions {
             backlog_bytes: 512 << 20,
             first_pause: Duration::from_millis(100),
             longest_pause: Duration::from_secs(30),
+            idle_look: Duration::from_secs(600),
         }
     }
 }
@@ -238,6 +241,12 @@ impl UploadQueue {
         let _ = (&mut self.worker).await;
     }
 
+    /// The same for whoever shares it: when this returns nothing more is begun, and what is queued later is refused.
+    pub async fn end(&self) {
+        self.worker.abort();
+        self.operations.closed().await;
+    }
+
     fn stopped(&self) -> BlobError {
         let reason = self.status.borrow().stopped.clone();
         BlobError::Stopped(reason.unwrap_or_else(|| "the queue was shut down".to_owned()))
@@ -262,8 +271,21 @@ impl Worker {
     async fn run(mut self, mut queued: mpsc::UnboundedReceiver<Operation>) {
         let mut pending = VecDeque::new();
         let mut named = Vec::new();
-        while let Some(operation) = queued.recv().await {
-            pending.push_back(operation);
+        loop {
+            let idle = self.remote.idle_look();
+            match tokio::time::timeout(idle, queued.recv()).await {
+                Ok(Some(operation)) => pending.push_back(operation),
+                Ok(None) => return,
+                Err(_) => match self
+                    .remote
+                    .timeline
+                    .check_fence(self.index.generation)
+                    .await
+                {
+                    Err(error) if !error.is_transient() => return self.remote.stop(&error),
+                    _ => continue,
+                },
+            }
             while let Ok(more) = queued.try_recv() {
                 pending.push_back(more);
             }
@@ -272,11 +294,7 @@ impl Worker {
                     .status
                     .send_modify(|status| status.queued_operations = pending.len());
                 if let Err(error) = self.step(&mut pending, &mut named).await {
-                    tracing::error!(timeline = %self.remote.timeline.timeline(), %error, "uploads stop");
-                    self.remote
-                        .status
-                        .send_modify(|status| status.stopped = Some(error.to_string()));
-                    return;
+                    return self.remote.stop(&error);
                 }
             }
             self.remote

@@ -74,11 +74,14 @@ impl TimelineStore {
 
     /// The highest generation anyone has claimed or written an index under.
     pub async fn newest_generation(&self) -> Result<Option<Generation>, BlobError> {
-        let (claims, indexes) = futures::try_join!(self.list("generation"), self.indexes())?;
-        let claimed = claims
-            .iter()
-            .filter_map(|meta| Generation::from_suffix(meta.location.filename()?));
-        Ok(claimed.chain(indexes).max())
+        let (claims, indexes) = futures::try_join!(self.claims(), self.indexes())?;
+        Ok(claims.into_iter().chain(indexes).max())
+    }
+
+    async fn claims(&self) -> Result<Vec<Generation>, BlobError> {
+        let claims = self.list("generation").await?;
+        let generation = |meta: &ObjectMeta| Generation::from_suffix(meta.location.filename()?);
+        Ok(claims.iter().filter_map(generation).collect())
     }
 
     /// Claims the right to write, above every earlier claim. Who claimed before is fenced from here on.
@@ -148,10 +151,13 @@ impl TimelineStore {
     /// generation is claimed, with [`BlobError::Deleted`] when the timeline is going or gone.
     pub async fn check_fence(&self, ours: Generation) -> Result<(), BlobError> {
         let mark = self.path("deleted");
-        let (mark, newest) = futures::try_join!(self.store.get(&mark), self.newest_generation())?;
-        match newest {
+        let (mark, claims, indexes) =
+            futures::try_join!(self.store.get(&mark), self.claims(), self.indexes())?;
+        // An index alone is no right to write: a deletion that was finished elsewhere took the claim.
+        let is_claimed = claims.contains(&ours);
+        match claims.into_iter().chain(indexes).max() {
             Some(newest) if newest > ours => Err(BlobError::Fenced { ours, newest }),
-            Some(newest) if newest == ours && mark.is_none() => Ok(()),
+            _ if is_claimed && mark.is_none() => Ok(()),
             _ => Err(BlobError::Deleted(self.timeline)),
         }
     }

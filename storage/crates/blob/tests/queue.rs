@@ -58,6 +58,45 @@ async fn queued_index_changes_become_one_write_that_holds_them_all() {
     );
 }
 
+/// Promise: who has lost the timeline finds out although it has nothing to write, and says so.
+#[tokio::test]
+async fn a_superseded_queue_notices_while_it_is_idle() {
+    let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let store = Store::new(memory.clone()).timeline(TENANT, TIMELINE);
+    let options = QueueOptions {
+        idle_look: Duration::from_millis(5),
+        ..quick()
+    };
+    let queue = UploadQueue::start(store.clone(), empty(), claimed(&memory).await, options);
+    queue.commit(at(1)).unwrap();
+    queue.flush().await.unwrap();
+    assert_eq!(queue.status().borrow().stopped, None);
+    claimed(&memory).await;
+    let mut status = queue.status();
+    let stopped = status.wait_for(|status| status.stopped.is_some()).await;
+    let stopped = stopped.unwrap().stopped.clone().expect("checked");
+    assert!(stopped.contains("superseded by generation 2"), "{stopped}");
+    let refused = queue.flush().await.unwrap_err();
+    assert!(refused.to_string().contains("superseded"), "{refused}");
+}
+
+/// Promise: the right to write is a claim, not an index that was left behind.
+#[tokio::test]
+async fn an_index_without_its_claim_is_no_right_to_write() {
+    let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let store = Store::new(memory.clone()).timeline(TENANT, TIMELINE);
+    let ours = claimed(&memory).await;
+    let index = IndexPart {
+        generation: ours,
+        ..empty()
+    };
+    store.put_index(&index).await.unwrap();
+    let claim = format!("{TENANT}/{TIMELINE}/generation/00000001");
+    memory.delete(&ObjectPath::from(claim)).await.unwrap();
+    let refused = store.check_fence(ours).await.unwrap_err();
+    assert!(matches!(refused, BlobError::Deleted(_)), "{refused}");
+}
+
 /// Promise: however long the store is away, it is waited out: nothing counts as durable meanwhile, it is said since when
 /// and why, the store is asked ever more slowly, and once it is back everything is there.
 #[tokio::test]

@@ -13,75 +13,12 @@ use bytes::Bytes;
 use layers::{LayerDesc, LayerName};
 use parking_lot::Mutex;
 use pg_types::{Lsn, TenantId, Term, TimelineId};
-use serde::{Deserialize, Serialize};
 
-use crate::api::CreateTimeline;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AncestorPoint {
-    pub timeline_id: TimelineId,
-    pub lsn: Lsn,
-}
+mod facts;
 
-/// What never changes about a timeline.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
-    pub pg_version: u32,
-    pub system_identifier: u64,
-    pub start_lsn: Lsn,
-    pub ancestor: Option<AncestorPoint>,
-    pub safekeepers: Vec<String>,
-    /// What was asked for, to recognise a repeated request.
-    pub request: CreateTimeline,
-}
-
-/// Where the auxiliary files of the last suspend are.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AuxFiles {
-    pub lsn: Lsn,
-    pub document: String,
-}
-
-/// Keeps one LSN readable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lease {
-    pub lsn: Lsn,
-    /// Seconds of even time (`clock`).
-    pub until: u64,
-}
-
-/// The pageserver's part of the index.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Metadata {
-    pub manifest: Manifest,
-    pub max_term: Term,
-    pub aux: Option<AuxFiles>,
-    /// History before it may be gone.
-    #[serde(default)]
-    pub horizon: Lsn,
-    #[serde(default)]
-    pub leases: Vec<Lease>,
-    /// What it was a branch of, before it was given everything it read there.
-    #[serde(default)]
-    pub detached_from: Option<AncestorPoint>,
-}
-
-/// Why uploads do not go on.
-pub struct Trouble {
-    /// For how long attempts have failed; none once they have stopped for good.
-    pub elapsed: Option<std::time::Duration>,
-    pub reason: String,
-}
-
-/// What a branch takes along when it leaves its ancestors.
-pub struct Inheritance {
-    /// Durable copies of all layers it read through them.
-    pub layers: Vec<RemoteLayer>,
-    /// Where the history in them begins.
-    pub oldest: Lsn,
-    pub leases: Vec<Lease>,
-}
+pub use facts::{AncestorPoint, AuxFiles, Inheritance, Lease, Manifest, Metadata, Trouble};
 
 /// One timeline's index, for the process that holds the newest generation of it.
 pub struct TimelineIndex {
@@ -147,7 +84,8 @@ impl TimelineIndex {
         Ok(Some((timeline_index, index)))
     }
 
-    /// Makes the index of a new timeline with its first layers; durable on return.
+    /// Makes the index of a new timeline with its first layers; durable on return. Refused where the object store has
+    /// that timeline: it would be taken from whoever serves it.
     pub async fn create(
         store: Store,
         tenant: TenantId,
@@ -156,11 +94,14 @@ impl TimelineIndex {
         layers: Vec<(LayerDesc, Bytes)>,
     ) -> anyhow::Result<(TimelineIndex, Vec<RemoteLayer>)> {
         let remote = store.timeline(tenant, timeline);
+        refuse_existing(&remote).await?;
         let generation = remote
             .claim_generation()
             .await
             .context("claim a generation")?;
         crash::point!("create.claimed");
+        // Who claimed before can't write an index any more: now it is known for good.
+        refuse_existing(&remote).await?;
         let ancestor = manifest.ancestor.map(|point| blob::Ancestor {
             timeline: point.timeline_id,
             lsn: point.lsn,
@@ -428,6 +369,7 @@ impl TimelineIndex {
 
     /// Removes everything the object store has of the timeline.
     pub async fn delete(&self) -> Result<()> {
+        self.queue.end().await;
         if let Some(aux) = self.aux() {
             self.store
                 .delete_document(self.remote.tenant(), &aux.document)
@@ -440,6 +382,20 @@ impl TimelineIndex {
             .context("delete the timeline's objects")?;
         Ok(())
     }
+}
+
+async fn refuse_existing(remote: &TimelineStore) -> anyhow::Result<()> {
+    let found = remote.load().await.context("look for the timeline")?;
+    if found == blob::Loaded::Absent {
+        return Ok(());
+    }
+    let what = format!(
+        "the object store has timeline {} of tenant {} already, though it is not served here; restart the pageserver \
+         to take it over, or choose another id",
+        remote.timeline(),
+        remote.tenant()
+    );
+    Err(Error::Conflict(what).into())
 }
 
 #[cfg(test)]

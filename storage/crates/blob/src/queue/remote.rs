@@ -44,6 +44,18 @@ impl Remote {
         Ok(())
     }
 
+    /// Not everybody's at the same moment.
+    pub(super) fn idle_look(&self) -> Duration {
+        shortened(self.options.idle_look, RandomState::new().hash_one(()))
+    }
+
+    /// Takes note that nothing can be uploaded any more.
+    pub(super) fn stop(&self, error: &BlobError) {
+        tracing::error!(timeline = %self.timeline.timeline(), %error, "uploads stop");
+        self.status
+            .send_modify(|status| status.stopped = Some(error.to_string()));
+    }
+
     /// Repeats an operation until it succeeds or can never succeed.
     pub(super) async fn retry<F>(
         &self,

@@ -4,25 +4,55 @@ use futures::FutureExt;
 
 use super::*;
 
-/// Promise: a term counts as stored only once a restart would find it, however often it is asked for.
-#[tokio::test]
-async fn a_term_counts_once_it_is_durable() {
-    let root = tempfile::tempdir().expect("tempdir");
-    let (tenant, timeline) = (TenantId([1; 16]), TimelineId([2; 16]));
-    let store = Store::local(root.path()).expect("store");
+fn manifest(timeline: TimelineId) -> Manifest {
     let request = serde_json::from_value(
         serde_json::json!({"new_timeline_id": timeline, "pg_version": 15, "safekeepers": []}),
     );
-    let manifest = Manifest {
+    Manifest {
         pg_version: 15,
         system_identifier: 1,
         start_lsn: Lsn(8),
         ancestor: None,
         safekeepers: Vec::new(),
         request: request.expect("request"),
+    }
+}
+
+/// Promise: a timeline that another pageserver serves from the same store is not taken from it by a creation.
+#[tokio::test]
+async fn what_the_store_has_is_not_created_again() {
+    let root = tempfile::tempdir().expect("tempdir");
+    let (tenant, timeline) = (TenantId([1; 16]), TimelineId([2; 16]));
+    let store = Store::local(root.path()).expect("store");
+    let create = || {
+        let manifest = manifest(timeline);
+        TimelineIndex::create(store.clone(), tenant, timeline, manifest, Vec::new())
     };
-    let created =
-        TimelineIndex::create(store.clone(), tenant, timeline, manifest, Vec::new()).await;
+    let (first, _) = create().await.expect("created");
+    let refused = create().await.map(|_| ()).expect_err("refused");
+    let refused = crate::error::Error::from(refused);
+    assert_eq!(refused.code(), ("conflict", 409), "{refused}");
+    first.store_term(Term(3)).await.expect("still its own");
+    first.delete().await.expect("delete");
+    let stopped = first.store_term(Term(4)).await;
+    stopped.expect_err("nothing is written after a deletion");
+    create().await.expect("free again");
+}
+
+/// Promise: a term counts as stored only once a restart would find it, however often it is asked for.
+#[tokio::test]
+async fn a_term_counts_once_it_is_durable() {
+    let root = tempfile::tempdir().expect("tempdir");
+    let (tenant, timeline) = (TenantId([1; 16]), TimelineId([2; 16]));
+    let store = Store::local(root.path()).expect("store");
+    let created = TimelineIndex::create(
+        store.clone(),
+        tenant,
+        timeline,
+        manifest(timeline),
+        Vec::new(),
+    )
+    .await;
     let (index, _) = created.expect("index");
     // The first request is given up before anything was written.
     assert!(index.store_term(Term(5)).now_or_never().is_none());

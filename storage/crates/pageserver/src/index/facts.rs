@@ -1,0 +1,72 @@
+//! What the pageserver keeps in a timeline's index, and what is said of it.
+
+use blob::RemoteLayer;
+use pg_types::{Lsn, Term, TimelineId};
+use serde::{Deserialize, Serialize};
+
+use crate::api::CreateTimeline;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AncestorPoint {
+    pub timeline_id: TimelineId,
+    pub lsn: Lsn,
+}
+
+/// What never changes about a timeline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    pub pg_version: u32,
+    pub system_identifier: u64,
+    pub start_lsn: Lsn,
+    pub ancestor: Option<AncestorPoint>,
+    pub safekeepers: Vec<String>,
+    /// What was asked for, to recognise a repeated request.
+    pub request: CreateTimeline,
+}
+
+/// Where the auxiliary files of the last suspend are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuxFiles {
+    pub lsn: Lsn,
+    pub document: String,
+}
+
+/// Keeps one LSN readable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    pub lsn: Lsn,
+    /// Seconds of even time (`clock`).
+    pub until: u64,
+}
+
+/// The pageserver's part of the index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metadata {
+    pub manifest: Manifest,
+    pub max_term: Term,
+    pub aux: Option<AuxFiles>,
+    /// History before it may be gone.
+    #[serde(default)]
+    pub horizon: Lsn,
+    #[serde(default)]
+    pub leases: Vec<Lease>,
+    /// What it was a branch of, before it was given everything it read there.
+    #[serde(default)]
+    pub detached_from: Option<AncestorPoint>,
+}
+
+/// Why uploads do not go on.
+pub struct Trouble {
+    /// For how long attempts have failed; none once they have stopped for good.
+    pub elapsed: Option<std::time::Duration>,
+    pub reason: String,
+}
+
+/// What a branch takes along when it leaves its ancestors.
+pub struct Inheritance {
+    /// Durable copies of all layers it read through them.
+    pub layers: Vec<RemoteLayer>,
+    /// Where the history in them begins.
+    pub oldest: Lsn,
+    pub leases: Vec<Lease>,
+}
