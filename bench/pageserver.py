@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from weirbench import adaptive, growth, scan, targets, tproc
+from weirbench import adaptive, charts, growth, scan, targets, tproc
 from weirbench.recorded import SETTINGS, Recorded, program, run_json
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "bench/results/pageserver.json"
+CHART = ROOT / "docs/images/level-0.png"
 MIB = 1 << 20
 # Never reached: no image is made, nothing is compacted.
 NEVER_IMAGE = 1 << 20
@@ -293,8 +294,10 @@ def measure_scan(setting: Setting) -> dict[str, Any]:
 
 
 def measure_growth(setting: Setting) -> dict[str, Any]:
-    """One database that grows by COPY; each step's own figures."""
-    return {"growth": growth.measure(setting.bench, setting.folder / "growth", setting.growth_gb, URGENT, progress)}
+    """One database that grows by COPY; each step's own figures, and a chart of level 0."""
+    found = growth.measure(setting.bench, setting.folder / "growth", setting.growth_gb, URGENT, progress)
+    charts.level_0(found["l0_by_wal_mib"], CHART)
+    return found
 
 
 def measure_upload(setting: Setting) -> dict[str, Any]:
@@ -302,7 +305,8 @@ def measure_upload(setting: Setting) -> dict[str, Any]:
     del setting
     found = run_json([*URGENT, program("blob", "upload_pipeline")])
     return {
-        "upload_pipeline_speedup": {str(it["layer_bytes"]): it["speedup"]["median"] for it in found["by_size"]},
+        # That of the size of layer for which it is least.
+        "upload_pipeline_speedup": min(it["speedup"]["median"] for it in found["by_size"]),
         "uploads": found,
     }
 
@@ -329,7 +333,7 @@ def main() -> int:
     parser.add_argument("--copy-mb", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pages", type=int, default=300, help="read of each class")
-    parser.add_argument("--growth-gb", type=float, nargs="+", default=[0.1, 0.3, 1.0, 3.0])
+    parser.add_argument("--growth-gb", type=float, nargs="+", default=[0.1, 0.3, 1.0, 3.0, 10.0])
     parser.add_argument("--program", type=Path, help="the measuring program, instead of building it")
     parser.add_argument("--out", type=Path, default=RESULT)
     arguments = parser.parse_args()

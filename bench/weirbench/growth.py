@@ -92,10 +92,12 @@ def row(size_mb: int, step: dict[str, Any]) -> dict[str, Any]:
 
 def measure(
     bench: Path, folder: Path, sizes_gb: Sequence[float], urgent: Sequence[str], progress: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    """The series. RuntimeError if the pageserver ends before it."""
+) -> dict[str, Any]:
+    """The series, and how many level-0 layers there were as WAL came in. RuntimeError if the pageserver ends before
+    it."""
     cluster = Recorded.prepared(bench, folder)
     series = []
+    level_0: list[list[int]] = []
     done, relation, peak = 0, "", 0
     try:
         with Dialogue([*urgent, bench, "grow", "--objects", cluster.objects, "--wal", cluster.wal]) as server:
@@ -109,7 +111,9 @@ def measure(
                 if not ends_step:
                     continue
                 relation = relation or relation_of(cluster)
-                figures = row(size, server.ask(f"settle {relation}"))
+                step = server.ask(f"settle {relation}")
+                level_0 += step["l0"]
+                figures = row(size, step)
                 peak = max(peak, used(folder))
                 series.append({**figures, "disk_gb_at_most": round(peak / 1e9, 2)})
                 progress(f"growth: {series[-1]}")
@@ -117,7 +121,11 @@ def measure(
     finally:
         cluster.stop()
     shutil.rmtree(folder)
-    return series
+    first = level_0[0][0]
+    return {
+        "growth": series,
+        "l0_by_wal_mib": [[round((lsn - first) / MIB, 1), count] for lsn, count in level_0],
+    }
 
 
 def relation_of(cluster: Recorded) -> str:

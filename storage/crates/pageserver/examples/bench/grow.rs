@@ -37,7 +37,8 @@ struct Step {
     begun: Reading,
     seconds: f64,
     cpu_seconds: f64,
-    l0_most: i64,
+    /// Level-0 layers while WAL was taken in, at each change.
+    l0: Vec<(Lsn, i64)>,
 }
 
 impl Step {
@@ -46,7 +47,7 @@ impl Step {
             begun: Reading::take(timeline.last_record_lsn()),
             seconds: 0.0,
             cpu_seconds: 0.0,
-            l0_most: 0,
+            l0: Vec::new(),
         }
     }
 
@@ -59,7 +60,7 @@ impl Step {
         let after = Reading::take(upto);
         self.seconds += after.seconds_since(&before);
         self.cpu_seconds += after.cpu_since(&before);
-        self.l0_most = self.l0_most.max(watch.most());
+        self.l0.extend(watch.changes());
         Ok(())
     }
 
@@ -72,7 +73,8 @@ impl Step {
             "wal_bytes": quiet["wal_bytes"],
             "seconds": self.seconds,
             "cpu_seconds": self.cpu_seconds,
-            "l0_max": self.l0_most.max(watch.most()),
+            "l0_max": self.l0.iter().map(|(_, count)| *count).max().unwrap_or(0).max(watch.most()),
+            "l0": self.l0.iter().map(|(lsn, count)| (lsn.0, *count)).collect::<Vec<_>>(),
             "until_quiet": quiet,
             "stored_bytes": status.layers.bytes,
             "data_bytes": status.current_logical_size,

@@ -6,12 +6,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use pageserver::config::TenantConfigPatch;
 use pageserver::timeline::Timeline;
+use parking_lot::Mutex;
 use pg_types::Lsn;
 use serde_json::{Value, json};
 
@@ -88,30 +89,39 @@ impl Reading {
     }
 }
 
-/// Watches the number of level-0 layers until it is dropped.
+/// How many level-0 layers there are, seen again and again until it is dropped.
 pub struct L0Watch {
-    most: Arc<AtomicI64>,
+    seen: Arc<Mutex<Vec<(Lsn, i64)>>>,
     over: Arc<AtomicBool>,
 }
 
 impl L0Watch {
     pub fn new(timeline: Arc<Timeline>) -> L0Watch {
-        let (most, over) = (
-            Arc::new(AtomicI64::new(0)),
-            Arc::new(AtomicBool::new(false)),
-        );
-        let (seen, ended) = (most.clone(), over.clone());
+        let (seen, over) = (Arc::<Mutex<Vec<_>>>::default(), Arc::default());
+        let watch = L0Watch { seen, over };
+        let (seen, ended) = (watch.seen.clone(), watch.over.clone());
         tokio::spawn(async move {
             while !ended.load(Ordering::Relaxed) {
-                seen.fetch_max(timeline.metrics().l0_layers.get(), Ordering::Relaxed);
+                let count = timeline.metrics().l0_layers.get();
+                let mut seen = seen.lock();
+                if seen.last().is_none_or(|(_, last)| *last != count) {
+                    seen.push((timeline.last_record_lsn(), count));
+                }
+                drop(seen);
                 tokio::time::sleep(SAMPLE).await;
             }
         });
-        L0Watch { most, over }
+        watch
     }
 
     pub fn most(&self) -> i64 {
-        self.most.load(Ordering::Relaxed)
+        let counts = self.seen.lock();
+        counts.iter().map(|(_, count)| *count).max().unwrap_or(0)
+    }
+
+    /// Each change: how far ingest was, and how many there were from then on.
+    pub fn changes(&self) -> Vec<(Lsn, i64)> {
+        self.seen.lock().clone()
     }
 }
 
