@@ -5,17 +5,26 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from stack import Stack, running_stack, wait_for
 
 
+class Span(NamedTuple):
+    service: str
+    name: str
+    trace: str
+    id: str
+    parent: str
+
+
 class Collector:
     """Takes traces as a collector does (OTLP over HTTP, protobuf) and keeps them."""
 
     def __init__(self) -> None:
-        self.spans: list[tuple[str, str, str, str, str]] = []
+        self.spans: list[Span] = []
         collector = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -41,7 +50,7 @@ class Collector:
             for scope in resource.scope_spans:
                 for span in scope.spans:
                     ids = (span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex())
-                    self.spans.append((service, span.name, *ids))
+                    self.spans.append(Span(service, span.name, *ids))
 
     @property
     def url(self) -> str:
@@ -61,30 +70,38 @@ def traced(collector: Collector) -> Generator[Stack]:
         yield stack
 
 
+def is_request(span: Span) -> bool:
+    return span.name.startswith("POST") and span.name.endswith("/projects")
+
+
+def ascent(spans: list[Span], trace: str) -> list[Span]:
+    """From where the pageserver made a timeline up to the first span whose parent is not known (yet)."""
+    known = {span.id: span for span in spans if span.trace == trace}
+    made = (
+        s for s in known.values() if "pageserver" in s.service and "timeline" in s.name and s.name.startswith("POST")
+    )
+    path, current = [], next(made, None)
+    while current is not None:
+        path.append(current)
+        current = known.get(current.parent)
+    return path
+
+
 def test_creating_a_project_is_one_trace_down_to_the_pageserver(traced: Stack, collector: Collector):
     traced.api().create_database("traced", {})
 
-    def whole() -> str | None:
+    def whole() -> list[Span] | None:
         spans = list(collector.spans)
-        roots = {s[2] for s in spans if s[1].startswith("POST") and s[1].endswith("/projects")}
-        stored = {s[2] for s in spans if "pageserver" in s[0] and "timeline" in s[1]}
-        return next(iter(roots & stored), None)
+        roots = {s.trace for s in spans if is_request(s)}
+        paths = [ascent(spans, trace) for trace in roots]
+        # Programs send their spans when they please: both ends are there long before all that lies between.
+        return next((path for path in paths if path and is_request(path[-1])), None)
 
     try:
-        trace = wait_for("a trace with both ends", whole)
+        path = wait_for("a trace from the request to the pageserver", whole)
     except TimeoutError:
-        pytest.fail(
-            "no trace has both ends; seen: " + "\n".join(sorted({f"{s[0]}: {s[1]}" for s in collector.spans}))
-        )
-    members = [span for span in collector.spans if span[2] == trace]
-    services = {span[0] for span in members}
-    assert len(services) >= 3, services  # the API, the worker, the pageserver
-    known = {span[3] for span in members}
-    (entry,) = [s for s in members if "pageserver" in s[0] and "timeline" in s[1] and s[1].startswith("POST")][:1]
-    parents = {span[3]: span[4] for span in members}
-    current, steps = entry[3], 0
-    while parents.get(current) in known:
-        current, steps = parents[current], steps + 1
-    assert steps >= 2, "the pageserver's span does not hang below the request's"
-    top = next(span for span in members if span[3] == current)
-    assert top[1].startswith("POST"), f"the trace begins at {top[:2]}"
+        seen = sorted({f"{s.service}: {s.name} of {s.trace}" for s in collector.spans})
+        pytest.fail("no trace goes from the request to the pageserver; seen: " + "\n".join(seen))
+    assert len(path) >= 3, path  # the request, what it started, the pageserver
+    members = {span.service for span in collector.spans if span.trace == path[0].trace}
+    assert len(members) >= 3, members  # the API, the worker, the pageserver

@@ -9,6 +9,7 @@ import os
 import secrets
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from workloads import amcheck
 
 SETTINGS = {"checkpoint_distance_bytes": 1 << 20, "checkpoint_timeout_ms": 500}
 FULL = "No space left on device"
+# Layers that are not written yet, and those that are not stored yet.
+WAITING = ("memory", "uploading")
 GROW = "INSERT INTO t SELECT n, md5(n::text), repeat(md5(n::text), 8) FROM generate_series(1, 4000) n"
 
 
@@ -74,16 +77,25 @@ def test_a_full_object_store_stops_one_tenant_and_loses_nothing() -> None:
         # Ingest goes on up to its bound, commits go on beyond it, reads of what is there too.
         at = running.timeline_status(full)["last_record_lsn"]
         digest = running.digest(full, at)
-        for _ in range(6):
-            compute.sql(GROW)
-        committed = compute.status()["commit_lsn"]
+        grown = 1
+
+        def ingested() -> int:
+            return lsn(running.timeline_status(full)["last_record_lsn"])
 
         def is_held() -> bool:
-            status = running.timeline_status(full)
-            held = lsn(status["last_record_lsn"]) < lsn(committed)
-            return held and metric(running.storage, "weir_pageserver_memory_layer_bytes", timeline_id=full.id) > 0
+            """Whether ingest stands still behind a commit: it waits rather than fill the memory."""
+            nonlocal grown
+            compute.sql(GROW)
+            grown += 1
+            committed = lsn(compute.status()["commit_lsn"])
+            reached = ingested()
+            time.sleep(2)
+            return reached < committed and ingested() == reached
 
         wait_for("ingest to reach its bound", is_held)
+        kept = [metric(running.storage, f"weir_pageserver_{it}_layer_bytes", timeline_id=full.id) for it in WAITING]
+        assert sum(kept) > 0, "what is not stored is in memory"
+        committed = compute.status()["commit_lsn"]
         assert running.digest(full, at) == digest
         assert running.timeline_status(full)["remote_consistent_lsn"] == before
         for port in running.http_ports:
@@ -108,7 +120,7 @@ def test_a_full_object_store_stops_one_tenant_and_loses_nothing() -> None:
         assert lsn(running.timeline_status(full)["remote_consistent_lsn"]) >= lsn(committed)
         assert running.digest(full, at) == digest
         rows = compute.sql("SELECT count(*), count(DISTINCT hash) FROM t")
-        assert rows == [(7 * 4000, 4000)]
+        assert rows == [(grown * 4000, 4000)]
         running.pageserver.kill9()
         running.pageserver.start()
         compute.suspend()

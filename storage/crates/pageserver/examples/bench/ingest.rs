@@ -102,12 +102,11 @@ impl L0Watch {
         let (seen, ended) = (watch.seen.clone(), watch.over.clone());
         tokio::spawn(async move {
             while !ended.load(Ordering::Relaxed) {
-                let count = timeline.metrics().l0_layers.get();
-                let mut seen = seen.lock();
-                if seen.last().is_none_or(|(_, last)| *last != count) {
-                    seen.push((timeline.last_record_lsn(), count));
-                }
-                drop(seen);
+                note(
+                    &mut seen.lock(),
+                    timeline.last_record_lsn(),
+                    timeline.metrics().l0_layers.get(),
+                );
                 tokio::time::sleep(SAMPLE).await;
             }
         });
@@ -122,6 +121,13 @@ impl L0Watch {
     /// Each change: how far ingest was, and how many there were from then on.
     pub fn changes(&self) -> Vec<(Lsn, i64)> {
         self.seen.lock().clone()
+    }
+}
+
+/// Keeps a count that is another than the last.
+fn note(seen: &mut Vec<(Lsn, i64)>, at: Lsn, count: i64) {
+    if seen.last().is_none_or(|(_, last)| *last != count) {
+        seen.push((at, count));
     }
 }
 

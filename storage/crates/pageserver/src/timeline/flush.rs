@@ -95,6 +95,7 @@ impl Timeline {
         self.store.freeze(lsn, state.prev_record_lsn);
         *frozen_upto = lsn;
         *self.flush.dirty_since.lock() = None;
+        self.report_memory();
         Ok(())
     }
 
@@ -138,10 +139,13 @@ impl Timeline {
             .await
             .context("flush task")?;
         let (desc, bytes) = written.context("write a delta layer")?;
+        let bytes = self.store.uploads().counted(bytes);
+        // An upload that hangs is when somebody looks at what is in memory.
+        self.report_memory();
         Ok(Written {
             frozen,
             desc,
-            bytes: self.store.uploads().counted(bytes),
+            bytes,
             started,
         })
     }
