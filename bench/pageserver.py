@@ -82,7 +82,8 @@ class Setting:
             begun = loaded.stop()
             with_images = loaded.copy(self.folder / "fpw_on")
             for name, cluster in (("fpw_off", loaded), ("fpw_on", with_images)):
-                cluster.start({"full_page_writes": name.removeprefix("fpw_")})
+                cluster.start({})
+                cluster.switch(full_page_writes=name == "fpw_on")
                 self.classes = cluster.classes()
                 progress(f"TPROC-C: 4 x {self.transactions} transactions, {name}")
                 cluster.transactions(self.transactions, warehouses=self.warehouses)

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,23 @@ class Recorded:
         options = " ".join(f"-c {name}='{value}'" for name, value in given.items())
         self._control("-o", f"-p {self.port} {options}", "-l", str(socket / "log"), "start")
         self.running = True
+
+    def switch(self, full_page_writes: bool) -> None:
+        """Changes full page writes while it runs, and waits until the WAL says so. Who reads the WAL knows the state
+        by these records: a start with another value than before writes none."""
+        self._reload(full_page_writes=not full_page_writes)
+        time.sleep(1)
+        before = self.sql("SELECT pg_current_wal_insert_lsn()")
+        self._reload(full_page_writes=full_page_writes)
+        deadline = time.monotonic() + 10
+        while self.sql(f"SELECT pg_current_wal_insert_lsn() > '{before}'") != "t":
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the WAL does not say within 10 s that full_page_writes is {full_page_writes}")
+            time.sleep(0.05)
+
+    def _reload(self, *, full_page_writes: bool) -> None:
+        self.sql(f"ALTER SYSTEM SET full_page_writes = {'on' if full_page_writes else 'off'}")
+        self.sql("SELECT pg_reload_conf()")
 
     def stop(self) -> str:
         """Ends it cleanly; where its WAL ends."""
