@@ -71,11 +71,20 @@ fn copies(server: &Server) -> Vec<PathBuf> {
 }
 
 async fn wait_for_eviction(server: &Server) {
+    wait_for_copies(server, "none is left", |names| names.is_empty()).await;
+}
+
+/// Until the names of the copies, in order, are as asked for.
+async fn wait_for_copies(server: &Server, what: &str, hold: impl Fn(&[String]) -> bool) {
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
-    while !copies(server).is_empty() {
+    while !hold(&names(server)) {
         let is_late = tokio::time::Instant::now() > deadline;
-        assert!(!is_late, "not evicted: {:?}", copies(server));
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        assert!(
+            !is_late,
+            "not so in time: {what}; copies: {:?}",
+            names(server)
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 }
 
@@ -203,13 +212,11 @@ async fn a_lost_disk_is_warm_again_before_anyone_reads() {
 
     std::fs::remove_dir_all(&data_dir).expect("lose the disk");
     let server = start(root.path(), 1 << 30).await;
-    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
-    let wanted = |server: &Server| hot.iter().all(|name| names(server).contains(name));
-    while !wanted(&server) {
-        let is_late = tokio::time::Instant::now() > deadline;
-        assert!(!is_late, "{:?} of {hot:?} came", names(&server));
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    let what = format!("all of {hot:?} came");
+    wait_for_copies(&server, &what, |names| {
+        hot.iter().all(|name| names.contains(name))
+    })
+    .await;
     let objects = root.path().join("objects");
     let remembered = |tenant: TenantId| objects.join(format!("{tenant}/hot.json")).exists();
     let read = everything(&server.timeline(tenant, timeline)).await;
