@@ -26,6 +26,26 @@ pub struct Engine {
     _scratch: tempfile::TempDir,
 }
 
+/// What is taken in.
+#[derive(clap::Args)]
+pub struct Input {
+    /// The project as it was before the WAL.
+    #[arg(long)]
+    pub objects: PathBuf,
+    /// The directory of the WAL's segments.
+    #[arg(long)]
+    pub wal: PathBuf,
+}
+
+impl Input {
+    /// A pageserver that follows the WAL as far as it is told.
+    pub async fn open(&self, memory: Memory) -> Result<(Engine, FileWal)> {
+        let wal = FileWal::new(&self.wal);
+        let engine = Engine::open(&self.objects, memory, Some(&wal)).await?;
+        Ok((engine, wal))
+    }
+}
+
 /// How much memory it gets; the defaults are the program's.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {

@@ -6,7 +6,6 @@
 //! answers with the step's figures.
 
 use std::io::{BufRead as _, Write as _};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,15 +17,13 @@ use wire::page::{Reply, Request};
 
 use crate::common::pages::PageClient;
 use crate::common::server::FileWal;
-use crate::engine::{Engine, Memory};
+use crate::engine::{Engine, Input, Memory};
 use crate::ingest::{L0Watch, Reading, TIMEOUT, wait_until_quiet};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    #[arg(long)]
-    objects: PathBuf,
-    #[arg(long)]
-    wal: PathBuf,
+    #[command(flatten)]
+    input: Input,
     /// Pages read after each step.
     #[arg(long, default_value_t = 500)]
     pages: u32,
@@ -83,8 +80,7 @@ impl Step {
 }
 
 pub async fn run(arguments: Arguments) -> Result<Value> {
-    let wal = FileWal::new(&arguments.wal);
-    let engine = Engine::open(&arguments.objects, Memory::default(), Some(&wal)).await?;
+    let (engine, wal) = arguments.input.open(Memory::default()).await?;
     let timeline = engine.timeline.clone();
     let (lines, mut more) = tokio::sync::mpsc::unbounded_channel();
     std::thread::spawn(move || {

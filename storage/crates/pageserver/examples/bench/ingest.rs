@@ -4,7 +4,6 @@
 //! once, so that nothing but the pageserver sets the pace; it ends when the index in the object store reaches its
 //! last record.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,18 +15,15 @@ use parking_lot::Mutex;
 use pg_types::Lsn;
 use serde_json::{Value, json};
 
-use crate::common::server::FileWal;
-use crate::engine::{Engine, Memory, cpu_seconds, metric};
+use crate::engine::{Input, Memory, cpu_seconds, metric};
 
 pub const TIMEOUT: Duration = Duration::from_secs(3600);
 const SAMPLE: Duration = Duration::from_millis(10);
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    #[arg(long)]
-    objects: PathBuf,
-    #[arg(long)]
-    wal: PathBuf,
+    #[command(flatten)]
+    input: Input,
     /// Ends of the stretches, each a record boundary, in order.
     #[arg(long, required = true, num_args = 1..)]
     upto: Vec<Lsn>,
@@ -138,8 +134,7 @@ impl Drop for L0Watch {
 }
 
 pub async fn run(arguments: Arguments) -> Result<Value> {
-    let wal = FileWal::new(&arguments.wal);
-    let engine = Engine::open(&arguments.objects, Memory::default(), Some(&wal)).await?;
+    let (engine, wal) = arguments.input.open(Memory::default()).await?;
     let timeline = engine.timeline.clone();
     let tenant = engine.manager.tenant(timeline.tenant)?;
     let patch = TenantConfigPatch {

@@ -4,7 +4,6 @@
 //! `mixed` takes in the rest in steps (`accesses`), each begun with the reads of a simulated compute. Before it reads,
 //! it waits until the images that are due are made, so that what a read replays does not depend on the machine.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,8 +16,7 @@ use wire::page::{Reply, Request};
 
 use crate::accesses::{Shape, schedule};
 use crate::common::pages::PageClient;
-use crate::common::server::FileWal;
-use crate::engine::{Engine, Memory};
+use crate::engine::{Engine, Input, Memory};
 use crate::ingest::{Reading, wait_until_quiet};
 
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -32,17 +30,14 @@ const PAGE_CACHE_BYTES: usize = 8 << 20;
 
 #[derive(clap::Args)]
 pub struct SettleArguments {
-    #[arg(long)]
-    objects: PathBuf,
-    #[arg(long)]
-    wal: PathBuf,
+    #[command(flatten)]
+    input: Input,
     #[arg(long)]
     upto: Lsn,
 }
 
 pub async fn settle(arguments: SettleArguments) -> Result<Value> {
-    let wal = FileWal::new(&arguments.wal);
-    let engine = Engine::open(&arguments.objects, Memory::default(), Some(&wal)).await?;
+    let (engine, wal) = arguments.input.open(Memory::default()).await?;
     configure(&engine, fixed(1024)).await?;
     wal.limit.send_replace(arguments.upto);
     engine.timeline.wait_lsn(arguments.upto, TIMEOUT).await?;
@@ -59,10 +54,8 @@ pub async fn settle(arguments: SettleArguments) -> Result<Value> {
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    #[arg(long)]
-    objects: PathBuf,
-    #[arg(long)]
-    wal: PathBuf,
+    #[command(flatten)]
+    input: Input,
     #[arg(long)]
     from: Lsn,
     #[arg(long)]
@@ -75,10 +68,9 @@ pub struct Arguments {
 }
 
 pub async fn run(arguments: Arguments) -> Result<Value> {
-    let wal = FileWal::new(&arguments.wal);
     let steps = schedule(
         &arguments.shape,
-        &arguments.wal,
+        &arguments.input.wal,
         arguments.from,
         arguments.upto,
     )?;
@@ -86,7 +78,7 @@ pub async fn run(arguments: Arguments) -> Result<Value> {
         page_cache_bytes: PAGE_CACHE_BYTES,
         ..Memory::default()
     };
-    let engine = Engine::open(&arguments.objects, memory, Some(&wal)).await?;
+    let (engine, wal) = arguments.input.open(memory).await?;
     let policy = match arguments.threshold {
         Some(threshold) => fixed(threshold),
         None => TenantConfigPatch {
