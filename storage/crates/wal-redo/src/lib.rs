@@ -32,6 +32,7 @@ mod heap2;
 mod index_tuple;
 pub mod masking;
 pub mod oracle;
+mod packing;
 mod page_ops;
 mod sequence;
 mod slru;

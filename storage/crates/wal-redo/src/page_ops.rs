@@ -12,6 +12,7 @@ use pg_types::page::{
 
 use crate::Page;
 use crate::error::{Step, Why};
+use crate::packing::{compact, halves};
 
 /// Most line pointers a heap page may have (`MaxHeapTuplesPerPage`).
 const MAX_HEAP_ITEMS: u16 = 291;
@@ -158,57 +159,23 @@ pub(crate) fn replace_item_id(page: &mut Page, number: u16, id: ItemId) -> Step 
     set_item_id(page, number, id).ok_or(BAD_HEADER)
 }
 
-/// Packs all stored tuples against the special space, in line pointer order (`compactify_tuples`).
-fn compact(page: &mut Page, bounds: Layout) -> Step {
-    let old = *page;
-    let mut upper = bounds.special;
-    for number in 1..=item_count(page) {
-        let Some(id) = item_id(&old, number).filter(|id| id.length != 0) else {
-            continue;
-        };
-        let length = max_align(usize::from(id.length));
-        let from = usize::from(id.offset);
-        if from < bounds.upper || from + length > bounds.special {
-            return Err(BAD_ITEM);
-        }
-        upper = upper
-            .checked_sub(length)
-            .filter(|upper| *upper >= bounds.lower)
-            .ok_or(Why::Is(
-                "the tuples of the page are longer than the page has room",
-            ))?;
-        page[upper..upper + length].copy_from_slice(&old[from..from + length]);
-        let moved = ItemId {
-            offset: upper as u16,
-            ..id
-        };
-        set_item_id(page, number, moved).ok_or(BAD_HEADER)?;
-    }
-    page::set_upper(page, upper as u16);
-    Ok(())
-}
-
 /// Frees the space of tuples that have no line pointer any more, and cuts unused line pointers off the
 /// end (`PageRepairFragmentation`).
 pub(crate) fn repair_fragmentation(page: &mut Page) -> Step {
     let bounds = layout(page)?;
-    let count = item_count(page);
+    let (words, _) = halves(page, bounds);
     let (mut last_used, mut unused_count) = (0, 0);
-    for number in 1..=count {
-        let unused = item_id(page, number).is_none_or(|id| id.state == ItemState::Unused);
-        if unused {
-            set_item_id(page, number, ItemId::UNUSED).ok_or(BAD_HEADER)?;
+    for (index, word) in words.iter_mut().enumerate() {
+        if ItemId::from_u32(u32::from_le_bytes(*word)).state == ItemState::Unused {
+            *word = ItemId::UNUSED.to_u32().to_le_bytes();
             unused_count += 1;
         } else {
-            last_used = number;
+            last_used = index + 1;
         }
     }
+    let cut = words.len() - last_used;
     compact(page, bounds)?;
-    let cut = count - last_used;
-    page::set_lower(
-        page,
-        (bounds.lower - usize::from(cut) * ITEM_ID_BYTES) as u16,
-    );
+    page::set_lower(page, (bounds.lower - cut * ITEM_ID_BYTES) as u16);
     set_free_lines_hint(page, unused_count > cut);
     Ok(())
 }
@@ -308,11 +275,9 @@ pub(crate) fn index_multi_delete(page: &mut Page, numbers: &[u8]) -> Step {
             "it deletes line pointer {number}, which is missing or out of order"
         )));
     }
-    page::set_lower(
-        page,
-        (PAGE_HEADER_BYTES + usize::from(kept) * ITEM_ID_BYTES) as u16,
-    );
-    compact(page, bounds)
+    let lower = PAGE_HEADER_BYTES + usize::from(kept) * ITEM_ID_BYTES;
+    page::set_lower(page, lower as u16);
+    compact(page, Layout { lower, ..bounds })
 }
 
 /// Puts another tuple in the place of one, shifting those before it if the lengths differ
