@@ -6,15 +6,20 @@
 //!
 //! Pages, nearly all there is, are found by hash and put in order only when the layer is written, or when somebody
 //! scans them, which nothing does often; a tree of them would cost ingest more than everything else here. Metadata is
-//! little, is scanned, and has a tree.
+//! little, is scanned, and has a tree. Versions lie in the order in which they came, each with where the next older one
+//! of its key is: reads go from the newest to older ones, and what is put is put at the end.
+//!
+//! What comes in and goes out is far more than the processor's caches hold, and waiting for one place in memory after
+//! the other would be most of the work. So both are done a few at a time ([`versions`]): first a look at each one's place,
+//! for which the processor waits once, then the work.
 //!
 //! A crash loses the layer; its content is ingested again from the WAL past the disk-consistent LSN.
 
-use std::collections::{BTreeMap, HashMap};
+mod versions;
+
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use foldhash::fast::RandomState;
 use parking_lot::RwLock;
 use pg_types::{Key, KeyRange, Lsn};
 use smallvec::SmallVec;
@@ -24,28 +29,12 @@ use crate::error::LayerError;
 use crate::read::VersionSource;
 use crate::value::{LsnRange, Value, Version, Window};
 use crate::writer::{LayerWriter, WriterOptions};
-
-/// What one version costs beside its payload: its slot, and its share of its key's.
-const VERSION_OVERHEAD: u64 = 80;
-
-type Versions = SmallVec<[Version; 1]>;
-
-#[derive(Default)]
-struct Inner {
-    /// Each key's place in `entries`.
-    pages: HashMap<Key, usize, RandomState>,
-    metadata: BTreeMap<Key, usize>,
-    entries: Vec<Versions>,
-    lsns: Option<LsnRange>,
-    versions: u64,
-    bytes: u64,
-    frozen: bool,
-}
+use versions::Versions;
 
 /// See the module head. Shared as `Arc<MemoryLayer>`; every method takes `&self`.
 #[derive(Default)]
 pub struct MemoryLayer {
-    inner: RwLock<Inner>,
+    inner: RwLock<Versions>,
 }
 
 impl MemoryLayer {
@@ -56,7 +45,7 @@ impl MemoryLayer {
     /// Adds a value from the WAL; the bytes by which the layer grew. Several at one `(key, lsn)` keep the order in
     /// which they are put.
     pub fn put(&self, key: Key, lsn: Lsn, value: Value) -> Result<u64, LayerError> {
-        self.inner.write().insert(key, lsn, value, None)
+        self.inner.write().put(key, lsn, value, None)
     }
 
     /// Adds all values of one record, or of several, under one lock; the bytes by which the layer grew.
@@ -64,17 +53,14 @@ impl MemoryLayer {
         &self,
         values: impl IntoIterator<Item = (Key, Lsn, Value)>,
     ) -> Result<u64, LayerError> {
-        let mut inner = self.inner.write();
-        let mut put = |(key, lsn, value)| inner.insert(key, lsn, value, None);
-        values.into_iter().try_fold(0, |sum, it| Ok(sum + put(it)?))
+        self.inner.write().put_all(values)
     }
 
     /// Adds an image that the storage made from everything at or before `lsn`: it stands above all other
     /// versions at that LSN. `lsn` may be older than what is already here. The bytes by which the layer grew.
     pub fn put_image(&self, key: Key, lsn: Lsn, page: Bytes) -> Result<u64, LayerError> {
-        self.inner
-            .write()
-            .insert(key, lsn, Value::Image(page), Some(Version::GENERATED))
+        let (image, seq) = (Value::Image(page), Some(Version::GENERATED));
+        self.inner.write().put(key, lsn, image, seq)
     }
 
     /// From here on every put is refused. To be called between records.
@@ -93,7 +79,7 @@ impl MemoryLayer {
 
     /// Number of versions.
     pub fn versions(&self) -> u64 {
-        self.inner.read().versions
+        self.inner.read().count()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -105,13 +91,9 @@ impl MemoryLayer {
         &self,
         options: &WriterOptions,
     ) -> Result<(LayerDesc, Bytes), LayerError> {
-        let inner = self.inner.read();
         let mut writer = LayerWriter::delta(Vec::new(), 0, options.clone())?;
-        for (key, versions) in inner.in_order(&KeyRange::all()) {
-            for version in versions {
-                writer.push(&key, version)?;
-            }
-        }
+        let inner = self.inner.read();
+        inner.for_each_by_key(|key, version| writer.push(key, version))?;
         let (desc, file) = writer.finish()?;
         Ok((desc, Bytes::from(file)))
     }
@@ -119,128 +101,16 @@ impl MemoryLayer {
     /// Whether a version of the key lies in the window.
     pub fn has(&self, key: &Key, window: Window) -> bool {
         let inner = self.inner.read();
-        !slice(inner.versions_of(key), window).is_empty()
+        inner
+            .newest_first(inner.found(key), window)
+            .next()
+            .is_some()
     }
 
     /// The largest LSN at or before `upto` at which anything changed.
     pub fn newest_lsn(&self, upto: Lsn) -> Option<Lsn> {
-        let inner = self.inner.read();
-        match inner.lsns {
-            Some(lsns) if lsns.last <= upto => Some(lsns.last),
-            Some(lsns) if lsns.first <= upto => {
-                let newest = |versions: &Versions| {
-                    let end = versions.partition_point(|version| version.lsn <= upto);
-                    end.checked_sub(1).map(|at| versions[at].lsn)
-                };
-                inner.entries.iter().filter_map(newest).max()
-            }
-            _ => None,
-        }
+        self.inner.read().newest_lsn(upto)
     }
-}
-
-impl Inner {
-    /// The key's versions, oldest first.
-    #[inline]
-    fn versions_of(&self, key: &Key) -> &[Version] {
-        let place = match key.is_page() {
-            true => self.pages.get(key),
-            false => self.metadata.get(key),
-        };
-        place.map_or(&[], |place| &self.entries[*place])
-    }
-
-    /// The keys of a range that have versions, with these, in key order.
-    fn in_order(&self, range: &KeyRange) -> impl Iterator<Item = (Key, &[Version])> {
-        let mut pages = Vec::new();
-        if range.first.is_page() {
-            let found = self.pages.iter().filter(|(key, _)| range.contains(key));
-            pages.extend(found.map(|(key, place)| (*key, *place)));
-            pages.sort_unstable_by_key(|(key, _)| *key);
-        }
-        // Pages come before everything else.
-        let metadata =
-            (range.first <= range.last).then(|| self.metadata.range(range.first..=range.last));
-        let metadata = metadata
-            .into_iter()
-            .flatten()
-            .map(|(key, place)| (*key, *place));
-        let all = pages.into_iter().chain(metadata);
-        all.map(|(key, place)| (key, &*self.entries[place]))
-    }
-
-    fn insert(
-        &mut self,
-        key: Key,
-        lsn: Lsn,
-        value: Value,
-        seq: Option<u16>,
-    ) -> Result<u64, LayerError> {
-        if self.frozen {
-            return Err(LayerError::Frozen);
-        }
-        let size = value.payload().len() as u64 + VERSION_OVERHEAD;
-        let next = self.entries.len();
-        let place = match key.is_page() {
-            true => *self.pages.entry(key).or_insert(next),
-            false => *self.metadata.entry(key).or_insert(next),
-        };
-        if place == next {
-            self.entries.push(Versions::new());
-        }
-        let versions = &mut self.entries[place];
-        // Nearly always it is the key's newest.
-        let is_newest = versions.last().is_none_or(|last| last.lsn < lsn);
-        let seq = match seq {
-            Some(seq) => seq,
-            None if is_newest => 0,
-            None => next_seq(versions, lsn),
-        };
-        let version = Version { lsn, seq, value };
-        let at = match is_newest {
-            true => versions.len(),
-            false => versions.partition_point(|other| other.order() < version.order()),
-        };
-        if let Some(same) = versions
-            .get_mut(at)
-            .filter(|other| other.order() == version.order())
-        {
-            // Only a generated image can come twice; both show the same page.
-            *same = version;
-            return Ok(0);
-        }
-        versions.insert(at, version);
-        self.versions += 1;
-        self.bytes += size;
-        self.lsns = Some(match self.lsns {
-            None => LsnRange {
-                first: lsn,
-                last: lsn,
-            },
-            Some(lsns) => LsnRange {
-                first: lsns.first.min(lsn),
-                last: lsns.last.max(lsn),
-            },
-        });
-        Ok(size)
-    }
-}
-
-/// One past the highest `seq` the WAL has put at this LSN.
-fn next_seq(versions: &[Version], lsn: Lsn) -> u16 {
-    let end =
-        versions.partition_point(|version| (version.lsn, version.seq) < (lsn, Version::GENERATED));
-    match end.checked_sub(1).map(|at| &versions[at]) {
-        Some(last) if last.lsn == lsn => last.seq + 1,
-        _ => 0,
-    }
-}
-
-/// The versions inside the window, oldest first.
-fn slice(versions: &[Version], window: Window) -> &[Version] {
-    let start = versions.partition_point(|version| version.lsn <= window.floor);
-    let end = versions.partition_point(|version| version.lsn <= window.upto);
-    versions.get(start..end).unwrap_or(&[])
 }
 
 impl VersionSource for MemoryLayer {
@@ -255,8 +125,7 @@ impl VersionSource for MemoryLayer {
         visit: &mut dyn FnMut(Version) -> ControlFlow<()>,
     ) -> Result<(), LayerError> {
         let inner = self.inner.read();
-        let versions = slice(inner.versions_of(key), window);
-        for version in versions.iter().rev() {
+        for version in inner.newest_first(inner.found(key), window) {
             if visit(version.clone()).is_break() {
                 break;
             }
@@ -271,8 +140,7 @@ impl VersionSource for MemoryLayer {
     ) -> Result<(), LayerError> {
         let inner = self.inner.read();
         for (at, (key, window)) in keys.iter().enumerate() {
-            let visible = slice(inner.versions_of(key), *window);
-            for version in visible.iter().rev() {
+            for version in inner.newest_first(inner.found(key), *window) {
                 if visit(at, version.clone()).is_break() {
                     break;
                 }
@@ -288,8 +156,10 @@ impl VersionSource for MemoryLayer {
         visit: &mut dyn FnMut(Key, Version) -> ControlFlow<()>,
     ) -> Result<(), LayerError> {
         let inner = self.inner.read();
-        for (key, versions) in inner.in_order(keys) {
-            for version in slice(versions, window) {
+        for (key, place) in inner.in_order(keys) {
+            let newest_first = inner.newest_first(Some(place), window);
+            let versions: SmallVec<[&Version; 16]> = newest_first.collect();
+            for version in versions.into_iter().rev() {
                 if visit(key, version.clone()).is_break() {
                     return Ok(());
                 }
@@ -305,8 +175,8 @@ impl VersionSource for MemoryLayer {
         visit: &mut dyn FnMut(Key, Version) -> ControlFlow<()>,
     ) -> Result<(), LayerError> {
         let inner = self.inner.read();
-        for (key, versions) in inner.in_order(keys) {
-            if let Some(version) = slice(versions, window).last()
+        for (key, place) in inner.in_order(keys) {
+            if let Some(version) = inner.newest_first(Some(place), window).next()
                 && visit(key, version.clone()).is_break()
             {
                 break;
@@ -317,93 +187,4 @@ impl VersionSource for MemoryLayer {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn delta(byte: u8) -> Value {
-        Value::Delta {
-            bytes: Bytes::copy_from_slice(&[byte]),
-            starts_chain: false,
-        }
-    }
-
-    fn newest_first(layer: &MemoryLayer, key: &Key, window: Window) -> Vec<(u64, u16)> {
-        let mut seen = Vec::new();
-        layer
-            .newest_first(key, window, &mut |version| {
-                seen.push((version.lsn.0, version.seq));
-                ControlFlow::Continue(())
-            })
-            .unwrap();
-        seen
-    }
-
-    #[test]
-    fn values_at_one_lsn_keep_their_order_and_a_generated_image_stands_above_them() {
-        let layer = MemoryLayer::new();
-        let key = Key::aux(1);
-        layer.put(key, Lsn(10), delta(1)).unwrap();
-        layer.put(key, Lsn(20), delta(2)).unwrap();
-        layer
-            .put_image(key, Lsn(10), Bytes::from_static(b"page"))
-            .unwrap();
-        layer.put(key, Lsn(20), delta(3)).unwrap();
-        layer
-            .put_image(key, Lsn(10), Bytes::from_static(b"page"))
-            .unwrap();
-        assert_eq!(
-            newest_first(&layer, &key, Window::upto(Lsn(20))),
-            [(20, 1), (20, 0), (10, Version::GENERATED), (10, 0)]
-        );
-        assert_eq!(
-            newest_first(
-                &layer,
-                &key,
-                Window {
-                    floor: Lsn(10),
-                    upto: Lsn(20)
-                }
-            ),
-            [(20, 1), (20, 0)]
-        );
-        assert_eq!(
-            newest_first(
-                &layer,
-                &key,
-                Window {
-                    floor: Lsn(30),
-                    upto: Lsn(20)
-                }
-            ),
-            []
-        );
-        assert_eq!(layer.versions(), 4);
-    }
-
-    #[test]
-    fn a_frozen_layer_refuses_puts() {
-        let layer = MemoryLayer::new();
-        layer.put(Key::aux(1), Lsn(10), delta(1)).unwrap();
-        layer.freeze();
-        assert!(matches!(
-            layer.put(Key::aux(1), Lsn(11), delta(1)),
-            Err(LayerError::Frozen)
-        ));
-        assert!(matches!(
-            layer.put_image(Key::aux(1), Lsn(10), Bytes::new()),
-            Err(LayerError::Frozen)
-        ));
-        assert_eq!(layer.versions(), 1);
-    }
-
-    #[test]
-    fn the_newest_lsn_is_found_inside_the_layer() {
-        let layer = MemoryLayer::new();
-        for lsn in [10, 20, 30] {
-            layer.put(Key::aux(lsn as u32), Lsn(lsn), delta(0)).unwrap();
-        }
-        assert_eq!(layer.newest_lsn(Lsn(9)), None);
-        assert_eq!(layer.newest_lsn(Lsn(29)), Some(Lsn(20)));
-        assert_eq!(layer.newest_lsn(Lsn(99)), Some(Lsn(30)));
-    }
-}
+mod tests;

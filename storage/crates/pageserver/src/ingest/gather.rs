@@ -25,6 +25,9 @@ use crate::timeline::Timeline;
 
 /// Gathered values of so many bytes are published.
 const ENOUGH_BYTES: usize = 128 << 10;
+/// So many values are counted together: the processor looks for several pages' counts at once then. Far fewer than an
+/// overlong chain has.
+const COUNTED_AT_ONCE: usize = 16;
 /// What a value counts beside its bytes.
 const VALUE_OVERHEAD: usize = 64;
 
@@ -84,6 +87,8 @@ pub struct Gathered {
     pub state: TimelineState,
     config: Arc<TenantConfig>,
     values: Vec<(Key, Lsn, Value)>,
+    /// How many of them are counted towards their pages' chains.
+    counted: usize,
     bytes: usize,
     records: u64,
     /// By how many bytes all main forks together have grown.
@@ -99,6 +104,7 @@ impl Gathered {
             state: timeline.state(),
             config: timeline.config(),
             values: Vec::new(),
+            counted: 0,
             bytes: 0,
             records: 0,
             growth: 0,
@@ -156,17 +162,19 @@ impl Gathered {
         self.values.push((key, lsn, value));
     }
 
-    /// How many values there are.
-    pub fn len(&self) -> usize {
-        self.values.len()
-    }
-
-    /// Ends a record: its values are those from `first` on.
-    pub fn record_taken(&mut self, timeline: &Timeline, state: &TimelineState, first: usize) {
+    /// Ends a record.
+    pub fn record_taken(&mut self, timeline: &Timeline, state: &TimelineState) {
         self.state = *state;
         self.records += 1;
-        let rule = self.config.image_rule(state.full_page_writes);
-        self.overlong |= timeline.count_chains(&self.values[first..], rule);
+        if self.values.len() - self.counted >= COUNTED_AT_ONCE {
+            self.count(timeline);
+        }
+    }
+
+    fn count(&mut self, timeline: &Timeline) {
+        let rule = self.config.image_rule(self.state.full_page_writes);
+        self.overlong |= timeline.count_chains(&self.values[self.counted..], rule);
+        self.counted = self.values.len();
     }
 
     /// Whether it is time to publish.
@@ -179,10 +187,12 @@ impl Gathered {
         if self.records == 0 {
             return Ok(());
         }
+        self.count(timeline);
         timeline.publish(self.state, self.values.drain(..), self.growth)?;
         timeline.metrics().wal_records.inc_by(self.records);
         self.config = timeline.config();
-        (self.bytes, self.records, self.growth, self.overlong) = (0, 0, 0, false);
+        (self.counted, self.bytes, self.records) = (0, 0, 0);
+        (self.growth, self.overlong) = (0, false);
         Ok(())
     }
 }

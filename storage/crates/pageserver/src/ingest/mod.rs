@@ -237,7 +237,6 @@ async fn ingest_record(
     let mut state = gathered.state;
     let changed = interpret(&mut state, taker, raw)?;
     let stored = changed.then(|| encode_state(&state)).transpose()?;
-    let mut first = gathered.len();
     if !gathered.take(directory, &mut taker.changes, &state) {
         // Storage is asked for what was there before this record, and nobody waits for what came before it.
         gathered.publish(timeline)?;
@@ -245,7 +244,6 @@ async fn ingest_record(
         let mut batch = apply::Batch::new(timeline, directory, before, raw.end_lsn);
         batch.add(std::mem::take(&mut taker.changes)).await?;
         let (values, update) = batch.finish()?;
-        first = 0;
         gathered.add(raw.end_lsn, values, update.growth);
         directory.update(update);
     }
@@ -253,7 +251,7 @@ async fn ingest_record(
         let value = layers::Value::Meta(stored);
         gathered.push(Key::timeline_state(), raw.end_lsn, value);
     }
-    gathered.record_taken(timeline, &state, first);
+    gathered.record_taken(timeline, &state);
     Ok(())
 }
 

@@ -67,7 +67,7 @@ pub struct ImageWork {
 }
 
 impl ImageWork {
-    /// Counts what a record puts, `rule` being what holds from this record on. Whether a page's chain is so long
+    /// Counts what some records put, `rule` being what holds behind them. Whether a page's chain is so long
     /// now that ingest has to wait for its image.
     pub(super) fn ingested(&self, values: &[(Key, Lsn, layers::Value)], rule: ImageRule) -> bool {
         let mut counts = self.counts.lock();

@@ -1,0 +1,315 @@
+//! Versions in the order in which they came, each with where the next older one of its key is.
+//!
+//! Invariants: a key's versions are linked from the newest to the oldest by `(lsn, seq)`, no two of them equal; every
+//! version is counted at its key's place, and every place belongs to one key.
+
+use std::collections::{BTreeMap, HashMap};
+
+use foldhash::fast::RandomState;
+use pg_types::{Key, KeyRange, Lsn};
+use smallvec::SmallVec;
+
+use crate::error::LayerError;
+use crate::value::{LsnRange, Value, Version, Window};
+
+/// What one version costs beside its payload: its slot, and its share of its key's.
+const VERSION_OVERHEAD: u64 = 80;
+
+/// Bytes that come from memory at once, and how many times so many of a payload are fetched ahead: longer ones are read
+/// front to back, which the processor sees.
+const CACHE_LINE: usize = 64;
+const LINES: usize = 4;
+
+/// Versions looked for before the first of them is worked on.
+const AT_ONCE: usize = 16;
+
+/// No version.
+const NONE: u32 = u32::MAX;
+
+/// A version among all others, in the order in which they came.
+struct Node {
+    version: Version,
+    /// Of its key, in `heads`.
+    place: u32,
+    /// The version before it of the same key.
+    older: u32,
+}
+
+/// The versions of a key.
+#[derive(Clone, Copy)]
+struct Head {
+    newest: u32,
+    count: u32,
+    /// That of the newest.
+    lsn: Lsn,
+}
+
+#[derive(Default)]
+pub(super) struct Versions {
+    /// Each key's place in `heads`.
+    pages: HashMap<Key, u32, RandomState>,
+    metadata: BTreeMap<Key, u32>,
+    heads: Vec<Head>,
+    nodes: Vec<Node>,
+    /// Some version came after a newer one of its key.
+    out_of_order: bool,
+    pub(super) lsns: Option<LsnRange>,
+    /// Of memory, roughly.
+    pub(super) bytes: u64,
+    pub(super) frozen: bool,
+}
+
+impl Versions {
+    pub(super) fn count(&self) -> u64 {
+        self.nodes.len() as u64
+    }
+
+    /// The largest LSN at or before `upto` at which anything changed.
+    pub(super) fn newest_lsn(&self, upto: Lsn) -> Option<Lsn> {
+        match self.lsns {
+            Some(lsns) if lsns.last <= upto => Some(lsns.last),
+            Some(lsns) if lsns.first <= upto => {
+                let all = self.nodes.iter().map(|node| node.version.lsn);
+                all.filter(|lsn| *lsn <= upto).max()
+            }
+            _ => None,
+        }
+    }
+
+    /// Adds values from the WAL, a few at a time; the bytes by which all of it grew.
+    pub(super) fn put_all(
+        &mut self,
+        values: impl IntoIterator<Item = (Key, Lsn, Value)>,
+    ) -> Result<u64, LayerError> {
+        let mut values = values.into_iter();
+        let mut some = SmallVec::<[(u32, Lsn, Value); AT_ONCE]>::new();
+        let mut sum = 0;
+        loop {
+            for (key, lsn, value) in values.by_ref().take(AT_ONCE) {
+                some.push((self.place(key)?, lsn, value));
+            }
+            if some.is_empty() {
+                return Ok(sum);
+            }
+            let places = some.iter().map(|(place, ..)| *place as usize);
+            std::hint::black_box(places.fold(0, |sum, place| sum ^ self.heads[place].newest));
+            for (place, lsn, value) in some.drain(..) {
+                sum += self.insert(place, lsn, value, None)?;
+            }
+        }
+    }
+
+    /// Adds a value, from the WAL unless it says its `seq`; the bytes by which all of it grew.
+    pub(super) fn put(
+        &mut self,
+        key: Key,
+        lsn: Lsn,
+        value: Value,
+        seq: Option<u16>,
+    ) -> Result<u64, LayerError> {
+        let place = self.place(key)?;
+        self.insert(place, lsn, value, seq)
+    }
+
+    /// Hands out all versions, key by key, of each key oldest first.
+    pub(super) fn for_each_by_key(
+        &self,
+        mut visit: impl FnMut(&Key, &Version) -> Result<(), LayerError>,
+    ) -> Result<(), LayerError> {
+        let keys = self.in_order(&KeyRange::all());
+        let order = self.nodes_by_key(&keys);
+        let mut key_of = keys.iter().flat_map(|(key, place)| {
+            std::iter::repeat_n(key, self.heads[*place as usize].count as usize)
+        });
+        for some in order.chunks(AT_ONCE) {
+            self.look_at(some);
+            for (number, key) in some.iter().zip(key_of.by_ref()) {
+                visit(key, &self.nodes[*number as usize].version)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn found(&self, key: &Key) -> Option<u32> {
+        match key.is_page() {
+            true => self.pages.get(key).copied(),
+            false => self.metadata.get(key).copied(),
+        }
+    }
+
+    /// The key's place, made when there is none.
+    fn place(&mut self, key: Key) -> Result<u32, LayerError> {
+        if self.frozen {
+            return Err(LayerError::Frozen);
+        }
+        let next = number(self.heads.len())?;
+        let place = match key.is_page() {
+            true => *self.pages.entry(key).or_insert(next),
+            false => *self.metadata.entry(key).or_insert(next),
+        };
+        if place == next {
+            self.heads.push(Head {
+                newest: NONE,
+                count: 0,
+                lsn: Lsn::INVALID,
+            });
+        }
+        Ok(place)
+    }
+
+    /// The key's versions inside the window, newest first.
+    pub(super) fn newest_first(
+        &self,
+        place: Option<u32>,
+        window: Window,
+    ) -> impl Iterator<Item = &Version> + Clone {
+        let first = place.map_or(NONE, |place| self.heads[place as usize].newest);
+        let all = std::iter::successors(self.nodes.get(first as usize), |node| {
+            self.nodes.get(node.older as usize)
+        });
+        all.map(|node| &node.version)
+            .skip_while(move |version| version.lsn > window.upto)
+            .take_while(move |version| version.lsn > window.floor)
+    }
+
+    /// The keys of a range that have versions, with their places, in key order.
+    pub(super) fn in_order(&self, range: &KeyRange) -> Vec<(Key, u32)> {
+        let mut found = Vec::new();
+        if range.first.is_page() {
+            let pages = self.pages.iter().filter(|(key, _)| range.contains(key));
+            found.extend(pages.map(|(key, place)| (*key, *place)));
+            found.sort_unstable_by_key(|(key, _)| *key);
+        }
+        // Pages come before everything else.
+        if range.first <= range.last {
+            let metadata = self.metadata.range(range.first..=range.last);
+            found.extend(metadata.map(|(key, place)| (*key, *place)));
+        }
+        found
+    }
+
+    /// The numbers of all versions, key by key, of each key oldest first.
+    fn nodes_by_key(&self, keys: &[(Key, u32)]) -> Vec<u32> {
+        let mut next = vec![0; self.heads.len()];
+        let mut begin = 0;
+        for (_, place) in keys {
+            next[*place as usize] = begin;
+            begin += self.heads[*place as usize].count as usize;
+        }
+        let mut order = vec![NONE; self.nodes.len()];
+        for (number, node) in (0..).zip(&self.nodes) {
+            let at = &mut next[node.place as usize];
+            order[*at] = number;
+            *at += 1;
+        }
+        if self.out_of_order {
+            for (_, place) in keys {
+                let (end, count) = (next[*place as usize], self.heads[*place as usize].count);
+                let of_key = &mut order[end - count as usize..end];
+                of_key.sort_unstable_by_key(|number| self.nodes[*number as usize].version.order());
+            }
+        }
+        order
+    }
+
+    /// Has the processor fetch what is about to be written.
+    fn look_at(&self, numbers: &[u32]) {
+        let mut seen = 0;
+        let mut payloads = SmallVec::<[&[u8]; AT_ONCE]>::new();
+        for number in numbers {
+            payloads.push(self.nodes[*number as usize].version.value.payload());
+        }
+        for payload in payloads {
+            let lines = payload.iter().step_by(CACHE_LINE).take(LINES);
+            seen = lines.fold(seen, |seen, byte| seen ^ byte);
+        }
+        std::hint::black_box(seen);
+    }
+
+    fn insert(
+        &mut self,
+        place: u32,
+        lsn: Lsn,
+        value: Value,
+        seq: Option<u16>,
+    ) -> Result<u64, LayerError> {
+        let size = value.payload().len() as u64 + VERSION_OVERHEAD;
+        let next = number(self.nodes.len())?;
+        let head = self.heads[place as usize];
+        // Nearly always it is the key's newest.
+        let is_newest = head.newest == NONE || head.lsn < lsn;
+        let seq = match seq {
+            Some(seq) => seq,
+            None if is_newest => 0,
+            None => self.next_seq(head, lsn),
+        };
+        let version = Version { lsn, seq, value };
+        let (newer, older) = match is_newest {
+            true => (NONE, head.newest),
+            false => self.neighbours(head, version.order()),
+        };
+        if let Some(same) = self.nodes.get_mut(older as usize)
+            && same.version.order() == version.order()
+        {
+            // Only a generated image can come twice; both show the same page.
+            same.version = version;
+            return Ok(0);
+        }
+        self.nodes.push(Node {
+            version,
+            place,
+            older,
+        });
+        let head = &mut self.heads[place as usize];
+        head.count += 1;
+        match self.nodes.get_mut(newer as usize) {
+            Some(newer) => {
+                newer.older = next;
+                self.out_of_order = true;
+            }
+            None => (head.newest, head.lsn) = (next, lsn),
+        }
+        self.bytes += size;
+        self.lsns = Some(match self.lsns {
+            None => LsnRange {
+                first: lsn,
+                last: lsn,
+            },
+            Some(lsns) => LsnRange {
+                first: lsns.first.min(lsn),
+                last: lsns.last.max(lsn),
+            },
+        });
+        Ok(size)
+    }
+
+    /// Between which of a key's versions another one belongs: the next newer one, and the next older one or its equal.
+    fn neighbours(&self, head: Head, order: (Lsn, u16)) -> (u32, u32) {
+        let (mut newer, mut older) = (NONE, head.newest);
+        while let Some(node) = self.nodes.get(older as usize)
+            && node.version.order() > order
+        {
+            (newer, older) = (older, node.older);
+        }
+        (newer, older)
+    }
+
+    /// One past the highest `seq` the WAL has put at this LSN.
+    fn next_seq(&self, head: Head, lsn: Lsn) -> u16 {
+        let (_, last) = self.neighbours(head, (lsn, Version::GENERATED - 1));
+        match self.nodes.get(last as usize) {
+            Some(last) if last.version.lsn == lsn => last.version.seq + 1,
+            _ => 0,
+        }
+    }
+}
+
+/// A place or number as it is kept.
+fn number(index: usize) -> Result<u32, LayerError> {
+    let fits = u32::try_from(index).ok().filter(|number| *number != NONE);
+    fits.ok_or_else(|| {
+        LayerError::Write(std::io::Error::other(
+            "a layer in memory has more versions than it can count",
+        ))
+    })
+}
