@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from disks import MountRefusedError
 from harness import Engine, engine
 
 
@@ -19,6 +20,15 @@ def _root() -> Path:
 def say(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """A figure for whoever reads the output, shown at its end also where tests run side by side."""
     return lambda text: record_property("said", text)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """A test that needs a file system of its own is skipped where there can be none."""
+    try:
+        return (yield)
+    except MountRefusedError as error:
+        pytest.skip(f"mounting is not allowed here: {error}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -3,52 +3,20 @@ and all heals when there is space again."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import os
 import secrets
-import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-import pytest
+from disks import FULL, fill, small_disk
 from harness import Engine, Timeline, engine, lsn, metric, wait_for
 from workloads import amcheck
 
 SETTINGS = {"checkpoint_distance_bytes": 1 << 20, "checkpoint_timeout_ms": 500}
-FULL = "No space left on device"
 # Layers that are not written yet, and those that are not stored yet.
 WAITING = ("memory", "uploading")
 GROW = "INSERT INTO t SELECT n, md5(n::text), repeat(md5(n::text), 8) FROM generate_series(1, 4000) n"
-
-
-@contextlib.contextmanager
-def small_disk(where: Path, mib: int) -> Iterator[Path]:
-    """A file system of its own at `where`, and in it the name of a file that can fill it."""
-    where.mkdir(parents=True)
-    mounted = ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(where)]
-    if subprocess.run(mounted, capture_output=True, check=False).returncode != 0:
-        pytest.skip("mounting is not allowed here")
-    try:
-        yield where / "ballast"
-    finally:
-        # An engine that ended before has unmounted whatever was below its folder, and removed that.
-        if where.is_mount():
-            subprocess.run(["umount", "--lazy", str(where)], check=True)
-
-
-def fill(ballast: Path) -> None:
-    """To the last byte."""
-    with ballast.open("ab", buffering=0) as file:
-        for size in (1 << 20, 4096, 1):
-            with contextlib.suppress(OSError):
-                while True:
-                    file.write(b"x" * size)
-        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
-            file.write(b"x")
 
 
 def trouble(running: Engine, timeline: Timeline) -> dict[str, str] | None:
@@ -164,3 +132,26 @@ def test_a_full_disk_for_copies_is_an_error_that_names_the_file_and_heals() -> N
         assert running.digest(timeline, at) == digest
         compute.suspend()
         assert running.compute(timeline).sql("SELECT count(*) FROM t") == [(3 * 4000,)]
+
+
+def test_a_compute_that_starts_while_its_object_store_is_full_says_why_and_runs_once_there_is_room() -> None:
+    root = Path(tempfile.mkdtemp(prefix="weir-system-"))
+    tenant = secrets.token_hex(16)
+    with engine(root) as running, small_disk(root / "objects" / tenant, 96) as ballast:
+        compute = running.compute(running.create_timeline(tenant))
+        compute.sql("CREATE TABLE t (id int, hash text, filler text)")
+        compute.sql(GROW)
+        fill(ballast)
+        compute.kill9()
+        again = running.compute(compute.timeline, wait=False)
+
+        def reason() -> str:
+            return again.status()["reason"] or ""
+
+        wait_for("the reason", lambda: FULL in reason(), 45)
+        assert again.status()["state"] == "starting"
+        assert f"put {tenant}/{compute.timeline.id}/" in reason(), reason()
+        ballast.unlink()
+        again.wait_running()
+        assert again.status()["reason"] is None
+        assert again.sql("SELECT count(*) FROM t") == [(4000,)]

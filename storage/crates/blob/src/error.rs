@@ -11,6 +11,11 @@ use crate::index::Generation;
 pub enum BlobError {
     #[error("object store: {}", explain(.0))]
     Store(#[from] object_store::Error),
+    #[error("object store: put {path}: {}", explain(.source))]
+    Put {
+        path: String,
+        source: object_store::Error,
+    },
     #[error(
         "{0} lets an object be created twice: it ignores `If-None-Match: *`, so nothing would keep two pageservers \
          apart; use a store with conditional puts"
@@ -51,7 +56,10 @@ pub enum BlobError {
 impl BlobError {
     /// Whether trying again can help.
     pub fn is_transient(&self) -> bool {
-        matches!(self, BlobError::Store(_) | BlobError::File { .. })
+        matches!(
+            self,
+            BlobError::Store(_) | BlobError::Put { .. } | BlobError::File { .. }
+        )
     }
 }
 
@@ -69,6 +77,7 @@ fn explain(error: &object_store::Error) -> String {
         _ => told.clone(),
     };
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = without_repeats(&text);
     match error {
         object_store::Error::PermissionDenied { .. }
         | object_store::Error::Unauthenticated { .. } => format!(
@@ -76,5 +85,31 @@ fn explain(error: &object_store::Error) -> String {
              read, write, list and delete there, and AWS_REGION the bucket's?"
         ),
         _ => text,
+    }
+}
+
+/// An error that shows its source in its own text, and that one in its, says the same several times.
+fn without_repeats(text: &str) -> String {
+    let mut said: Vec<&str> = Vec::new();
+    for part in text.split(": ") {
+        if !said.contains(&part) {
+            said.push(part);
+        }
+    }
+    said.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_said_once() {
+        let once = "Generic error: Unable to copy: No space left (os error 28)";
+        let often = format!(
+            "{once}: Unable to copy: No space left (os error 28): No space left (os error 28)"
+        );
+        assert_eq!(without_repeats(&often), once);
+        assert_eq!(without_repeats(once), once);
     }
 }

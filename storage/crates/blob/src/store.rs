@@ -183,10 +183,18 @@ impl Store {
             mode,
             ..PutOptions::default()
         };
-        self.objects
-            .put_opts(path, PutPayload::from(content), options)
-            .await?;
-        Ok(())
+        let put = self
+            .objects
+            .put_opts(path, PutPayload::from(content), options);
+        match put.await {
+            Ok(_) => Ok(()),
+            // What callers look for.
+            Err(error @ object_store::Error::AlreadyExists { .. }) => Err(error.into()),
+            Err(source) => Err(BlobError::Put {
+                path: path.to_string(),
+                source,
+            }),
+        }
     }
 
     /// The object's bytes, `None` if there is no such object.

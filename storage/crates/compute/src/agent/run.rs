@@ -103,7 +103,7 @@ impl Agent {
         });
 
         let began_bundle = Instant::now();
-        let bundle = fetch_bundle(&timeline, &elected).await?;
+        let bundle = fetch_bundle(&timeline, &elected, |why| self.waiting(why)).await?;
         if bundle.system_identifier != elected.system_identifier {
             return Err(End::Start(anyhow::anyhow!(
                 "the pageserver has a timeline of another cluster ({}) than the safekeepers ({})",
@@ -379,7 +379,11 @@ fn fatal_end(proposer: &ProposerHandle) -> Option<End> {
     })
 }
 
-async fn fetch_bundle(timeline: &Timeline, elected: &Elected) -> Result<Bundle, End> {
+async fn fetch_bundle(
+    timeline: &Timeline,
+    elected: &Elected,
+    waiting: impl Fn(String),
+) -> Result<Bundle, End> {
     let deadline = Instant::now() + BUNDLE_PATIENCE;
     let mut fatal = elected.fatal();
     loop {
@@ -411,6 +415,7 @@ async fn fetch_bundle(timeline: &Timeline, elected: &Elected) -> Result<Bundle, 
             return Err(error.into());
         }
         tracing::info!("waiting for the bundle: {error}");
+        waiting(format!("waiting for the bundle: {error}"));
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }

@@ -1,6 +1,7 @@
 //! The small files a compute needs to start at an LSN, and those it ships when it suspends.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -12,6 +13,9 @@ use wal_decode::TimelineState;
 
 use super::{Timeline, reads};
 use crate::error::{Error, Result};
+
+/// How long a start waits for the object store to take its term before it is told why it waits.
+const TERM_PATIENCE: Duration = Duration::from_secs(10);
 
 /// `weir/start.json` of the bundle.
 #[derive(Serialize)]
@@ -45,10 +49,21 @@ impl Timeline {
         crash::point!("term.raised");
         // Another request may be storing the same term: this one must not overtake it.
         if self.index.durable_term() < term {
-            self.index.store_term(term).await?;
+            let stored = tokio::time::timeout(TERM_PATIENCE, self.index.store_term(term)).await;
+            stored.unwrap_or_else(|_| Err(self.term_is_not_stored(term)))?;
         }
         crash::point!("term.stored");
         self.check_term(term)
+    }
+
+    fn term_is_not_stored(&self, term: Term) -> Error {
+        let trouble = self.index.trouble();
+        let reason =
+            trouble.map_or_else(|| "it does not answer".to_owned(), |trouble| trouble.reason);
+        Error::Internal(anyhow::anyhow!(
+            "no compute can start while the object store does not take term {term} of timeline {}: {reason}; retry",
+            self.id
+        ))
     }
 
     async fn small_files(&self, lsn: Lsn) -> Result<Vec<(String, Bytes)>> {
