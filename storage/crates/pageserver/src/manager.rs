@@ -4,6 +4,7 @@
 //! appears when its first index is durable and is gone once its deletion has begun, so a crash in between
 //! leaves it either absent or whole; leftovers are removed at the next start.
 
+mod broken;
 mod create;
 mod detach;
 mod history;
@@ -35,6 +36,8 @@ use crate::page_cache::PageCache;
 use crate::store::Store;
 use crate::timeline::{OpenTimeline, SharedConfig, Timeline};
 use crate::wal_source::WalSource;
+
+use broken::{Broken, check_broken_branches};
 
 const CONFIG_DOCUMENT: &str = "config.json";
 
@@ -92,19 +95,6 @@ impl WalSources for Safekeepers {
     }
 }
 
-/// A timeline that could not be opened. Its data is still there, and may be fine.
-struct Broken {
-    reason: String,
-    descent: Descent,
-}
-
-/// What a broken timeline was branched from.
-enum Descent {
-    Known(Option<TimelineId>),
-    /// Its index can't be read.
-    Unknown,
-}
-
 /// One project's storage.
 pub struct Tenant {
     pub id: TenantId,
@@ -112,7 +102,7 @@ pub struct Tenant {
     /// Of the description in the object store.
     about_revision: RwLock<Option<String>>,
     timelines: RwLock<BTreeMap<TimelineId, Arc<Timeline>>>,
-    /// Timelines whose stored state can't be used.
+    /// Timelines that could not be opened.
     broken: RwLock<BTreeMap<TimelineId, Broken>>,
     /// One creation, branch or deletion at a time.
     changing: tokio::sync::Mutex<()>,
@@ -150,15 +140,16 @@ impl Tenant {
         self.timelines.read().values().cloned().collect()
     }
 
+    fn working(&self, id: TimelineId) -> Option<Arc<Timeline>> {
+        self.timelines.read().get(&id).cloned()
+    }
+
     pub fn timeline(&self, id: TimelineId) -> Result<Arc<Timeline>> {
-        if let Some(timeline) = self.timelines.read().get(&id) {
-            return Ok(timeline.clone());
+        if let Some(timeline) = self.working(id) {
+            return Ok(timeline);
         }
         match self.broken.read().get(&id) {
-            Some(broken) => Err(Error::Internal(anyhow::anyhow!(
-                "timeline {id} is broken: {}",
-                broken.reason
-            ))),
+            Some(broken) => Err(broken.error(id)),
             None => Err(Error::NotFound(format!(
                 "tenant {} has no timeline {id}",
                 self.id
@@ -201,6 +192,7 @@ impl TenantManager {
         tokio::spawn(MemoryBudget::share(&manager.memory));
         tokio::spawn(DiskCache::keep(&manager.disk));
         manager.open_tenants().await?;
+        tokio::spawn(broken::keep_trying(Arc::downgrade(&manager)));
         tokio::spawn(history::trim(Arc::downgrade(&manager)));
         tokio::spawn(warm::keep(Arc::downgrade(&manager)));
         Ok(manager)
@@ -410,28 +402,6 @@ impl TenantManager {
             }
         }
     }
-}
-
-/// Refuses to delete what a timeline that could not be opened may still need: it may be whole once its
-/// trouble is mended, and would then lack everything before its branch point.
-fn check_broken_branches(tenant: &Tenant, id: TimelineId) -> Result<()> {
-    let broken = tenant.broken.read();
-    let is_unreadable =
-        |broken: Option<&Broken>| broken.is_some_and(|it| matches!(it.descent, Descent::Unknown));
-    for (other, entry) in broken.iter().filter(|(other, _)| **other != id) {
-        let why = match entry.descent {
-            Descent::Known(Some(ancestor)) if ancestor == id => "is a branch of it",
-            // Of two unreadable ones the first to go must be possible to delete.
-            Descent::Unknown if !is_unreadable(broken.get(&id)) => "may be a branch of it",
-            _ => continue,
-        };
-        return Err(Error::PreconditionFailed(format!(
-            "timeline {other} {why} and could not be opened ({}); mend it and restart the pageserver, or delete \
-             it first",
-            entry.reason
-        )));
-    }
-    Ok(())
 }
 
 fn descends_from(timeline: &Timeline, id: TimelineId) -> bool {

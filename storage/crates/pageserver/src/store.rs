@@ -384,7 +384,7 @@ impl Store {
         if mending.attempts > MAX_FETCHES {
             let why =
                 "layers keep vanishing from the local cache; is its disk full or being cleaned?";
-            return Err(anyhow!(why).into());
+            return Err(anyhow!(std::io::Error::other(why)).into());
         }
         match obstacle {
             Obstacle::Missing(names) => {

@@ -137,7 +137,7 @@ fn copy_tree(source: &Path, target: &Path) -> Result<()> {
             copy_tree(&entry.path(), &to)?;
         } else {
             std::fs::copy(entry.path(), &to)
-                .with_context(|| format!("copy {}", entry.path().display()))?;
+                .with_context(|| format!("copy {} to {}", entry.path().display(), to.display()))?;
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Opening what the object store holds when the pageserver starts.
 //!
 //! Tenants, and the timelines of one, are opened side by side, ancestors before their branches. A timeline
-//! that can't be opened stays behind as broken, with the reason; it keeps nobody else from being opened.
+//! that can't be opened stays behind as broken, with the reason (`broken`); it keeps nobody else from being opened.
 
 use std::sync::Arc;
 
@@ -9,8 +9,10 @@ use anyhow::Context;
 use blob::IndexPart;
 use futures::{StreamExt, TryStreamExt};
 use pg_types::{Lsn, TenantId, TimelineId};
+use wal_decode::TimelineState;
 
-use super::{Broken, CONFIG_DOCUMENT, Descent, Tenant, TenantManager};
+use super::broken::{Broken, Descent};
+use super::{CONFIG_DOCUMENT, Tenant, TenantManager};
 use crate::about;
 use crate::index::TimelineIndex;
 use crate::store::Store;
@@ -19,7 +21,20 @@ use crate::timeline::{Timeline, decode_state};
 /// Tenants, and timelines of a tenant, that are opened at the same time.
 const PARALLEL: usize = 16;
 
-type Found = (TimelineId, TimelineIndex, IndexPart);
+/// A timeline that is ours by its index, and not open yet.
+pub(super) struct Found {
+    pub id: TimelineId,
+    index: TimelineIndex,
+    part: IndexPart,
+}
+
+impl Found {
+    pub fn descent(&self) -> Descent {
+        Descent::Known(self.part.ancestor.map(|point| point.timeline))
+    }
+}
+
+type Ancestor = Option<(Arc<Timeline>, Lsn)>;
 
 impl TenantManager {
     /// Opens everything and starts ingesting.
@@ -59,74 +74,100 @@ impl TenantManager {
         Ok(())
     }
 
-    /// Opens a tenant's timelines, ancestors before their branches.
     async fn open_timelines(&self, tenant: &Arc<Tenant>) -> anyhow::Result<()> {
         let ids = self.options.objects.timelines(tenant.id).await;
-        let mut waiting: Vec<Found> = futures::stream::iter(ids.context("list timelines")?)
+        let found = self.find_timelines(tenant, ids.context("list timelines")?);
+        self.open_found(tenant, found.await).await;
+        Ok(())
+    }
+
+    /// Takes over those of the timelines whose index can be read.
+    pub(super) async fn find_timelines(
+        &self,
+        tenant: &Arc<Tenant>,
+        ids: Vec<TimelineId>,
+    ) -> Vec<Found> {
+        futures::stream::iter(ids)
             .map(|id| self.find_timeline(tenant, id))
             .buffer_unordered(PARALLEL)
             .filter_map(async |found| found)
             .collect()
-            .await;
+            .await
+    }
+
+    /// Opens timelines, ancestors before their branches.
+    pub(super) async fn open_found(&self, tenant: &Arc<Tenant>, mut waiting: Vec<Found>) {
         while !waiting.is_empty() {
             let (mut ready, mut later) = (Vec::new(), Vec::new());
-            for (id, index, part) in waiting {
-                match part.ancestor {
-                    None => ready.push((id, index, part, None)),
-                    Some(point) => match tenant.timeline(point.timeline) {
-                        Ok(ancestor) => ready.push((id, index, part, Some((ancestor, point.lsn)))),
-                        Err(_) => later.push((id, index, part)),
+            for found in waiting {
+                match found.part.ancestor {
+                    None => ready.push((found, None)),
+                    Some(point) => match tenant.working(point.timeline) {
+                        Some(ancestor) => ready.push((found, Some((ancestor, point.lsn)))),
+                        None => later.push(found),
                     },
                 }
             }
             if ready.is_empty() {
-                for (id, _, part) in later {
-                    let error = anyhow::anyhow!("its ancestor is missing or broken");
-                    mark_broken(tenant, id, descent(&part), &error);
+                for found in later {
+                    let (id, descent) = (found.id, found.descent());
+                    Broken::without_ancestor(found).mark(tenant, id, descent);
                 }
-                return Ok(());
+                return;
             }
             futures::stream::iter(ready)
-                .for_each_concurrent(PARALLEL, async |(id, index, part, ancestor)| {
-                    let descent = descent(&part);
-                    if let Err(error) = self.open_timeline(tenant, id, index, part, ancestor).await
-                    {
-                        mark_broken(tenant, id, descent, &error);
-                    }
+                .for_each_concurrent(PARALLEL, async |(found, ancestor)| {
+                    self.open_timeline(tenant, found, ancestor).await;
                 })
                 .await;
             waiting = later;
         }
-        Ok(())
     }
 
     /// Takes over a timeline's index, if it has one that can be read.
     async fn find_timeline(&self, tenant: &Tenant, id: TimelineId) -> Option<Found> {
         match TimelineIndex::take_over(self.options.objects.clone(), tenant.id, id).await {
-            Ok(found) => found.map(|(index, part)| (id, index, part)),
+            Ok(Some((index, part))) => Some(Found { id, index, part }),
+            Ok(None) => {
+                tenant.broken.write().remove(&id);
+                None
+            }
             Err(error) => {
-                mark_broken(tenant, id, Descent::Unknown, &error);
+                Broken::new(&error, None).mark(tenant, id, Descent::Unknown);
                 None
             }
         }
     }
 
-    async fn open_timeline(
+    async fn open_timeline(&self, tenant: &Arc<Tenant>, found: Found, ancestor: Ancestor) {
+        let id = found.id;
+        match self.open_layers(tenant, &found, ancestor.as_ref()).await {
+            Ok((store, state)) => {
+                self.start(tenant, id, found.index, store, ancestor, state);
+                if tenant.broken.write().remove(&id).is_some() {
+                    tracing::info!(tenant = %tenant.id, timeline = %id, "opened the timeline after all");
+                }
+            }
+            Err(error) => {
+                let descent = found.descent();
+                Broken::new(&error, Some(found)).mark(tenant, id, descent);
+            }
+        }
+    }
+
+    async fn open_layers(
         &self,
-        tenant: &Arc<Tenant>,
-        id: TimelineId,
-        index: TimelineIndex,
-        part: IndexPart,
-        ancestor: Option<(Arc<Timeline>, Lsn)>,
-    ) -> anyhow::Result<()> {
-        let below = ancestor
-            .as_ref()
-            .map(|(timeline, lsn)| (timeline.store().clone(), *lsn));
-        let cache = self.layer_cache(tenant.id, id);
+        tenant: &Tenant,
+        found: &Found,
+        ancestor: Option<&(Arc<Timeline>, Lsn)>,
+    ) -> anyhow::Result<(Arc<Store>, TimelineState)> {
+        let part = &found.part;
+        let below = ancestor.map(|(timeline, lsn)| (timeline.store().clone(), *lsn));
+        let cache = self.layer_cache(tenant.id, found.id);
         cache.keep_only(&part.layers)?;
         let store = Arc::new(Store::new(
             cache,
-            part.layers,
+            part.layers.clone(),
             below,
             self.memory.account(),
             self.pages.clone(),
@@ -144,17 +185,6 @@ impl TenantManager {
             "the index reaches {at}, the newest stored state only {}",
             state.last_record_lsn
         );
-        self.start(tenant, id, index, store, ancestor, state);
-        Ok(())
+        Ok((store, state))
     }
-}
-
-fn descent(part: &IndexPart) -> Descent {
-    Descent::Known(part.ancestor.map(|point| point.timeline))
-}
-
-fn mark_broken(tenant: &Tenant, id: TimelineId, descent: Descent, error: &anyhow::Error) {
-    tracing::error!(tenant = %tenant.id, timeline = %id, "cannot open the timeline: {error:#}");
-    let reason = format!("{error:#}");
-    tenant.broken.write().insert(id, Broken { reason, descent });
 }
