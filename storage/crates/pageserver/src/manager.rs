@@ -170,6 +170,8 @@ pub struct TenantManager {
     /// The scanned template cluster, read when the first project is created.
     template: OnceCell<Arc<Import>>,
     creating: tokio::sync::Mutex<()>,
+    /// What the object store has of what is hot, as far as it was read or written here.
+    remembered: tokio::sync::Mutex<BTreeMap<TenantId, warm::Hot>>,
 }
 
 impl TenantManager {
@@ -187,6 +189,7 @@ impl TenantManager {
             tenants: RwLock::default(),
             template: OnceCell::new(),
             creating: tokio::sync::Mutex::default(),
+            remembered: tokio::sync::Mutex::default(),
         });
         // Before anything is opened: timelines ingest from the moment they are.
         tokio::spawn(MemoryBudget::share(&manager.memory));

@@ -259,3 +259,42 @@ async fn bad_advice_about_what_is_hot_is_passed_over() {
         server.stop().await;
     }
 }
+
+/// Promise: what is hot is stored when it has changed, and not once for every start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_hot_is_not_stored_again_while_it_is_the_same() {
+    use std::os::unix::fs::MetadataExt;
+    let root = tempfile::tempdir().expect("tempdir");
+    let server = start(root.path(), 1 << 30).await;
+    let (tenant, timeline) = project(&server).await;
+    everything(&server.timeline(tenant, timeline))
+        .await
+        .expect("read");
+    let hot = names(&server);
+    server.manager.remember_hot_layers().await;
+    let document = root.path().join(format!("objects/{tenant}/hot.json"));
+    // Each write is another file under that name.
+    let written = || std::fs::metadata(&document).expect("the document").ino();
+    let first = written();
+    let data_dir = server.data_dir.clone();
+    server.stop().await;
+
+    std::fs::remove_dir_all(&data_dir).expect("lose the disk");
+    let server = start(root.path(), 1 << 30).await;
+    wait_for_copies(&server, "what was hot came", |names| *names == *hot).await;
+    let before = std::fs::read_to_string(&document).expect("the document");
+    server.manager.remember_hot_layers().await;
+    let after = std::fs::read_to_string(&document).expect("the document");
+    assert_eq!(after, before);
+    assert_eq!(written(), first, "nothing has changed");
+
+    let (other, second) = project(&server).await;
+    everything(&server.timeline(other, second))
+        .await
+        .expect("read");
+    server.manager.remember_hot_layers().await;
+    let its_own = root.path().join(format!("objects/{other}/hot.json"));
+    assert!(its_own.exists(), "what is new is stored");
+    assert_eq!(written(), first, "the other's has not changed");
+    server.stop().await;
+}

@@ -14,6 +14,7 @@ use wal_decode::TimelineState;
 use super::broken::{Broken, Descent};
 use super::{CONFIG_DOCUMENT, Tenant, TenantManager};
 use crate::about;
+use crate::disk::NEVER_USED;
 use crate::index::TimelineIndex;
 use crate::store::Store;
 use crate::timeline::{Timeline, decode_state};
@@ -185,6 +186,10 @@ impl TenantManager {
             "the index reaches {at}, the newest stored state only {}",
             state.last_record_lsn
         );
+        // That it was opened says nothing about what will be read.
+        for file in store.map().iter() {
+            file.set_used(NEVER_USED);
+        }
         Ok((store, state))
     }
 }

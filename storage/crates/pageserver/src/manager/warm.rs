@@ -40,7 +40,7 @@ const PARALLEL: usize = 16;
 
 /// Layers by timeline, as their objects are called, those read last first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Hot {
+pub(super) struct Hot {
     version: u32,
     timelines: BTreeMap<TimelineId, Vec<String>>,
 }
@@ -73,7 +73,6 @@ pub(super) async fn keep(manager: Weak<TenantManager>) {
     if let Some(manager) = manager.upgrade() {
         manager.warm_up().await;
     }
-    let mut remembered = HashMap::new();
     let mut look = tokio::time::interval(REMEMBER_EVERY);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     look.tick().await;
@@ -82,18 +81,14 @@ pub(super) async fn keep(manager: Weak<TenantManager>) {
         let Some(manager) = manager.upgrade() else {
             return;
         };
-        manager.remember(&mut remembered).await;
+        manager.remember_hot_layers().await;
     }
 }
 
 impl TenantManager {
-    /// Stores what is hot now, of all tenants.
+    /// Stores what is hot of the tenants for which that is not what the object store has.
     pub async fn remember_hot_layers(&self) {
-        self.remember(&mut HashMap::new()).await;
-    }
-
-    /// Stores what is hot of the tenants for which that has changed; `remembered` is what is stored.
-    async fn remember(&self, remembered: &mut HashMap<TenantId, Hot>) {
+        let mut remembered = self.remembered.lock().await;
         remembered.retain(|id, _| self.tenants.read().contains_key(id));
         for tenant in self.tenants() {
             let hot = tenant.hot();
@@ -163,7 +158,9 @@ impl TenantManager {
         let lists: Vec<Vec<Wanted>> = futures::stream::iter(self.tenants())
             .map(|tenant| async move {
                 let hot = self.load_hot(&tenant).await;
-                tenant.recall(&hot)
+                let wanted = tenant.recall(&hot);
+                self.remembered.lock().await.insert(tenant.id, hot);
+                wanted
             })
             .buffer_unordered(PARALLEL)
             .collect()
