@@ -163,6 +163,8 @@ class Installation:
     def environment(self) -> dict[str, str]:
         """What every service is told (docs/interfaces.md), on top of what a program needs to run at all."""
         passed = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "RUST_LOG", "RUST_BACKTRACE")
+        # Lets tests choose where the pageserver dies; nobody else sets it.
+        passed += ("WEIR_CRASH_POINTS",)
         environment = {name: os.environ[name] for name in passed if name in os.environ}
         environment.update(
             WEIR_HOME=str(self.home),
