@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use bytes::{BufMut, Bytes, BytesMut};
 use layers::{Base, Chain};
 use pg_types::{BLCKSZ, Key, Lsn};
-use wal_decode::PageDelta;
+use wal_decode::{PageDelta, unlink};
 use wal_redo::ClusterSettings;
 
 use crate::error::Result;
@@ -16,14 +16,16 @@ const RECORD_VARIANT: u8 = 0;
 /// What a delta with a record takes beside it, at most: the variant, a flag, two numbers.
 pub const RECORD_OVERHEAD: usize = 1 + 10 + 1 + 10;
 
-/// Appends the `postcard` form of a [`PageDelta::Record`], without a copy of the record in between: nearly all deltas
-/// are of this kind.
+/// Appends the `postcard` form of a [`PageDelta::Record`], the record [`unlink`]ed, without a copy of it in between:
+/// nearly all deltas are of this kind.
 pub fn put_record(out: &mut BytesMut, end_lsn: Lsn, will_init: bool, record: &[u8]) {
     out.put_u8(RECORD_VARIANT);
     put_number(out, end_lsn.0);
     out.put_u8(u8::from(will_init));
     put_number(out, record.len() as u64);
+    let at = out.len();
     out.put_slice(record);
+    unlink(&mut out[at..]);
 }
 
 /// Seven bits a byte, the lowest first; the highest bit says that more follow.

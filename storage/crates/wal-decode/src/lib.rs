@@ -27,7 +27,7 @@ pub use interpret::{
 };
 pub use record::{
     BlockImage, BlockRef, DecodedRecord, Summary, decode, decode_for, strip_images, stripped,
-    summarize,
+    summarize, unlink,
 };
 pub use relations::{RelationBytes, RelationId, WalByRelation};
 pub use state::{Observed, TimelineState};

@@ -16,6 +16,10 @@ mod headers;
 
 use headers::{BlockHeader, BlockHeaders, ParseResult, split_off, walk};
 
+/// Where a record's header has the link and the checksum.
+const RECORD_PREV: std::ops::Range<usize> = 8..16;
+const RECORD_CRC: std::ops::Range<usize> = 20..24;
+
 /// A full-page image carried by a record, still compressed as it was logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockImage<'a> {
@@ -241,16 +245,28 @@ fn malformed(lsn: Lsn, why: &'static str) -> WalError {
 }
 
 /// The record as kept to redo block `block_id`: images of all blocks and the data of the other blocks are
-/// left out, their addresses stay, lengths and checksum are made right. It decodes like any record.
+/// left out, their addresses stay, and it is [`unlink`]ed. It decodes like any record.
 ///
 /// Redo of a block may therefore use the main data, the block's own data, and where the other blocks are,
 /// but never what they hold; no resource manager of Postgres needs more.
 pub fn strip_images(record: &DecodedRecord<'_>, block_id: u8) -> Bytes {
-    let mut out = Vec::new();
-    Bytes::copy_from_slice(stripped(record, block_id, &mut out))
+    let mut scratch = Vec::new();
+    let mut kept = stripped(record, block_id, &mut scratch).to_vec();
+    unlink(&mut kept);
+    Bytes::from(kept)
 }
 
-/// As [`strip_images`], without a copy where there is nothing to leave out, and into `scratch` otherwise.
+/// Zeroes what only the stream of records needs: the link to the record before, and the checksum. As good as random,
+/// they would be a tenth of what a record takes when it is compressed; whoever keeps it has checksums of its own. Bytes
+/// too short for a record's header stay as they are.
+pub fn unlink(record: &mut [u8]) {
+    if let Some(header) = record.first_chunk_mut::<RECORD_HEADER_BYTES>() {
+        header[RECORD_PREV].fill(0);
+        header[RECORD_CRC].fill(0);
+    }
+}
+
+/// As [`strip_images`], but not unlinked; without a copy where there is nothing to leave out, and into `scratch` otherwise.
 pub fn stripped<'r>(
     record: &'r DecodedRecord<'_>,
     block_id: u8,
@@ -308,7 +324,8 @@ pub fn stripped<'r>(
         out.extend_from_slice(block.data);
     }
     out.extend_from_slice(record.main_data);
-    seal(out);
+    let length = out.len() as u32;
+    out[..4].copy_from_slice(&length.to_le_bytes());
     out
 }
 

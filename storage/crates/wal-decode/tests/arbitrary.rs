@@ -58,6 +58,7 @@ fn digest(bytes: &[u8]) {
         let stripped = strip_images(&record, block.id);
         let again =
             decode(record.start_lsn, record.end_lsn, &stripped).expect("a stripped record decodes");
+        assert_eq!(again.prev_lsn, Lsn::INVALID, "the link is not kept");
         let kept = again.block(block.id).expect("the block is kept");
         assert_eq!(
             (kept.rel, kept.blkno, kept.data, again.main_data),
