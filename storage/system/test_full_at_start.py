@@ -122,3 +122,26 @@ def test_a_full_object_store_of_one_tenant_at_the_start_heals_without_another() 
         assert lsn(running.timeline_status(full)["remote_consistent_lsn"]) >= lsn(committed)
         compute.suspend()
         assert running.compute(full).sql(ROWS) == [(12000, 4000)]
+
+
+def test_copies_that_are_there_serve_while_the_disk_is_full() -> None:
+    """Promise: with its copies at hand a timeline opens and is read, though the start finds no byte free."""
+    root = Path(tempfile.mkdtemp(prefix="weir-system-"))
+    disk = root / "pageserver"
+    with small_disk(disk, 96) as ballast, engine(root, object_store="mount://{objects}") as running:
+        compute = running.compute(running.create_timeline())
+        timeline = compute.timeline
+        running.storage.patch(f"/v1/tenant/{timeline.tenant}/config", json=SETTINGS).raise_for_status()
+        compute.sql("CREATE TABLE t (id int, hash text, filler text)")
+        compute.sql(GROW)
+        at, digest = stored(running, timeline, compute.status()["commit_lsn"])
+        running.pageserver.kill9()
+        fill(ballast)
+        running.pageserver.start()
+        # Copies give way to the share of the disk that is left free; what is needed again finds room there.
+        assert running.digest(timeline, at) == digest
+        compute.sql(GROW)
+        running.wait_ingested(timeline, compute.status()["commit_lsn"])
+        ballast.unlink()
+        compute.suspend()
+        assert running.compute(timeline).sql(ROWS) == [(8000, 4000)]
