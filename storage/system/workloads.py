@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,12 @@ class AcknowledgedInserts:
 
     compute: Compute
     workers: int = 4
+    # What each worker rests between two commits, seconds.
+    pause: float = 0.0
+    # What fills a row, in SQL.
+    filler: str = "repeat('x', 100)"
+    # The longest that any commit took which returned, seconds.
+    slowest: float = 0.0
     acknowledged: list[set[int]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -45,10 +52,13 @@ class AcknowledgedInserts:
                 with self.compute.connect() as connection:
                     while not self._stop.is_set():
                         number += 1
+                        began = time.monotonic()
                         connection.execute(
-                            "INSERT INTO acknowledged VALUES (%s, %s, repeat('x', 100))", (worker, number)
+                            f"INSERT INTO acknowledged VALUES (%s, %s, {self.filler})", (worker, number)
                         )
                         self.acknowledged[worker].add(number)
+                        self.slowest = max(self.slowest, time.monotonic() - began)
+                        self._stop.wait(self.pause)
             except psycopg.Error as error:
                 self.errors.append(str(error))
                 self._stop.wait(0.1)
