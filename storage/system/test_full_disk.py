@@ -8,8 +8,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import disks
 import httpx
-from disks import FULL, fill, small_disk
+import pytest
+from disks import FULL, small_disk
 from harness import Engine, Timeline, engine, lsn, metric, wait_for
 from workloads import amcheck
 
@@ -17,6 +19,12 @@ SETTINGS = {"checkpoint_distance_bytes": 1 << 20, "checkpoint_timeout_ms": 500}
 # Layers that are not written yet, and those that are not stored yet.
 WAITING = ("memory", "uploading")
 GROW = "INSERT INTO t SELECT n, md5(n::text), repeat(md5(n::text), 8) FROM generate_series(1, 4000) n"
+
+
+def fill(ballast: Path) -> None:
+    disks.fill(ballast)
+    with ballast.open("ab", buffering=0) as file, pytest.raises(OSError, match=FULL):
+        file.write(b"x")
 
 
 def trouble(running: Engine, timeline: Timeline) -> dict[str, str] | None:
