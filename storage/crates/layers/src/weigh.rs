@@ -17,11 +17,11 @@ const CHAINS: [u32; 6] = [8, 16, 32, 64, 128, 256];
 /// Which pages get images at such a length, by the deltas a page gathers for each of its reads. Nothing: all pages.
 const DELTAS_PER_READ: [Option<u32>; 4] = [None, Some(4096), Some(512), Some(64)];
 
-/// What a request costs beyond replay, in replayed deltas (0.5 us), measured over loopback;
-/// `bench/pageserver.py --only adaptive` measures it anew.
-pub const REQUEST_COST: u32 = 30;
-/// The same of each page of a request.
-pub const PAGE_COST: u32 = 6;
+/// What one of the slowest requests costs beyond replay, in replayed deltas (0.35 us): the 99th percentile of requests
+/// with nothing to replay, over loopback, while WAL comes in. `bench/pageserver.py --only adaptive` measures it anew.
+pub const REQUEST_COST: u32 = 500;
+/// What each page of a request adds to that.
+pub const PAGE_COST: u32 = 40;
 /// What an image adds to the bytes written, in bytes of values from the WAL: images compress better than those do.
 /// Measured on three workloads, from 1,300 to 4,200.
 const IMAGE_BYTES: u64 = 2500;

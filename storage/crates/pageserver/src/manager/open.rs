@@ -88,12 +88,12 @@ impl TenantManager {
         tenant: &Arc<Tenant>,
         ids: Vec<TimelineId>,
     ) -> Vec<Found> {
-        futures::stream::iter(ids)
+        let found: Vec<Option<Found>> = futures::stream::iter(ids)
             .map(|id| self.find_timeline(tenant, id))
             .buffer_unordered(PARALLEL)
-            .filter_map(async |found| found)
             .collect()
-            .await
+            .await;
+        found.into_iter().flatten().collect()
     }
 
     /// Opens timelines, ancestors before their branches.
