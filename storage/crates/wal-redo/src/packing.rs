@@ -3,6 +3,8 @@
 //! The bytes between tuples count for nothing, their order does: it is that of their line pointers, from the special
 //! space downwards.
 
+use std::ops::Range;
+
 use pg_types::BLCKSZ;
 use pg_types::page::{self, ITEM_ID_BYTES, ItemId, PAGE_HEADER_BYTES};
 use smallvec::SmallVec;
@@ -35,7 +37,7 @@ pub(crate) fn compact(page: &mut Page, bounds: Layout) -> Step {
     for word in words.iter() {
         let (from, length, _) = stored(*word);
         if length != 0 {
-            if from.wrapping_add(length) != upper {
+            if from.checked_add(length) != Some(upper) {
                 break;
             }
             upper = from;
@@ -45,7 +47,7 @@ pub(crate) fn compact(page: &mut Page, bounds: Layout) -> Step {
     // All others lie below.
     let limit = upper;
     let mut runs = Runs::new();
-    let (from, end) = (limit, limit);
+    let (from, end) = (limit as u16, limit as u16);
     let mut run = Run { from, end };
     for word in &mut words[in_place..] {
         let (from, length, id) = stored(*word);
@@ -59,11 +61,11 @@ pub(crate) fn compact(page: &mut Page, bounds: Layout) -> Step {
         upper = upper.checked_sub(length).ok_or(Why::Is(
             "the tuples of the page are longer than the page has room",
         ))?;
-        if end != run.from {
+        if end != usize::from(run.from) {
             runs.push(run);
-            run.end = end;
+            run.end = end as u16;
         }
-        run.from = from;
+        run.from = from as u16;
         let offset = (bounds.upper + upper) as u16;
         *word = ItemId { offset, ..id }.to_u32().to_le_bytes();
     }
@@ -76,25 +78,31 @@ pub(crate) fn compact(page: &mut Page, bounds: Layout) -> Step {
 /// Tuples that lie next to each other and stay so.
 #[derive(Clone, Copy)]
 struct Run {
-    from: usize,
-    end: usize,
+    from: u16,
+    end: u16,
 }
 
-/// In the order in which they are to lie, downwards. A page seldom has more.
-type Runs = SmallVec<[Run; 64]>;
+impl Run {
+    fn range(self) -> Range<usize> {
+        usize::from(self.from)..usize::from(self.end)
+    }
+}
+
+/// In the order in which they are to lie, downwards. A page has no more: each run is eight bytes or longer.
+type Runs = SmallVec<[Run; BLCKSZ / 8]>;
 
 /// Puts runs next to each other at the end of the tuples' space, from `upper` on.
 fn place(runs: &Runs, tuples: &mut [u8], upper: usize) {
     if runs.is_sorted_by(|run, next| next.end <= run.from) {
         let mut to = tuples.len();
         for run in runs {
-            to -= run.end - run.from;
-            tuples.copy_within(run.from..run.end, to);
+            to -= run.range().len();
+            tuples.copy_within(run.range(), to);
         }
     } else {
         let mut placed = SmallVec::<[u8; BLCKSZ]>::new();
         for run in runs.iter().rev() {
-            placed.extend_from_slice(&tuples[run.from..run.end]);
+            placed.extend_from_slice(&tuples[run.range()]);
         }
         tuples[upper..].copy_from_slice(&placed);
     }
@@ -141,6 +149,19 @@ mod tests {
                 (id.state as u8, stored)
             })
             .collect()
+    }
+
+    #[test]
+    fn a_tuple_that_begins_before_the_others_space_is_refused() {
+        let mut page = page_of(&[(1, 64, false), (2, 64, false)]);
+        let bounds = layout(&page).unwrap_or_else(|_| panic!("a page of two tuples"));
+        // From before the tuples' space to where it ends.
+        let all = ItemId::normal(
+            bounds.upper as u16 - 8,
+            (bounds.special - bounds.upper) as u16 + 8,
+        );
+        set_item_id(&mut page, 1, all);
+        assert!(compact(&mut page, bounds).is_err());
     }
 
     proptest! {
