@@ -69,6 +69,14 @@ pub struct LsnRange {
 }
 
 impl LsnRange {
+    /// The smallest range with this LSN in it, and all of `held`.
+    pub(crate) fn including(held: Option<LsnRange>, lsn: Lsn) -> LsnRange {
+        LsnRange {
+            first: held.map_or(lsn, |held| held.first.min(lsn)),
+            last: held.map_or(lsn, |held| held.last.max(lsn)),
+        }
+    }
+
     pub fn contains(&self, lsn: Lsn) -> bool {
         self.first <= lsn && lsn <= self.last
     }

@@ -165,17 +165,7 @@ impl<W: Write> LayerWriter<W> {
             stat.add(version);
         }
         self.versions += 1;
-        let lsn = version.lsn;
-        self.lsns = Some(match self.lsns {
-            None => LsnRange {
-                first: lsn,
-                last: lsn,
-            },
-            Some(lsns) => LsnRange {
-                first: lsns.first.min(lsn),
-                last: lsns.last.max(lsn),
-            },
-        });
+        self.lsns = Some(LsnRange::including(self.lsns, version.lsn));
     }
 
     fn close_stat(&mut self) {

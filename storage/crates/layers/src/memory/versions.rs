@@ -248,7 +248,9 @@ impl Versions {
             true => (NONE, head.newest),
             false => self.neighbours(head, version.order()),
         };
-        if let Some(same) = self.nodes.get_mut(older as usize)
+        // The newest is like no other, so that the one before needs not be fetched.
+        if !is_newest
+            && let Some(same) = self.nodes.get_mut(older as usize)
             && same.version.order() == version.order()
         {
             // Only a generated image can come twice; both show the same page.
@@ -270,16 +272,7 @@ impl Versions {
             None => (head.newest, head.lsn) = (next, lsn),
         }
         self.bytes += size;
-        self.lsns = Some(match self.lsns {
-            None => LsnRange {
-                first: lsn,
-                last: lsn,
-            },
-            Some(lsns) => LsnRange {
-                first: lsns.first.min(lsn),
-                last: lsns.last.max(lsn),
-            },
-        });
+        self.lsns = Some(LsnRange::including(self.lsns, lsn));
         Ok(size)
     }
 
