@@ -401,6 +401,28 @@ fn hash_and_gin_after_crashes_are_what_postgres_has() {
     assert!(cleaned.checked > 0, "{report}");
 }
 
+/// Promise: a page whose LSN the server set without marking the page as changed counts as the same, whichever of
+/// its LSNs the file has. A key fills two pages and begins a third; what the third has is deleted, and its page freed,
+/// with nothing to be moved to the first.
+#[test]
+fn a_page_that_only_gets_its_lsn_is_the_same_as_its_file() {
+    let settings = format!("{SETTINGS}full_page_writes = off\n");
+    let recorded = Recorded::run(&settings, false, |cluster| {
+        cluster.sql(
+            "CREATE TABLE stamped (id int, v int); CREATE INDEX hash_stamped ON stamped USING hash (v);
+             INSERT INTO stamped SELECT i, 1 FROM generate_series(1, 900) i;
+             DELETE FROM stamped WHERE id > 800;",
+        );
+        // Clean from here on, unless marked.
+        cluster.sql("CHECKPOINT");
+        cluster.sql("VACUUM stamped");
+    });
+    let report = recorded.replay(None);
+    assert_clean(&report);
+    let freed = report.of(rmgr::HASH, info::hash::SQUEEZE_PAGE);
+    assert!(freed.checked > 0, "{report}");
+}
+
 /// A mistake of redo.
 struct Bug {
     what: &'static str,

@@ -17,12 +17,13 @@ mod report;
 mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use pg_types::maps::{VM_VALID_BITS, vm_position};
 use pg_types::page as header;
 use pg_types::wal::{info, rmgr};
-use pg_types::{BLCKSZ, ForkNumber, Key, KeyKind, Lsn};
+use pg_types::{BLCKSZ, ForkNumber, Key, KeyKind, Lsn, PgMajor};
 use wal_decode::{
     BlockRef, DecodedRecord, InterpretError, PageChange, PageDelta, RawRecord, TimelineState,
     WalError, decode, interpret, is_only_named, restore_image,
@@ -62,6 +63,9 @@ pub struct Oracle {
     /// Pages that only a hint-bit record without an image touched since: its end, which the server that wrote it
     /// made the page's LSN. Redo leaves such a page alone, as Postgres's recovery does.
     hinted: BTreeMap<Key, Lsn>,
+    /// Pages that got nothing but their LSN from a record or some in a row: their LSN before and after. The server
+    /// sets it without marking the page as changed, so that its file has any of those.
+    stamped: BTreeMap<Key, RangeInclusive<Lsn>>,
     /// Pages given up at a record without a known redo; their files have nothing to be compared with.
     given_up: BTreeSet<Key>,
 }
@@ -82,6 +86,7 @@ impl Oracle {
             complete: false,
             hollow_maps: BTreeSet::new(),
             hinted: BTreeMap::new(),
+            stamped: BTreeMap::new(),
             given_up: BTreeSet::new(),
         }
     }
@@ -121,6 +126,7 @@ impl Oracle {
         let rec = decode(raw.start_lsn, raw.end_lsn, raw.bytes)?;
         self.report.op(&rec).records += 1;
         self.report.last_lsn = rec.end_lsn;
+        self.note_stamped(&rec);
         match bare::without_check_images(&rec) {
             Some(bytes) => self.follow(&decode(raw.start_lsn, raw.end_lsn, &bytes)?),
             None => self.follow(&rec),
@@ -137,6 +143,21 @@ impl Oracle {
             }
         }
         Ok(())
+    }
+
+    fn note_stamped(&mut self, rec: &DecodedRecord<'_>) {
+        for block in &rec.blocks {
+            let key = Key::rel_block(block.rel, block.blkno);
+            if let Some(page) = self.store.get(key)
+                && only_stamps(rec, block, self.state.major)
+            {
+                let before = header::lsn(page);
+                let known = self.stamped.get(&key);
+                let first = known.filter(|lsns| *lsns.end() == before);
+                let first = first.map_or(before, |lsns| *lsns.start());
+                self.stamped.insert(key, first..=rec.end_lsn);
+            }
+        }
     }
 
     fn follow(&mut self, rec: &DecodedRecord<'_>) {
@@ -278,8 +299,14 @@ impl Oracle {
         }
         let zero = [0; BLCKSZ];
         let mut ours = *self.store.get(key).unwrap_or(&zero);
-        if self.hinted.get(&key) == Some(&header::lsn(theirs)) {
-            header::set_lsn(&mut ours, header::lsn(theirs));
+        let file_lsn = header::lsn(theirs);
+        let is_hinted = self.hinted.get(&key) == Some(&file_lsn);
+        let is_stamped = self
+            .stamped
+            .get(&key)
+            .is_some_and(|lsns| *lsns.end() == header::lsn(&ours) && lsns.contains(&file_lsn));
+        if is_hinted || is_stamped {
+            header::set_lsn(&mut ours, file_lsn);
         }
         let ours = &ours;
         let difference = match key.rel().filter(|_| key.kind == KeyKind::RelBlock) {
@@ -315,6 +342,12 @@ impl Oracle {
     pub fn position(&self) -> Lsn {
         self.report.last_lsn
     }
+}
+
+/// Whether the record gives the block its LSN and changes nothing else. Until Postgres 16 that is what `SQUEEZE_PAGE` does
+/// to the page that would take the tuples of the freed one when there are none; from 17 on it leaves the page alone.
+fn only_stamps(rec: &DecodedRecord<'_>, block: &BlockRef<'_>, major: PgMajor) -> bool {
+    block.id == 1 && is_only_named(rec, block, PgMajor::V17) && !is_only_named(rec, block, major)
 }
 
 fn page_of(bytes: &Bytes) -> Option<Page> {
