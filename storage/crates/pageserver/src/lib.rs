@@ -18,6 +18,7 @@
 
 pub mod about;
 pub mod api;
+mod background;
 pub mod chain_histogram;
 pub mod clock;
 pub mod config;

@@ -23,6 +23,7 @@ use tokio::sync::OnceCell;
 
 use crate::about::{self, About};
 use crate::api::TenantInfo;
+use crate::background::Background;
 use crate::clock::{Clock, TimeSource};
 use crate::config::{TenantConfig, TenantConfigPatch};
 use crate::disk::DiskCache;
@@ -166,6 +167,7 @@ pub struct TenantManager {
     disk: Arc<DiskCache>,
     memory: Arc<MemoryBudget>,
     clock: Arc<Clock>,
+    background: Background,
     tenants: RwLock<BTreeMap<TenantId, Arc<Tenant>>>,
     /// The scanned template cluster, read when the first project is created.
     template: OnceCell<Arc<Import>>,
@@ -186,6 +188,7 @@ impl TenantManager {
             options,
             blocks,
             clock,
+            background: Background::start().context("start background threads")?,
             tenants: RwLock::default(),
             template: OnceCell::new(),
             creating: tokio::sync::Mutex::default(),
@@ -234,6 +237,7 @@ impl TenantManager {
             state,
             memory: self.memory.clone(),
             clock: self.clock.clone(),
+            background: self.background.handle().clone(),
         });
         let source = self
             .options

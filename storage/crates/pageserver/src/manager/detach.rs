@@ -17,7 +17,7 @@ impl TenantManager {
         let timeline = tenant.timeline(timeline)?;
         if timeline.begin_detaching()? {
             let detached = timeline.clone();
-            timeline.spawn(async move {
+            timeline.spawn_behind(async move {
                 let result = detach(&tenant, &detached).await;
                 detached.detaching_ended(result);
             });

@@ -31,6 +31,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use pg_types::{Key, KeyRange, Lsn, TenantId, TimelineId};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -102,6 +103,8 @@ pub struct Timeline {
     chain_reads: crate::chain_histogram::ChainHistogram,
     cancel: CancellationToken,
     tasks: TaskTracker,
+    /// Where what no request waits for is run.
+    background: Handle,
 }
 
 /// What a timeline is opened from.
@@ -115,6 +118,8 @@ pub struct OpenTimeline {
     pub state: TimelineState,
     pub memory: Arc<MemoryBudget>,
     pub clock: Arc<Clock>,
+    /// See `crate::background`.
+    pub background: Handle,
 }
 
 impl Timeline {
@@ -129,6 +134,7 @@ impl Timeline {
             state,
             memory,
             clock,
+            background,
         } = parts;
         let progress = Progress {
             last_record_lsn: state.last_record_lsn,
@@ -165,6 +171,7 @@ impl Timeline {
             chain_reads: crate::chain_histogram::ChainHistogram::default(),
             cancel: CancellationToken::new(),
             tasks: TaskTracker::new(),
+            background,
         };
         timeline.report_layers();
         let timeline = Arc::new(timeline);
@@ -356,23 +363,37 @@ impl Timeline {
         &self.ingest
     }
 
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    /// Runs a task until it ends or the timeline does.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(self.until_shutdown(task));
+    }
+
+    /// The same, behind everything that a request waits for.
+    pub(crate) fn spawn_behind(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks
+            .spawn_on(self.until_shutdown(task), &self.background);
+    }
+
+    fn until_shutdown<T: Future<Output = ()> + Send + 'static>(
+        &self,
+        task: T,
+    ) -> impl Future<Output = ()> + Send + 'static + use<T> {
         let cancel = self.cancel.clone();
-        self.tasks.spawn(async move {
+        async move {
             tokio::select! {
                 () = cancel.cancelled() => {}
                 () = task => {}
             }
-        });
+        }
     }
 
     /// Starts the background work. Ingest begins once the chain lengths of the past are known, so that
     /// no page's chain is ever undercounted.
     pub(crate) fn start(self: &Arc<Timeline>, source: Option<Arc<dyn WalSource>>) {
-        self.spawn(self.clone().flush_task());
-        self.spawn(self.clone().image_task());
-        self.spawn(self.clone().l0_task());
-        self.spawn(self.clone().settling_task());
+        self.spawn_behind(self.clone().flush_task());
+        self.spawn_behind(self.clone().image_task());
+        self.spawn_behind(self.clone().l0_task());
+        self.spawn_behind(self.clone().settling_task());
         let timeline = self.clone();
         self.spawn(async move {
             timeline.prepare().await;

@@ -159,6 +159,7 @@ async fn open(root: &Path, time: &Arc<SetTime>) -> Arc<Timeline> {
         state: crate::timeline::decode_state(&state).expect("state"),
         memory,
         clock: clock.expect("clock"),
+        background: tokio::runtime::Handle::current(),
     })
 }
 
