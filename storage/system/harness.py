@@ -262,7 +262,7 @@ class Engine:
                 )
             )
         self.page_port, self.pageserver_http_port = free_port(), free_port()
-        (self.root / "objects").mkdir()
+        (self.root / "objects").mkdir(exist_ok=True)
         self.pageserver = self.another_pageserver("pageserver", self.page_port, self.pageserver_http_port)
         self.storage = httpx.Client(base_url=f"http://127.0.0.1:{self.pageserver_http_port}", timeout=60)
 

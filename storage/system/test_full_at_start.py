@@ -12,10 +12,7 @@ from pathlib import Path
 import httpx
 from disks import FULL, fill, small_disk
 from harness import Engine, Timeline, engine, lsn, wait_for
-
-SETTINGS = {"checkpoint_distance_bytes": 1 << 20, "checkpoint_timeout_ms": 500}
-GROW = "INSERT INTO t SELECT n, md5(n::text), repeat(md5(n::text), 8) FROM generate_series(1, 4000) n"
-ROWS = "SELECT count(*), count(DISTINCT hash) FROM t"
+from workloads import GROW, ROWS, growing_table
 
 
 def path_of(timeline: Timeline) -> str:
@@ -39,8 +36,7 @@ def test_a_full_local_disk_at_the_start_keeps_nothing_closed_for_good() -> None:
     with small_disk(disk, 96) as ballast, engine(root, object_store="mount://{objects}") as running:
         compute = running.compute(running.create_timeline())
         timeline = compute.timeline
-        running.storage.patch(f"/v1/tenant/{timeline.tenant}/config", json=SETTINGS).raise_for_status()
-        compute.sql("CREATE TABLE t (id int, hash text, filler text)")
+        growing_table(running, compute)
         compute.sql(GROW)
         running.wait_ingested(timeline, compute.status()["commit_lsn"])
         branch = running.branch(timeline)
@@ -95,9 +91,8 @@ def test_a_full_object_store_of_one_tenant_at_the_start_heals_without_another() 
     with engine(root) as running, small_disk(root / "objects" / tenant, 96) as ballast:
         compute, other = running.compute(running.create_timeline(tenant)), running.compute(running.create_timeline())
         full = compute.timeline
-        running.storage.patch(f"/v1/tenant/{tenant}/config", json=SETTINGS).raise_for_status()
         for it in (compute, other):
-            it.sql("CREATE TABLE t (id int, hash text, filler text)")
+            growing_table(running, it)
             it.sql(GROW)
         at, digest = stored(running, full, compute.status()["commit_lsn"])
         fill(ballast)
@@ -131,8 +126,7 @@ def test_copies_that_are_there_serve_while_the_disk_is_full() -> None:
     with small_disk(disk, 96) as ballast, engine(root, object_store="mount://{objects}") as running:
         compute = running.compute(running.create_timeline())
         timeline = compute.timeline
-        running.storage.patch(f"/v1/tenant/{timeline.tenant}/config", json=SETTINGS).raise_for_status()
-        compute.sql("CREATE TABLE t (id int, hash text, filler text)")
+        growing_table(running, compute)
         compute.sql(GROW)
         at, digest = stored(running, timeline, compute.status()["commit_lsn"])
         running.pageserver.kill9()
@@ -145,3 +139,36 @@ def test_copies_that_are_there_serve_while_the_disk_is_full() -> None:
         ballast.unlink()
         compute.suspend()
         assert running.compute(timeline).sql(ROWS) == [(8000, 4000)]
+
+
+def test_a_whole_object_store_full_at_the_start_heals_without_another() -> None:
+    """Promise: nothing is opened and each timeline says why; commits go on; all open once there is room."""
+    root = Path(tempfile.mkdtemp(prefix="weir-system-"))
+    with small_disk(root / "objects", 256) as ballast, engine(root) as running:
+        computes = [running.compute(running.create_timeline()) for _ in range(2)]
+        digests = []
+        for compute in computes:
+            growing_table(running, compute)
+            compute.sql(GROW)
+            digests.append(stored(running, compute.timeline, compute.status()["commit_lsn"]))
+        fill(ballast)
+        running.pageserver.kill9()
+        running.pageserver.start()
+        assert running.pageserver.child is not None
+        started = running.pageserver.child.pid
+        for compute in computes:
+            said = answer(running, compute.timeline)
+            assert said.status_code == 500, said.text
+            assert FULL in said.text, said.text
+            compute.sql(GROW)
+        assert running.pageserver.child.poll() is None
+
+        ballast.unlink()
+        for compute, (at, digest) in zip(computes, digests, strict=True):
+            timeline = compute.timeline
+            wait_for("the timeline to open", lambda timeline=timeline: answer(running, timeline).status_code == 200)
+            assert running.digest(timeline, at) == digest
+            running.wait_ingested(timeline, compute.status()["commit_lsn"])
+            compute.suspend()
+            assert running.compute(timeline).sql(ROWS) == [(8000, 4000)]
+        assert running.pageserver.child.pid == started

@@ -13,12 +13,10 @@ import httpx
 import pytest
 from disks import FULL, small_disk
 from harness import Engine, Timeline, engine, lsn, metric, wait_for
-from workloads import amcheck
+from workloads import GROW, amcheck, growing_table
 
-SETTINGS = {"checkpoint_distance_bytes": 1 << 20, "checkpoint_timeout_ms": 500}
 # Layers that are not written yet, and those that are not stored yet.
 WAITING = ("memory", "uploading")
-GROW = "INSERT INTO t SELECT n, md5(n::text), repeat(md5(n::text), 8) FROM generate_series(1, 4000) n"
 
 
 def fill(ballast: Path) -> None:
@@ -37,10 +35,8 @@ def test_a_full_object_store_stops_one_tenant_and_loses_nothing() -> None:
     with engine(root) as running, small_disk(root / "objects" / tenant, 96) as ballast:
         compute, other = running.compute(running.create_timeline(tenant)), running.compute(running.create_timeline())
         full, healthy = compute.timeline, other.timeline
-        for it in (full, healthy):
-            running.storage.patch(f"/v1/tenant/{it.tenant}/config", json=SETTINGS).raise_for_status()
         for it in (compute, other):
-            it.sql("CREATE TABLE t (id int, hash text, filler text)")
+            growing_table(running, it)
             it.sql("CREATE INDEX ON t (hash)")
         fill(ballast)
         before = running.timeline_status(full)["remote_consistent_lsn"]
@@ -112,8 +108,7 @@ def test_a_full_disk_for_copies_is_an_error_that_names_the_file_and_heals() -> N
     with small_disk(disk, 64) as ballast, engine(root, object_store="mount://{objects}") as running:
         compute = running.compute(running.create_timeline())
         timeline = compute.timeline
-        running.storage.patch(f"/v1/tenant/{timeline.tenant}/config", json=SETTINGS).raise_for_status()
-        compute.sql("CREATE TABLE t (id int, hash text, filler text)")
+        growing_table(running, compute)
         for _ in range(3):
             compute.sql(GROW)
         at = compute.status()["commit_lsn"]

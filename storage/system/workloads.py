@@ -9,11 +9,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
-from harness import PG_BIN, Compute
+from harness import PG_BIN, Compute, Engine
 
 ACK_TABLE = (
     "CREATE TABLE IF NOT EXISTS acknowledged (worker int, number int, filler text, PRIMARY KEY (worker, number))"
 )
+
+# Settings of a tenant whose memory becomes layers early.
+SMALL_LAYERS = {"checkpoint_distance_bytes": 1 << 20, "checkpoint_timeout_ms": 500}
+# 4,000 rows more for the table below, about 1.5 MB of WAL; their hashes are those of the 4,000 before.
+GROW = "INSERT INTO t SELECT n, md5(n::text), repeat(md5(n::text), 8) FROM generate_series(1, 4000) n"
+ROWS = "SELECT count(*), count(DISTINCT hash) FROM t"
+
+
+def growing_table(running: Engine, compute: Compute) -> None:
+    """An empty table for `GROW`, in a tenant of small layers."""
+    config = f"/v1/tenant/{compute.timeline.tenant}/config"
+    running.storage.patch(config, json=SMALL_LAYERS).raise_for_status()
+    compute.sql("CREATE TABLE t (id int, hash text, filler text)")
 
 
 @dataclass
