@@ -165,6 +165,7 @@ def added(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
         "uncovered": uncovered(sorted(names)),
         "runs": old["runs"] + new["runs"],
         "ops": ops,
+        "not_logged": old.get("not_logged", []) + new["not_logged"],
         "mismatches": old["mismatches"] + new["mismatches"],
         "errors": {**old["errors"], **new["errors"]},
         "unknown": {**old["unknown"], **new["unknown"]},

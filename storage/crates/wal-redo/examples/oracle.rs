@@ -103,6 +103,7 @@ fn to_json(report: &Report) -> serde_json::Value {
         "files_checked": report.files_checked,
         "files_mismatched": report.files_mismatched,
         "small_files_checked": report.small_files_checked,
+        "not_logged": report.not_logged.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "mismatches": mismatches,
         "errors": report.errors,
         "unknown": report.unknown,

@@ -81,6 +81,9 @@ CREATE TABLE ranges (id int);
 CREATE INDEX ranges_id ON ranges USING brin (id) WITH (pages_per_range = 1);
 INSERT INTO ranges SELECT generate_series(1, 5000);
 SELECT brin_summarize_new_values('ranges_id');
+CREATE EXTENSION bloom;
+CREATE UNLOGGED TABLE fleeting (a int, b int);
+CREATE INDEX fleeting_bloom ON fleeting USING bloom (a, b);
 ";
 
 /// Statistics dropped by commits, aborts and prepared transactions; relation maps; enough transactions for SLRU pages,
@@ -165,6 +168,8 @@ fn prove(major: PgMajor) {
     let recorded = Recorded::run_on(major, SETTINGS, false, work);
     let report = recorded.replay(Some(with_damaged_copies(recorded.settings)));
     assert_clean(&report);
+    // The init fork of the unlogged bloom index, and nothing else.
+    assert_eq!(report.not_logged.len(), 1, "{report}");
     let missing: Vec<String> = EXPECTED
         .iter()
         .filter(|(rmid, op)| report.of(*rmid, *op).records == 0)

@@ -297,6 +297,10 @@ impl Oracle {
         if self.given_up.contains(&key) {
             return;
         }
+        if self.store.get(key).is_none() && is_never_logged(key, theirs, self.state.major) {
+            self.report.not_logged.push(key);
+            return;
+        }
         let zero = [0; BLCKSZ];
         let mut ours = *self.store.get(key).unwrap_or(&zero);
         let file_lsn = header::lsn(theirs);
@@ -348,6 +352,14 @@ impl Oracle {
 /// to the page that would take the tuples of the freed one when there are none; from 17 on it leaves the page alone.
 fn only_stamps(rec: &DecodedRecord<'_>, block: &BlockRef<'_>, major: PgMajor) -> bool {
     block.id == 1 && is_only_named(rec, block, PgMajor::V17) && !is_only_named(rec, block, major)
+}
+
+/// The init fork of an unlogged bloom index, which from 17 on is written by generic records: an unlogged relation's are not
+/// logged. Postgres's own recovery then finds no bloom index there (ADR 14).
+fn is_never_logged(key: Key, theirs: &Page, major: PgMajor) -> bool {
+    const BLOOM_PAGE_ID: [u8; 2] = 0xFF83_u16.to_le_bytes();
+    let is_init_fork = key.rel().is_some_and(|rel| rel.fork == ForkNumber::Init);
+    major != PgMajor::V15 && is_init_fork && theirs.ends_with(&BLOOM_PAGE_ID)
 }
 
 fn page_of(bytes: &Bytes) -> Option<Page> {

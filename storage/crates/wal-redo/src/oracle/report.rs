@@ -139,6 +139,8 @@ pub struct Report {
     /// Pages compared with files, and how many differed.
     pub files_checked: u64,
     pub files_mismatched: u64,
+    /// Pages of files that the server never logs, and loses itself when it recovers; compared with nothing.
+    pub not_logged: Vec<Key>,
     /// Relation maps and states of prepared transactions compared with their files.
     pub small_files_checked: u64,
 }
@@ -297,6 +299,9 @@ impl fmt::Display for Report {
             "files: {} pages compared, {} differ; replayed to {}",
             self.files_checked, self.files_mismatched, self.last_lsn
         )?;
+        for key in &self.not_logged {
+            writeln!(f, "{key} is in no WAL: the server does not log it")?;
+        }
         for (text, count) in self.errors.iter().chain(&self.unknown) {
             writeln!(f, "{count} times: {text}")?;
         }
