@@ -376,7 +376,7 @@ mod tests {
             weigher.trials[trial].costs.add(cost, 1000);
         }
         assert!(!weigher.choose());
-        // The other way round nothing becomes due, and twice the margin is enough.
+        // The other way round nothing becomes due.
         weigher.chosen = 1;
         weigher.trials[0].costs = Histogram::default();
         weigher.trials[0].costs.add(890, 1000);
