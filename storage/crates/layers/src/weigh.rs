@@ -362,12 +362,7 @@ mod tests {
     fn a_change_that_makes_pages_due_at_once_has_to_pay_for_them() {
         // Of two policies, the one with more images costs 4 % less by itself, and 4 % more with those it makes due.
         let mut weigher = Weigher::new(512);
-        let few = weigher.chosen;
-        let many = (few + 1) % weigher.trials.len();
-        weigher.trials.retain({
-            let kept = [weigher.trials[few].policy, weigher.trials[many].policy];
-            move |trial| kept.contains(&trial.policy)
-        });
+        weigher.trials.truncate(2);
         weigher.chosen = 0;
         weigher.requests = 1000;
         weigher.bytes = 100 * IMAGE_BYTES;

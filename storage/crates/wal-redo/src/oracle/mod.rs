@@ -148,8 +148,9 @@ impl Oracle {
     fn note_stamped(&mut self, rec: &DecodedRecord<'_>) {
         for block in &rec.blocks {
             let key = Key::rel_block(block.rel, block.blkno);
-            if let Some(page) = self.store.get(key)
-                && only_stamps(rec, block, self.state.major)
+            // Hardly any record does: the page is looked up last.
+            if only_stamps(rec, block, self.state.major)
+                && let Some(page) = self.store.get(key)
             {
                 let before = header::lsn(page);
                 let known = self.stamped.get(&key);
@@ -351,7 +352,7 @@ impl Oracle {
 /// Whether the record gives the block its LSN and changes nothing else. Until Postgres 16 that is what `SQUEEZE_PAGE` does
 /// to the page that would take the tuples of the freed one when there are none; from 17 on it leaves the page alone.
 fn only_stamps(rec: &DecodedRecord<'_>, block: &BlockRef<'_>, major: PgMajor) -> bool {
-    block.id == 1 && is_only_named(rec, block, PgMajor::V17) && !is_only_named(rec, block, major)
+    is_only_named(rec, block, PgMajor::V17) && !is_only_named(rec, block, major)
 }
 
 /// The init fork of an unlogged bloom index, which from 17 on is written by generic records: an unlogged relation's are not
