@@ -3,16 +3,18 @@
 //! Bounded by bytes. What has been asked for more than once is kept before what was asked for once: a scan over more
 //! than fits passes through without pushing out the blocks that are read all the time.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+
+use crate::reader::Block;
 
 /// Reader id and block number.
 type Slot = (u64, u32);
 
-/// What an entry costs beside the block's bytes.
+/// What an entry costs beside the block.
 const ENTRY_OVERHEAD: u64 = 64;
 /// For the first size of the cache's tables.
 const TYPICAL_BLOCK_BYTES: usize = 16 << 10;
@@ -20,15 +22,15 @@ const TYPICAL_BLOCK_BYTES: usize = 16 << 10;
 #[derive(Clone)]
 struct BlockBytes;
 
-impl Weighter<Slot, Bytes> for BlockBytes {
-    fn weight(&self, _: &Slot, block: &Bytes) -> u64 {
-        block.len() as u64 + ENTRY_OVERHEAD
+impl Weighter<Slot, Arc<Block>> for BlockBytes {
+    fn weight(&self, _: &Slot, block: &Arc<Block>) -> u64 {
+        block.memory_bytes() as u64 + ENTRY_OVERHEAD
     }
 }
 
 /// See the module head. Shared as `Arc<BlockCache>`.
 pub struct BlockCache {
-    blocks: Cache<Slot, Bytes, BlockBytes>,
+    blocks: Cache<Slot, Arc<Block>, BlockBytes>,
     next_reader: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -63,7 +65,7 @@ impl BlockCache {
         self.next_reader.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn get(&self, slot: Slot) -> Option<Bytes> {
+    pub(crate) fn get(&self, slot: Slot) -> Option<Arc<Block>> {
         let found = self.blocks.get(&slot);
         let counter = if found.is_some() {
             &self.hits
@@ -75,7 +77,7 @@ impl BlockCache {
     }
 
     /// A block that is too large to be worth keeping is not kept.
-    pub(crate) fn insert(&self, slot: Slot, block: Bytes) {
+    pub(crate) fn insert(&self, slot: Slot, block: Arc<Block>) {
         self.blocks.insert(slot, block);
     }
 
@@ -87,19 +89,28 @@ impl BlockCache {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
-    const BLOCK: usize = 16 << 10;
     const FITS: u32 = 512;
 
+    fn block() -> Arc<Block> {
+        Arc::new(Block::new(Bytes::from(vec![0; 16 << 10])))
+    }
+
+    fn bytes_that_fit() -> u64 {
+        u64::from(FITS) * (block().memory_bytes() as u64 + ENTRY_OVERHEAD)
+    }
+
     fn cache() -> BlockCache {
-        BlockCache::new(FITS as usize * (BLOCK + ENTRY_OVERHEAD as usize))
+        BlockCache::new(bytes_that_fit() as usize)
     }
 
     fn read(cache: &BlockCache, slot: Slot) -> bool {
         let found = cache.get(slot).is_some();
         if !found {
-            cache.insert(slot, Bytes::from(vec![0; BLOCK]));
+            cache.insert(slot, block());
         }
         found
     }
@@ -111,7 +122,7 @@ mod tests {
             read(&cache, (1, number));
             read(&cache, (2, number % 8));
         }
-        assert!(cache.bytes() <= u64::from(FITS) * (BLOCK as u64 + ENTRY_OVERHEAD));
+        assert!(cache.bytes() <= bytes_that_fit());
         cache.forget(1);
         assert!((0..4 * FITS).all(|number| cache.get((1, number)).is_none()));
         assert!((0..8).any(|number| cache.get((2, number)).is_some()));

@@ -7,12 +7,15 @@
 //! header | data blocks | block index | key table | bloom filter | footer
 //! ```
 
-use bytes::Bytes;
+mod entry;
+
 use pg_types::key::KEY_BYTES;
 use pg_types::{Key, KeyRange, Lsn};
 
 use crate::desc::LayerKind;
-use crate::value::{LsnRange, Value, Version};
+use crate::value::{LsnRange, Version};
+
+pub(crate) use entry::{BlockEntries, RawEntry, encode_entry};
 
 /// Version of the format written; readers refuse others.
 pub const FORMAT_VERSION: u16 = 1;
@@ -30,17 +33,6 @@ pub(crate) const MAX_VALUE_BYTES: usize = 16 << 20;
 pub(crate) const MAX_RAW_BLOCK_BYTES: usize = MAX_VALUE_BYTES + (1 << 20);
 /// Largest metadata section (index, key table, bloom filter), before compression.
 pub(crate) const MAX_SECTION_BYTES: usize = 256 << 20;
-
-/// Longest entry without its value: tag, key, LSN, seq, length.
-const ENTRY_HEAD_BYTES: usize = 1 + KEY_BYTES + 8 + 2 + 4;
-
-const TAG_IMAGE: u8 = 1;
-const TAG_ZERO: u8 = 2;
-const TAG_DELTA: u8 = 3;
-const TAG_META: u8 = 4;
-const TAG_TOMBSTONE: u8 = 5;
-const TAG_STARTS_CHAIN: u8 = 0x10;
-const TAG_SAME_KEY: u8 = 0x80;
 
 /// What a delta layer knows about one key, so that chain lengths are known without reading values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,133 +234,6 @@ impl Footer {
             key_table: Section::decode(input)?,
             bloom: Section::decode(input)?,
         })
-    }
-}
-
-/// Appends one version to a block; the key is left out when it is the previous entry's.
-pub(crate) fn encode_entry(out: &mut Vec<u8>, key: &Key, same_key: bool, version: &Version) {
-    let tag = match &version.value {
-        Value::Image(_) => TAG_IMAGE,
-        Value::Zero => TAG_ZERO,
-        Value::Delta {
-            starts_chain: false,
-            ..
-        } => TAG_DELTA,
-        Value::Delta {
-            starts_chain: true, ..
-        } => TAG_DELTA | TAG_STARTS_CHAIN,
-        Value::Meta(_) => TAG_META,
-        Value::Tombstone => TAG_TOMBSTONE,
-    };
-    // Put together first: one growth of the block for all that is short.
-    let mut head = [0; ENTRY_HEAD_BYTES];
-    let mut length = 0;
-    let mut put = |bytes: &[u8]| {
-        head[length..length + bytes.len()].copy_from_slice(bytes);
-        length += bytes.len();
-    };
-    put(&[tag | if same_key { TAG_SAME_KEY } else { 0 }]);
-    if !same_key {
-        put(&key.to_bytes());
-    }
-    put(&version.lsn.0.to_le_bytes());
-    put(&version.seq.to_le_bytes());
-    let payload = version.value.payload();
-    if !matches!(version.value, Value::Zero | Value::Tombstone) {
-        put(&(payload.len() as u32).to_le_bytes());
-    }
-    out.extend_from_slice(&head[..length]);
-    out.extend_from_slice(payload);
-}
-
-/// Walks the entries of a decompressed block.
-pub(crate) struct BlockEntries<'a> {
-    block: &'a Bytes,
-    at: usize,
-    key: Option<Key>,
-    order: (Lsn, u16),
-}
-
-/// An entry whose value has not been copied out yet.
-pub(crate) struct RawEntry {
-    pub key: Key,
-    pub lsn: Lsn,
-    pub seq: u16,
-    tag: u8,
-    payload: std::ops::Range<usize>,
-}
-
-impl RawEntry {
-    /// The value shares the block's memory.
-    pub fn value(&self, block: &Bytes) -> Option<Value> {
-        let bytes = || block.slice(self.payload.clone());
-        Some(match self.tag & !TAG_SAME_KEY {
-            TAG_IMAGE => Value::Image(bytes()),
-            TAG_ZERO => Value::Zero,
-            TAG_DELTA => Value::Delta {
-                bytes: bytes(),
-                starts_chain: false,
-            },
-            tag if tag == TAG_DELTA | TAG_STARTS_CHAIN => Value::Delta {
-                bytes: bytes(),
-                starts_chain: true,
-            },
-            TAG_META => Value::Meta(bytes()),
-            TAG_TOMBSTONE => Value::Tombstone,
-            _ => return None,
-        })
-    }
-}
-
-impl<'a> BlockEntries<'a> {
-    pub fn new(block: &'a Bytes) -> BlockEntries<'a> {
-        BlockEntries {
-            block,
-            at: 0,
-            key: None,
-            order: (Lsn::INVALID, 0),
-        }
-    }
-
-    /// `Ok(None)` at the end of the block, `Err` when the bytes make no sense.
-    pub fn next_entry(&mut self) -> Result<Option<RawEntry>, &'static str> {
-        let mut input = Input(&self.block[self.at..]);
-        if input.0.is_empty() {
-            return Ok(None);
-        }
-        let tag = input.u8().ok_or("entry is cut off")?;
-        let key = if tag & TAG_SAME_KEY != 0 {
-            self.key.ok_or("first entry of a block has no key")?
-        } else {
-            input.key().ok_or("entry has an unknown key")?
-        };
-        let lsn = Lsn(input.u64().ok_or("entry is cut off")?);
-        let seq = input.u16().ok_or("entry is cut off")?;
-        let length = match tag & !(TAG_SAME_KEY | TAG_STARTS_CHAIN) {
-            TAG_ZERO | TAG_TOMBSTONE => 0,
-            _ => input.u32().ok_or("entry is cut off")? as usize,
-        };
-        let start = self.block.len() - input.0.len();
-        if length > input.0.len() {
-            return Err("value is cut off");
-        }
-        let ordered = match self.key {
-            None => true,
-            Some(previous) => (previous, self.order) < (key, (lsn, seq)),
-        };
-        if !ordered {
-            return Err("entries are out of order");
-        }
-        self.at = start + length;
-        self.key = Some(key);
-        self.order = (lsn, seq);
-        Ok(Some(RawEntry {
-            key,
-            lsn,
-            seq,
-            tag,
-            payload: start..start + length,
-        }))
     }
 }
 

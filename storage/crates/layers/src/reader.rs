@@ -4,6 +4,7 @@
 //! every block is checked against its CRC before it is used. Whatever the bytes are, the result is an
 //! error that names the layer, never a panic and never an allocation beyond the format's limits.
 
+mod block;
 mod lookup;
 
 use std::ops::ControlFlow;
@@ -23,6 +24,8 @@ use crate::format::{
 };
 use crate::source::{BlockSource, check_index, read_raw, read_section};
 use crate::value::Version;
+
+pub(crate) use block::Block;
 
 /// An open layer file.
 pub struct LayerReader<S> {
@@ -171,7 +174,7 @@ impl<S: BlockSource> LayerReader<S> {
         let mut found = Vec::new();
         let entry = self.index_entry(number)?;
         let everything = |_: &Key, _| ControlFlow::Continue(true);
-        let _ = self.walk(number, &entry, everything, |key, version| {
+        let _ = self.walk(number, &entry, None, everything, |key, version| {
             found.push((key, version));
             ControlFlow::Continue(())
         })?;
@@ -188,7 +191,7 @@ impl<S: BlockSource> LayerReader<S> {
             })
     }
 
-    fn block(&self, number: usize, entry: &IndexEntry) -> Result<Bytes, LayerError> {
+    fn block(&self, number: usize, entry: &IndexEntry) -> Result<Arc<Block>, LayerError> {
         let slot = self
             .cache
             .as_ref()
@@ -203,43 +206,41 @@ impl<S: BlockSource> LayerReader<S> {
             crc: entry.crc,
         };
         let block = read_section(&self.name, &self.source, section, MAX_RAW_BLOCK_BYTES, true)?;
+        let block = Arc::new(Block::new(block));
         if let Some((cache, slot)) = slot {
             cache.insert(slot, block.clone());
         }
         Ok(block)
     }
 
-    /// Calls `visit` with the entries of one block that pass `wanted`, until it breaks.
+    fn corrupt_block(&self, number: usize) -> impl Fn(&str) -> LayerError {
+        move |reason| LayerError::corrupt(&self.name, format!("block {number}: {reason}"))
+    }
+
+    /// Calls `visit` with the entries of one block that pass `wanted`, until it breaks. Those at or before `behind`
+    /// never pass, so that the walk may begin behind them.
     fn walk(
         &self,
         number: usize,
         entry: &IndexEntry,
+        behind: Option<(&Key, Lsn)>,
         wanted: impl Fn(&Key, Lsn) -> ControlFlow<(), bool>,
         mut visit: impl FnMut(Key, Version) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, LayerError> {
-        let corrupt =
-            |reason: &str| LayerError::corrupt(&self.name, format!("block {number}: {reason}"));
+        let corrupt = self.corrupt_block(number);
         let block = self.block(number, entry)?;
-        let mut entries = BlockEntries::new(&block);
-        while let Some(raw) = entries.next_entry().map_err(corrupt)? {
+        let mut entries: BlockEntries<'_> = match behind {
+            Some((key, lsn)) => block.entries_behind(key, lsn).map_err(&corrupt)?,
+            None => block.entries(),
+        };
+        while let Some(raw) = entries.next_entry().map_err(&corrupt)? {
             match wanted(&raw.key, raw.lsn) {
                 ControlFlow::Break(()) => return Ok(ControlFlow::Break(())),
                 ControlFlow::Continue(false) => continue,
                 ControlFlow::Continue(true) => {}
             }
-            let value = raw
-                .value(&block)
-                .ok_or_else(|| corrupt("entry has an unknown type"))?;
-            if visit(
-                raw.key,
-                Version {
-                    lsn: raw.lsn,
-                    seq: raw.seq,
-                    value,
-                },
-            )
-            .is_break()
-            {
+            let version = raw.version(block.bytes()).map_err(&corrupt)?;
+            if visit(raw.key, version).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }

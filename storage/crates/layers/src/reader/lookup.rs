@@ -48,21 +48,12 @@ impl<S: BlockSource> LayerReader<S> {
         while number > 0 {
             number -= 1;
             let entry = self.index_entry(number)?;
-            let mut found = Vec::new();
-            let wanted = |other: &Key, lsn: Lsn| {
-                if (other, lsn) > (key, window.upto) {
-                    return ControlFlow::Break(());
-                }
-                ControlFlow::Continue(other == key && lsn > window.floor)
-            };
-            let _ = self.walk(number, &entry, wanted, |_, version| {
-                found.push(version);
-                ControlFlow::Continue(())
-            })?;
-            for version in found.into_iter().rev() {
-                if visit(detached(version)).is_break() {
-                    return Ok(());
-                }
+            let flow = self
+                .block(number, &entry)?
+                .newest_first(key, window, &mut |version| visit(detached(version)))
+                .map_err(self.corrupt_block(number))?;
+            if flow.is_break() {
+                break;
             }
             // Older versions lie in the block before only if this one starts inside the key's versions.
             if entry.key != *key || entry.lsn <= window.floor {
@@ -105,7 +96,8 @@ impl<S: BlockSource> LayerReader<S> {
                 |(wanted, window): &(Key, Window)| wanted == key && window.contains(lsn);
             ControlFlow::Continue(others.get(at.get()).is_some_and(|at| is_wanted(&keys[*at])))
         };
-        let _ = self.walk(number, &entry, wanted, |_, version| {
+        let behind = (&keys[others[0]].0, keys[others[0]].1.floor);
+        let _ = self.walk(number, &entry, Some(behind), wanted, |_, version| {
             found.push((others[at.get()], version));
             ControlFlow::Continue(())
         })?;
@@ -187,8 +179,9 @@ impl<S: BlockSource> VersionSource for LayerReader<S> {
                 break;
             }
             let emit = |key, version| visit(key, detached(version));
+            let behind = (number == first).then_some((&keys.first, Lsn::INVALID));
             if self
-                .walk(number, &entry, wanted_of(keys, window), emit)?
+                .walk(number, &entry, behind, wanted_of(keys, window), emit)?
                 .is_break()
             {
                 break;
@@ -223,20 +216,20 @@ impl<S: BlockSource> VersionSource for LayerReader<S> {
                 }
             }
             let mut stopped = false;
-            let walked =
-                self.walk(
-                    number,
-                    &entry,
-                    wanted_of(keys, window),
-                    |key, version| match held.replace((key, version)) {
-                        Some((older, version)) if older != key => {
-                            let flow = visit(older, detached(version));
-                            stopped = flow.is_break();
-                            flow
-                        }
-                        _ => ControlFlow::Continue(()),
-                    },
-                )?;
+            let walked = self.walk(
+                number,
+                &entry,
+                None,
+                wanted_of(keys, window),
+                |key, version| match held.replace((key, version)) {
+                    Some((older, version)) if older != key => {
+                        let flow = visit(older, detached(version));
+                        stopped = flow.is_break();
+                        flow
+                    }
+                    _ => ControlFlow::Continue(()),
+                },
+            )?;
             if stopped {
                 return Ok(());
             }
