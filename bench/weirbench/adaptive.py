@@ -130,11 +130,11 @@ def record(bench: Path, folder: Path, name: str) -> Recording:
     return Recording(cluster, settled, begun, end, shape)
 
 
-def run_arm(bench: Path, recording: Recording, options: Sequence[str], nice: Sequence[str]) -> dict[str, Any]:
+def run_arm(bench: Path, recording: Recording, options: Sequence[str], prefix: Sequence[str]) -> dict[str, Any]:
     objects = Path(tempfile.mkdtemp(prefix="objects-", dir=recording.cluster.folder))
     try:
         shutil.copytree(recording.settled, objects, dirs_exist_ok=True)
-        command = [*nice, bench, "mixed", "--objects", objects, "--wal", recording.cluster.wal]
+        command = [*prefix, bench, "mixed", "--objects", objects, "--wal", recording.cluster.wal]
         command += ["--from", recording.begun, "--upto", recording.end, *recording.shape, *options]
         return run_json(command)
     finally:
@@ -217,7 +217,7 @@ def promise(found: dict[str, dict[str, dict[str, Any]]], product: str) -> dict[s
 
 
 def measure(
-    bench: Path, folder: Path, rounds: int, nice: Sequence[str], progress: Callable[[str], None]
+    bench: Path, folder: Path, rounds: int, prefix: Sequence[str], progress: Callable[[str], None]
 ) -> dict[str, Any]:
     """All workloads, arms in turn within each round."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
@@ -228,7 +228,7 @@ def measure(
         runs: dict[str, list[dict[str, Any]]] = {arm: [] for arm in ARMS}
         for number in range(rounds):
             for arm, options in ARMS.items():
-                runs[arm].append(run_arm(bench, recording, options, nice))
+                runs[arm].append(run_arm(bench, recording, options, prefix))
             progress(f"{name}: round {number + 1}")
         found[name] = {arm: figures(of) for arm, of in runs.items()}
         every += [run for of in runs.values() for run in of]

@@ -19,7 +19,7 @@ const DELTAS_PER_READ: [Option<u32>; 4] = [None, Some(4096), Some(512), Some(64)
 
 /// What one of the slowest requests costs beyond replay, in replayed deltas (0.35 us): the 99th percentile of requests
 /// with nothing to replay, over loopback, while WAL comes in. `bench/pageserver.py --only adaptive` measures it anew.
-pub const REQUEST_COST: u32 = 500;
+pub const REQUEST_COST: u32 = 150;
 /// What each page of a request adds to that.
 pub const PAGE_COST: u32 = 40;
 /// What an image adds to the bytes written, in bytes of values from the WAL: images compress better than those do.

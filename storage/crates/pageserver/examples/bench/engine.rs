@@ -14,7 +14,6 @@ use pageserver::timeline::Timeline;
 use pg_types::{TenantId, TimelineId};
 use tokio_util::sync::CancellationToken;
 
-use crate::common::pages::PageClient;
 use crate::common::server::{FileWal, Wals, bin_dir, pg_user};
 
 pub struct Engine {
@@ -110,13 +109,6 @@ impl Engine {
             stop,
             _scratch: scratch,
         })
-    }
-
-    pub async fn client(&self) -> Result<PageClient> {
-        let timeline = &self.timeline;
-        PageClient::connect(&self.address, timeline.tenant, timeline.id, 0)
-            .await
-            .map_err(|refused| anyhow::anyhow!("refused: {refused:?}"))
     }
 
     /// Has the kernel forget the objects' content, so that the next read comes from the disk.

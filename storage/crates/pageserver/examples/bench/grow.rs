@@ -15,7 +15,7 @@ use pg_types::{ForkNumber, Lsn, RelTag};
 use serde_json::{Value, json};
 use wire::page::{Reply, Request};
 
-use crate::common::pages::PageClient;
+use crate::client::BlockingClient;
 use crate::common::server::FileWal;
 use crate::engine::{Engine, Input, Memory};
 use crate::ingest::{L0Watch, Reading, TIMEOUT, wait_until_quiet};
@@ -125,27 +125,27 @@ async fn getpage(engine: &Engine, relation: u32, pages: u32, step: u32) -> Resul
         fork: ForkNumber::Main,
     };
     let blocks = (timeline.rel_size(rel, at).await?).context("no such relation")?;
-    let mut client = engine.client().await?;
+    let mut client = BlockingClient::connect(engine)?;
     let (mut warm, mut hot) = (Vec::new(), Vec::new());
     let stride = (blocks / pages).max(8);
     // Not the pages that an earlier step read: those are kept.
     let mut block = 1 + step % (stride / 4) * 4;
     while block + 1 < blocks {
-        one(&mut client, rel, block - 1, at).await?;
-        one(&mut client, rel, block + 1, at).await?;
-        warm.push(one(&mut client, rel, block, at).await?);
-        hot.push(one(&mut client, rel, block, at).await?);
+        one(&mut client, rel, block - 1, at)?;
+        one(&mut client, rel, block + 1, at)?;
+        warm.push(one(&mut client, rel, block, at)?);
+        hot.push(one(&mut client, rel, block, at)?);
         block += stride;
     }
     Ok(json!({"warm": warm, "hot": hot}))
 }
 
 /// Microseconds.
-async fn one(client: &mut PageClient, rel: RelTag, block: u32, at: Lsn) -> Result<f64> {
+fn one(client: &mut BlockingClient, rel: RelTag, block: u32, at: Lsn) -> Result<f64> {
     let started = Instant::now();
     let blocks = vec![block];
-    match client.ask(at, None, Request::Pages { rel, blocks }).await {
-        Ok(Reply::Pages { .. }) => Ok(started.elapsed().as_secs_f64() * 1e6),
+    match client.ask(at, Request::Pages { rel, blocks })? {
+        Reply::Pages { .. } => Ok(started.elapsed().as_secs_f64() * 1e6),
         other => bail!("block {block} of {rel}: {other:?}"),
     }
 }

@@ -17,6 +17,7 @@
 mod common;
 
 mod accesses;
+mod client;
 mod engine;
 mod grow;
 mod ingest;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use pageserver::config::{ImageMode, TenantConfigPatch};
 use pageserver::timeline::Timeline;
 use pg_types::{Lsn, RelTag};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use wire::page::{Reply, Request};
 
 use crate::accesses::{Shape, schedule};
-use crate::common::pages::PageClient;
+use crate::client::BlockingClient;
 use crate::engine::{Engine, Input, Memory};
 use crate::ingest::{Reading, wait_until_quiet};
 
@@ -90,7 +90,7 @@ pub async fn run(arguments: Arguments) -> Result<Value> {
     let timeline = engine.timeline.clone();
     wal.limit.send_replace(arguments.from);
     timeline.wait_lsn(arguments.from, TIMEOUT).await?;
-    let mut reads = Reads::new(engine.client().await?);
+    let mut reads = Reads::new(BlockingClient::connect(&engine)?);
     let begun = Reading::take(arguments.from);
     for step in steps {
         images_made(&timeline).await?;
@@ -151,7 +151,7 @@ async fn images_made(timeline: &Arc<Timeline>) -> Result<()> {
 
 /// One request at a time, over loopback.
 struct Reads {
-    client: PageClient,
+    client: BlockingClient,
     us: Vec<f64>,
     pages: Vec<usize>,
     /// Deltas applied for each request.
@@ -159,7 +159,7 @@ struct Reads {
 }
 
 impl Reads {
-    fn new(client: PageClient) -> Reads {
+    fn new(client: BlockingClient) -> Reads {
         Reads {
             client,
             us: Vec::new(),
@@ -188,13 +188,11 @@ impl Reads {
         }
         let since = timeline.last_record_lsn();
         let started = Instant::now();
-        let reply = self
-            .client
-            .ask(since, None, Request::Pages { rel, blocks })
-            .await;
+        let reply = self.client.ask(since, Request::Pages { rel, blocks });
         let elapsed = started.elapsed();
-        let Ok(Reply::Pages { pages, .. }) = reply else {
-            bail!("{rel} {first}: {reply:?}");
+        let Reply::Pages { pages, .. } = reply.with_context(|| format!("read {rel} {first}"))?
+        else {
+            bail!("{rel} {first}: the reply to something else");
         };
         self.us.push((elapsed.as_secs_f64() * 1e7).round() / 10.0);
         self.pages.push(pages.len());

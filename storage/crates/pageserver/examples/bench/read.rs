@@ -9,7 +9,7 @@ use pg_types::{ForkNumber, Lsn, RelTag, SlruKind};
 use serde_json::{Value, json};
 use wire::page::{Reply, Request};
 
-use crate::common::pages::PageClient;
+use crate::client::BlockingClient;
 use crate::engine::{Engine, Memory};
 use crate::ingest::wait_until_quiet;
 use crate::touched;
@@ -99,13 +99,13 @@ impl Wanted {
 }
 
 /// Reads one page; how long it took and how many deltas were applied.
-async fn one(client: &mut PageClient, since: Lsn, wanted: Wanted) -> Result<(Duration, u32)> {
+fn one(client: &mut BlockingClient, since: Lsn, wanted: Wanted) -> Result<(Duration, u32)> {
     let started = Instant::now();
-    let reply = client.ask(since, None, wanted.request()).await;
+    let reply = client.ask(since, wanted.request());
     let elapsed = started.elapsed();
-    let page = match reply {
-        Ok(Reply::Pages { mut pages, .. }) => pages.pop().context("no page")?,
-        Ok(Reply::SlruPage { page }) => page,
+    let page = match reply.with_context(|| format!("read {wanted:?}"))? {
+        Reply::Pages { mut pages, .. } => pages.pop().context("no page")?,
+        Reply::SlruPage { page } => page,
         other => bail!("{wanted:?}: {other:?}"),
     };
     Ok((elapsed, page.chain_length))
@@ -114,7 +114,7 @@ async fn one(client: &mut PageClient, since: Lsn, wanted: Wanted) -> Result<(Dur
 struct Server {
     arm: Arm,
     engine: Engine,
-    client: PageClient,
+    client: BlockingClient,
 }
 
 pub async fn run(arguments: Arguments) -> Result<Value> {
@@ -135,7 +135,7 @@ pub async fn run(arguments: Arguments) -> Result<Value> {
     let mut servers = Vec::new();
     for arm in &arguments.arms {
         let engine = Engine::open(&arm.objects, memory, None).await?;
-        let client = engine.client().await?;
+        let client = BlockingClient::connect(&engine)?;
         servers.push(Server {
             arm: arm.clone(),
             engine,
@@ -163,7 +163,7 @@ pub async fn run(arguments: Arguments) -> Result<Value> {
                     if arguments.how == How::Cold {
                         server.engine.chill()?;
                     }
-                    let (elapsed, chain) = one(&mut server.client, server.arm.end, *page).await?;
+                    let (elapsed, chain) = one(&mut server.client, server.arm.end, *page)?;
                     let name = &server.arm.name;
                     if round == 0 {
                         found.entry(name.clone()).or_default().push(Vec::new());
@@ -295,7 +295,7 @@ pub async fn scan(arguments: ScanArguments) -> Result<Value> {
                 .await?
                 .context("no such relation")?;
             engine.chill()?;
-            let mut client = engine.client().await?;
+            let mut client = BlockingClient::connect(&engine)?;
             let started = Instant::now();
             let mut next = 0;
             while next < blocks {
@@ -305,8 +305,8 @@ pub async fn scan(arguments: ScanArguments) -> Result<Value> {
                     rel,
                     blocks: wanted,
                 };
-                match client.ask(at, None, request).await {
-                    Ok(Reply::Pages { .. }) => {}
+                match client.ask(at, request)? {
+                    Reply::Pages { .. } => {}
                     other => bail!("{other:?}"),
                 }
             }
