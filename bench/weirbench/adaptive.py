@@ -219,7 +219,7 @@ def promise(found: dict[str, dict[str, dict[str, Any]]], product: str) -> dict[s
 def measure(
     bench: Path, folder: Path, rounds: int, prefix: Sequence[str], progress: Callable[[str], None]
 ) -> dict[str, Any]:
-    """All workloads, arms in turn within each round."""
+    """All workloads, arms in turn within each round, each time another one first."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     every: list[dict[str, Any]] = []
     for name in WORKLOADS:
@@ -227,8 +227,10 @@ def measure(
         progress(f"recorded {name}: WAL {recording.begun} to {recording.end}")
         runs: dict[str, list[dict[str, Any]]] = {arm: [] for arm in ARMS}
         for number in range(rounds):
-            for arm, options in ARMS.items():
-                runs[arm].append(run_arm(bench, recording, options, prefix))
+            order = list(ARMS)
+            for turn in range(len(order)):
+                arm = order[(number + turn) % len(order)]
+                runs[arm].append(run_arm(bench, recording, ARMS[arm], prefix))
             progress(f"{name}: round {number + 1}")
         found[name] = {arm: figures(of) for arm, of in runs.items()}
         every += [run for of in runs.values() for run in of]

@@ -12,7 +12,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use pg_types::{BLCKSZ, Key, Lsn, RelTag};
 use tokio::sync::Notify;
 
 use super::Timeline;
+use super::noted::NotedReads;
 use super::reads::{decode_floor, decode_u32};
 use crate::api::{ChainBar, Chains, ImagePolicy};
 use crate::error::Result;
@@ -47,8 +48,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub struct ImageWork {
     counts: Mutex<ChainCounts>,
-    /// Reads without replay that `counts` has not been told of: they must not wait for it.
-    hot_reads: AtomicU64,
+    /// What `counts` has not been told of: reads must not wait for it.
+    reads: NotedReads,
     wanted: Notify,
     /// The same, when ingest waits.
     awaited: Notify,
@@ -72,6 +73,7 @@ impl ImageWork {
     pub(super) fn ingested(&self, values: &[(Key, Lsn, layers::Value)], rule: ImageRule) -> bool {
         let mut counts = self.counts.lock();
         counts.set_rule(rule);
+        self.reads.tell(&mut counts);
         let only_long = self.catching_up.load(Ordering::Relaxed);
         let least = counts.threshold().saturating_mul(LONG);
         let overlong = counts.threshold().saturating_mul(OVERLONG);
@@ -108,7 +110,7 @@ impl ImageWork {
 
     /// A read shows how long a chain really is, whatever was known from counting.
     pub(super) fn note_reads(&self, pages: &[(Key, u32)], rule: ImageRule, at: Lsn) {
-        let mut counts = match rule {
+        let is_time = match rule {
             ImageRule::Fixed(threshold) => {
                 let long = pages.iter().filter(|(_, length)| *length >= threshold);
                 let mut long = long.copied().peekable();
@@ -117,24 +119,18 @@ impl ImageWork {
                 }
                 let mut counts = self.counts.lock();
                 counts.read(at, long);
-                counts
-            }
-            ImageRule::Adaptive { .. } => {
-                let mut counts = self.counts.lock();
                 counts.set_rule(rule);
-                counts.read(at, pages.iter().copied());
-                counts
+                counts.due() > 0
             }
+            ImageRule::Adaptive { .. } => self.reads.note(pages, at),
         };
-        counts.set_rule(rule);
-        if counts.due() > 0 {
-            drop(counts);
+        if is_time {
             self.wanted.notify_one();
         }
     }
 
     pub(super) fn note_hot_read(&self) {
-        self.hot_reads.fetch_add(1, Ordering::Relaxed);
+        self.reads.note_without_replay();
     }
 }
 
@@ -261,8 +257,7 @@ impl Timeline {
         let urgent = *self.images.urgent.lock();
         let mut counts = self.images.counts.lock();
         counts.set_rule(rule);
-        let hot_reads = self.images.hot_reads.swap(0, Ordering::Relaxed);
-        counts.read_without_replay(hot_reads);
+        self.images.reads.tell(&mut counts);
         let mut tasks = Vec::with_capacity(BATCH);
         // Nothing may be left of what was planned before.
         for _ in 0..2 {
@@ -372,7 +367,11 @@ impl Timeline {
 
     /// What `/chains` shows.
     pub fn chains(&self) -> Chains {
-        let counts = self.images.counts.lock();
+        let mut counts = self.images.counts.lock();
+        self.images.reads.tell(&mut counts);
+        if counts.due() > 0 {
+            self.images.wanted.notify_one();
+        }
         let mut pages: Vec<ChainBar> = CHAIN_BARS
             .iter()
             .copied()

@@ -18,6 +18,7 @@ mod digest;
 mod flush;
 mod history;
 mod images;
+mod noted;
 mod progress;
 mod reads;
 mod report;

@@ -1,0 +1,115 @@
+//! Reads that the chain counts have not been told of.
+//!
+//! Ingest holds the counts while it counts a batch of records, and to weigh a request takes as long as to redo some
+//! deltas. So a read only puts down what it replayed. Whoever comes to the counts next tells them first: before later
+//! records are counted, so that nothing is weighed otherwise than if it had been told at once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use layers::ChainCounts;
+use parking_lot::Mutex;
+use pg_types::{Key, Lsn};
+use smallvec::SmallVec;
+
+/// So many are worth telling by themselves.
+const ENOUGH: usize = 64;
+/// More are not kept while nobody comes to tell them: habits can be told from some of a page's reads.
+const MOST: usize = 64 * ENOUGH;
+
+/// Pages of one request, with the deltas that were replayed for each.
+type Pages = SmallVec<[(Key, u32); 1]>;
+
+/// See the module head.
+#[derive(Default)]
+pub struct NotedReads {
+    /// Each with the LSN it read at.
+    requests: Mutex<Vec<(Lsn, Pages)>>,
+    /// Requests for one page that was as an earlier read had made it.
+    without_replay: AtomicU64,
+}
+
+impl NotedReads {
+    /// Whether it is time to tell.
+    pub fn note(&self, pages: &[(Key, u32)], at: Lsn) -> bool {
+        let mut requests = self.requests.lock();
+        if requests.len() < MOST {
+            requests.push((at, Pages::from_slice(pages)));
+        }
+        requests.len().is_multiple_of(ENOUGH)
+    }
+
+    pub fn note_without_replay(&self) {
+        self.without_replay.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn tell(&self, counts: &mut ChainCounts) {
+        let requests = std::mem::take(&mut *self.requests.lock());
+        for (at, pages) in requests {
+            counts.read(at, pages);
+        }
+        match self.without_replay.swap(0, Ordering::Relaxed) {
+            0 => {}
+            reads => counts.read_without_replay(reads),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use layers::{ImageRule, Value};
+
+    use super::*;
+
+    fn written(pages: u32, deltas: u64) -> ChainCounts {
+        let mut counts = ChainCounts::default();
+        counts.set_rule(ImageRule::Adaptive { bound: 512 });
+        for lsn in 1..=deltas {
+            for page in 0..pages {
+                let value = Value::Delta {
+                    bytes: vec![0; 100].into(),
+                    starts_chain: lsn == 1,
+                };
+                counts.ingested(&page_key(page), Lsn(lsn), &value);
+            }
+        }
+        counts
+    }
+
+    fn page_key(number: u32) -> Key {
+        Key::rel_block(
+            pg_types::RelTag {
+                spc: 1663,
+                db: 5,
+                rel: 16384,
+                fork: pg_types::ForkNumber::Main,
+            },
+            number,
+        )
+    }
+
+    #[test]
+    fn what_is_told_later_is_what_would_have_been_told_at_once() {
+        let (mut at_once, mut later) = (written(8, 60), written(8, 60));
+        let noted = NotedReads::default();
+        for number in 0..500_u32 {
+            let pages = [(page_key(number % 8), 60), (page_key((number + 1) % 8), 60)];
+            at_once.read(Lsn(60), pages);
+            noted.note(&pages, Lsn(60));
+        }
+        assert_ne!(at_once.policy(), later.policy(), "reads make a difference");
+        noted.tell(&mut later);
+        assert_eq!(at_once.policy(), later.policy());
+        assert_eq!(at_once.plan(8, false), later.plan(8, false));
+        noted.tell(&mut later);
+        assert_eq!(at_once.policy(), later.policy(), "each is told once");
+    }
+
+    #[test]
+    fn it_asks_to_be_told_and_keeps_no_more_than_it_may() {
+        let noted = NotedReads::default();
+        let times =
+            (0..MOST as u32 + 10).filter(|number| noted.note(&[(page_key(*number), 1)], Lsn(1)));
+        assert_eq!(times.count(), MOST / ENOUGH + 10, "and goes on asking");
+        assert_eq!(noted.requests.lock().len(), MOST);
+    }
+}
