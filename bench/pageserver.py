@@ -43,7 +43,7 @@ BOOTSTRAP = 2000
 READ_ROUNDS = 10
 # Latencies are of the clock: where it is allowed, they are measured before whatever else the machine does.
 URGENT = ["nice", "-n", "-15"] if os.geteuid() == 0 else []
-# Of one request at a time: on one processor, so that none has to be woken, which takes a virtual one longer than a read.
+# One request at a time, on one processor: to wake another takes a virtual one longer than the read.
 ON_ONE_PROCESSOR = ["taskset", "-c", str(max(os.sched_getaffinity(0))), *URGENT]
 
 
@@ -315,7 +315,7 @@ def measure_upload(setting: Setting) -> dict[str, Any]:
 
 
 def measure_adaptive(setting: Setting) -> dict[str, Any]:
-    return adaptive.measure(setting.bench, setting.folder, setting.rounds, ON_ONE_PROCESSOR, progress)
+    return adaptive.measure(setting.bench, setting.folder, setting.rounds, URGENT, progress)
 
 
 SECTIONS: dict[str, Callable[[Setting], dict[str, Any]]] = {

@@ -10,6 +10,7 @@ The workloads were fixed before the adaptive mode was tuned; changing one of the
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import subprocess
 import tempfile
@@ -130,12 +131,16 @@ def record(bench: Path, folder: Path, name: str) -> Recording:
     return Recording(cluster, settled, begun, end, shape)
 
 
-def run_arm(bench: Path, recording: Recording, options: Sequence[str], prefix: Sequence[str]) -> dict[str, Any]:
+def run_arm(bench: Path, recording: Recording, options: Sequence[str], priority: Sequence[str]) -> dict[str, Any]:
+    """Client and server on one processor, background work on the others."""
+    *others, ours = sorted(os.sched_getaffinity(0))
+    options = [*options, *(f"--background={processor}" for processor in others)]
     objects = Path(tempfile.mkdtemp(prefix="objects-", dir=recording.cluster.folder))
     try:
         shutil.copytree(recording.settled, objects, dirs_exist_ok=True)
-        command = [*prefix, bench, "mixed", "--objects", objects, "--wal", recording.cluster.wal]
-        command += ["--from", recording.begun, "--upto", recording.end, *recording.shape, *options]
+        command = ["taskset", "-c", str(ours), *priority, bench, "mixed", "--objects", objects]
+        command += ["--wal", recording.cluster.wal, "--from", recording.begun, "--upto", recording.end]
+        command += [*recording.shape, *options]
         return run_json(command)
     finally:
         shutil.rmtree(objects)
@@ -217,7 +222,7 @@ def promise(found: dict[str, dict[str, dict[str, Any]]], product: str) -> dict[s
 
 
 def measure(
-    bench: Path, folder: Path, rounds: int, prefix: Sequence[str], progress: Callable[[str], None]
+    bench: Path, folder: Path, rounds: int, priority: Sequence[str], progress: Callable[[str], None]
 ) -> dict[str, Any]:
     """All workloads, arms in turn within each round, each time another one first."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
@@ -230,7 +235,7 @@ def measure(
             order = list(ARMS)
             for turn in range(len(order)):
                 arm = order[(number + turn) % len(order)]
-                runs[arm].append(run_arm(bench, recording, ARMS[arm], prefix))
+                runs[arm].append(run_arm(bench, recording, ARMS[arm], priority))
             progress(f"{name}: round {number + 1}")
         found[name] = {arm: figures(of) for arm, of in runs.items()}
         every += [run for of in runs.values() for run in of]

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::unistd::Pid;
 use pageserver::clock::MachineTime;
 use pageserver::import::PostgresInstall;
 use pageserver::manager::{ManagerOptions, TenantManager};
@@ -124,6 +126,25 @@ impl Engine {
         self.stop.cancel();
         self.manager.shutdown().await;
     }
+}
+
+/// Puts the threads that do background work on these processors, wherever the rest of the process is kept. Of no
+/// effect on those that are started later.
+pub fn move_background(processors: &[usize]) -> Result<()> {
+    let mut set = CpuSet::new();
+    for processor in processors {
+        set.set(*processor)?;
+    }
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        let thread = thread?;
+        // One that has ended meanwhile has no name.
+        let name = std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+        if name.trim_end() == "background" {
+            let id = thread.file_name().to_string_lossy().parse()?;
+            sched_setaffinity(Pid::from_raw(id), &set).context("move a background thread")?;
+        }
+    }
+    Ok(())
 }
 
 pub fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {

@@ -16,7 +16,7 @@ use wire::page::{Reply, Request};
 
 use crate::accesses::{Shape, schedule};
 use crate::client::BlockingClient;
-use crate::engine::{Engine, Input, Memory};
+use crate::engine::{Engine, Input, Memory, move_background};
 use crate::ingest::{Reading, wait_until_quiet};
 
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -63,6 +63,10 @@ pub struct Arguments {
     /// Deltas that make an image; without it the adaptive mode.
     #[arg(long)]
     threshold: Option<u32>,
+    /// Processors for flushes, compactions and images, where all else is kept on another, so that reads do not wait for
+    /// the time slices of those.
+    #[arg(long)]
+    background: Vec<usize>,
     #[command(flatten)]
     shape: Shape,
 }
@@ -94,6 +98,9 @@ pub async fn run(arguments: Arguments) -> Result<Value> {
     let begun = Reading::take(arguments.from);
     for step in steps {
         images_made(&timeline).await?;
+        if !arguments.background.is_empty() {
+            move_background(&arguments.background)?;
+        }
         for (rel, block) in step.misses {
             reads.read(&timeline, rel, block, 1).await?;
         }

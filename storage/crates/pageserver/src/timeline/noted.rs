@@ -66,7 +66,7 @@ mod tests {
         for lsn in 1..=deltas {
             for page in 0..pages {
                 let value = Value::Delta {
-                    bytes: vec![0; 100].into(),
+                    bytes: vec![0; 1000].into(),
                     starts_chain: lsn == 1,
                 };
                 counts.ingested(&page_key(page), Lsn(lsn), &value);
@@ -89,12 +89,12 @@ mod tests {
 
     #[test]
     fn what_is_told_later_is_what_would_have_been_told_at_once() {
-        let (mut at_once, mut later) = (written(8, 60), written(8, 60));
+        let (mut at_once, mut later) = (written(8, 100), written(8, 100));
         let noted = NotedReads::default();
         for number in 0..500_u32 {
-            let pages = [(page_key(number % 8), 60), (page_key((number + 1) % 8), 60)];
-            at_once.read(Lsn(60), pages);
-            noted.note(&pages, Lsn(60));
+            let pages = [number, number + 1].map(|page| (page_key(page % 8), 100));
+            at_once.read(Lsn(100), pages);
+            noted.note(&pages, Lsn(100));
         }
         assert_ne!(at_once.policy(), later.policy(), "reads make a difference");
         noted.tell(&mut later);
