@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -165,7 +165,7 @@ def waldump(core: int, wal: Path, start: str, end: str) -> tuple[Cpu, str]:
 
 
 @contextlib.contextmanager
-def in_huge_pages(folder: Path, at: Path) -> Iterator[tuple[Path, str]]:
+def in_huge_pages(folder: Path, at: Path) -> Generator[tuple[Path, str]]:
     """A copy of a folder in memory of huge pages, at a new folder, and what holds it; where those may not be mounted,
     the folder itself."""
     at.mkdir()
