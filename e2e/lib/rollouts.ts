@@ -72,3 +72,33 @@ export async function control(page: Page, label: string, verb = label): Promise<
   await dialog.getByRole('button', { name: verb, exact: true }).click()
   return said
 }
+
+type RolloutAsTold = { status: string; status_reason: string | null }
+type Told = RolloutCompute & { compute_id: string }
+
+/** It stays as it is until a person or a later verdict changes it. */
+const SETTLED = ['held', 'paused', 'aborted', 'failed', 'completed', 'rolled_back']
+
+/**
+ * Waits, `timeout` ms at most, until the rollout is so and the page says it. Throws, with the reasons of its computes,
+ * as soon as it settles otherwise than it was and than it should.
+ */
+export async function becomes(page: Page, id: string, status: 'held' | 'completed' | 'rolled_back', timeout: number): Promise<void> {
+  const read = async () => (await call<{ rollout: RolloutAsTold }>('GET', `/rollouts/${id}`)).rollout
+  const deadline = Date.now() + timeout
+  const was = await read()
+  let told = was
+  while (told.status !== status) {
+    const settled = told.status !== was.status && SETTLED.includes(told.status)
+    if (settled || Date.now() > deadline) throw new Error(`rollout ${id} is ${told.status}, not ${status}: ${await reasons(id, told)}`)
+    await page.waitForTimeout(500)
+    told = await read()
+  }
+  await expect(page.locator('h1')).toContainText(status.replace('_', ' '))
+}
+
+async function reasons(id: string, told: RolloutAsTold): Promise<string> {
+  const { computes } = await call<{ computes: (RolloutCompute & { compute_id: string })[] }>('GET', `/rollouts/${id}/computes`)
+  const each = computes.map((compute) => `${compute.compute_id} ${compute.state} (${compute.reason ?? 'no reason'})`)
+  return [told.status_reason ?? 'no reason', ...each].join('; ')
+}

@@ -3,7 +3,7 @@ import { expect, type Page, test } from '@playwright/test'
 import { configure } from '../lib/api.ts'
 import { baseUrl } from '../lib/env.ts'
 import { expectAccessible, goTo, look, picture, signIn, watchErrors } from '../lib/journey.ts'
-import { control, planRollout, startPlanned } from '../lib/rollouts.ts'
+import { becomes, control, planRollout, startPlanned } from '../lib/rollouts.ts'
 import { checkTprocC, driveTprocC, loadTprocC } from '../lib/load.ts'
 
 async function connectionString(page: Page): Promise<string> {
@@ -62,11 +62,11 @@ test('four projects under load, a branch, a rollout in two waves, evidence, roll
     // Short windows of a light load say too little for statistics; the journeys about verdicts are others.
     await planRollout(page, { name: `Pushdown ${run}`, projects: databases, baseline: 30, bake: 30, soak: 0, judgeBy: 'bounds' })
     await look(page, 'demo-rollout-plan')
-    await startPlanned(page, `Pushdown ${run}`)
+    const id = await startPlanned(page, `Pushdown ${run}`)
     const waves = page.getByRole('list', { name: 'Waves' }).getByRole('listitem')
     await expect(waves).toHaveCount(2)
     await expect(waves.first()).toContainText('canary')
-    await expect(page.locator('h1')).toContainText('completed', { timeout: 360_000 })
+    await becomes(page, id, 'completed', 360_000)
     await expect(page.getByText('4 of 4 shown')).toBeVisible()
     await expect(page.getByText('4 of 4 computes measured in both windows')).toBeVisible()
     await picture(page, 'rollout')
@@ -83,7 +83,7 @@ test('four projects under load, a branch, a rollout in two waves, evidence, roll
     await page.keyboard.press('Escape')
 
     await control(page, 'Roll back')
-    await expect(page.locator('h1')).toContainText('rolled back', { timeout: 60_000 })
+    await becomes(page, id, 'rolled_back', 60_000)
   } finally {
     const driven = await Promise.all(loads.map((load) => load.stop()))
     for (const figures of driven) expect(figures).toMatchObject({ failed: 0, aborted_clients: 0 })

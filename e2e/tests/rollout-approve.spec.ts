@@ -2,7 +2,7 @@ import { expect, test } from '@playwright/test'
 
 import { baseUrl } from '../lib/env.ts'
 import { expectAccessible, expectFits, look, signIn, watchErrors } from '../lib/journey.ts'
-import { control, planRollout, type Project, rolloutCompute, runningProject, startPlanned } from '../lib/rollouts.ts'
+import { becomes, control, planRollout, type Project, rolloutCompute, runningProject, startPlanned } from '../lib/rollouts.ts'
 
 const STEP = 60_000
 
@@ -20,7 +20,7 @@ test('plan, canary, hold, approve, done; then one compute and then all go back',
   await look(page, 'rollout-plan')
   const id = await startPlanned(page, run)
 
-  await expect(page.locator('h1')).toContainText('held', { timeout: STEP })
+  await becomes(page, id, 'held', STEP)
   const waves = page.getByRole('list', { name: 'Waves' }).getByRole('listitem')
   await expect(waves.first()).toContainText('canary')
   await expect(waves.first()).toContainText('1 of 1 passed')
@@ -31,7 +31,7 @@ test('plan, canary, hold, approve, done; then one compute and then all go back',
   await look(page, 'rollout-held')
 
   expect(await control(page, 'Approve')).toMatch(/begins: 1 compute/)
-  await expect(page.locator('h1')).toContainText('completed', { timeout: STEP })
+  await becomes(page, id, 'completed', STEP)
   await expect(page.getByText('2 of 2 shown')).toBeVisible()
 
   await page.getByRole('button', { name: 'List', exact: true }).click()
@@ -55,6 +55,6 @@ test('plan, canary, hold, approve, done; then one compute and then all go back',
 
   await page.goto(`${baseUrl()}/rollouts/${id}`)
   expect(await control(page, 'Roll back')).toMatch(/1 compute that this rollout switched/)
-  await expect(page.locator('h1')).toContainText('rolled back', { timeout: STEP })
+  await becomes(page, id, 'rolled_back', STEP)
   expect(errors).toEqual([])
 })
