@@ -74,7 +74,6 @@ export async function control(page: Page, label: string, verb = label): Promise<
 }
 
 type RolloutAsTold = { status: string; status_reason: string | null }
-type Told = RolloutCompute & { compute_id: string }
 
 /** It stays as it is until a person or a later verdict changes it. */
 const SETTLED = ['held', 'paused', 'aborted', 'failed', 'completed', 'rolled_back']
