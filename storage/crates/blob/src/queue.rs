@@ -369,13 +369,11 @@ impl Worker {
         for layer in &added {
             removed.remove(&layer.desc.name());
         }
-        let known: HashSet<LayerName> =
+        // A name is the same file, whoever wrote it: the first stays, which readers may have.
+        let mut known: HashSet<LayerName> =
             index.layers.iter().map(|layer| layer.desc.name()).collect();
-        index.layers.extend(
-            added
-                .into_iter()
-                .filter(|layer| !known.contains(&layer.desc.name())),
-        );
+        let is_new = |layer: &RemoteLayer| known.insert(layer.desc.name());
+        index.layers.extend(added.into_iter().filter(is_new));
         let dropped: Vec<RemoteLayer> = index
             .layers
             .extract_if(.., |layer| removed.contains(&layer.desc.name()))

@@ -58,6 +58,33 @@ async fn queued_index_changes_become_one_write_that_holds_them_all() {
     );
 }
 
+/// Promise: an index names a layer once, and a copy that is there, whoever else writes the same layer again.
+#[tokio::test]
+async fn a_layer_that_is_queued_again_is_named_once() {
+    let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let store = Store::new(memory.clone()).timeline(TENANT, TIMELINE);
+    let first = UploadQueue::start(store.clone(), empty(), claimed(&memory).await, quick());
+    let (desc, bytes) = layer(&[10]);
+    for _ in 0..2 {
+        first.upload(desc.clone(), bytes.clone()).await.unwrap();
+    }
+    first.commit(at(10)).unwrap();
+    let index = first.flush().await.unwrap();
+    let named = [first.remote(desc.clone())];
+    assert_eq!(index.layers, named);
+
+    let (generation, loaded) = store.attach().await.unwrap();
+    let Loaded::Index(loaded) = loaded else {
+        panic!("there is an index");
+    };
+    let second = UploadQueue::start(store.clone(), *loaded, generation, quick());
+    second.upload(desc, bytes).await.unwrap();
+    second.commit(at(11)).unwrap();
+    let index = second.flush().await.unwrap();
+    assert_eq!(index.layers, named);
+    store.get_layer(&named[0]).await.unwrap();
+}
+
 /// Promise: who has lost the timeline finds out although it has nothing to write, and says so.
 #[tokio::test]
 async fn a_superseded_queue_notices_while_it_is_idle() {

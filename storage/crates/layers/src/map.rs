@@ -1,7 +1,7 @@
 //! The set of a timeline's layer files, searchable by key.
 //!
 //! Invariant: the answer to "which layers can hold a version of this key in this window" is complete, for
-//! any overlap of layers. The structure is an implicit interval tree: layers sorted by first key, each
+//! any overlap of layers; no two layers have the same name. The structure is an implicit interval tree: layers sorted by first key, each
 //! subtree knowing its largest last key. A change builds it anew (thousands of layers: well under a
 //! millisecond); a reader holds an `Arc` of the map it started with.
 
@@ -62,12 +62,23 @@ impl<L: PersistentLayer> LayerMap<L> {
         Some(max)
     }
 
-    /// The map after adding `add` and removing the layers named `remove`, in one step.
+    /// The map after adding `add` and removing the layers named `remove`, in one step. A layer that is there and is not
+    /// removed stays when one of its name is added: that is the same file again, made from the same inputs after a crash
+    /// that had left outputs beside inputs, say. Of two handles of one name only one would ever be found by it.
     pub fn with(&self, add: Vec<Arc<L>>, remove: &[LayerName]) -> LayerMap<L> {
         let remove: HashSet<&LayerName> = remove.iter().collect();
         let keep = |layer: &&Arc<L>| remove.is_empty() || !remove.contains(&layer.desc().name());
         let mut layers: Vec<Arc<L>> = self.layers.iter().filter(keep).cloned().collect();
-        layers.extend(add);
+        for layer in add {
+            let desc = layer.desc();
+            // The checksum tells nearly all others apart without making their names.
+            let is_same = |other: &Arc<L>| {
+                other.desc().checksum == desc.checksum && other.desc().name() == desc.name()
+            };
+            if !layers.iter().any(is_same) {
+                layers.push(layer);
+            }
+        }
         LayerMap::new(layers)
     }
 
@@ -228,6 +239,25 @@ mod tests {
             prop_assert_eq!(got, expected);
             prop_assert!(found.windows(2).all(|pair| pair[0].desc().lsns.last >= pair[1].desc().lsns.last));
         }
+    }
+
+    /// Promise: a name is in a map once, so that the layer that is fetched by its name is the one that is read.
+    #[test]
+    fn a_layer_that_is_added_again_stays_as_it_is() {
+        let first = layer(((1, 2), (1, 2)));
+        let again = || layer(((1, 2), (1, 2)));
+        let map = LayerMap::default().with(vec![first.clone(), again()], &[]);
+        assert_eq!(map.len(), 1);
+        let map = map.with(vec![again()], &[]);
+        assert_eq!(map.len(), 1);
+        let name = first.desc().name();
+        assert!(Arc::ptr_eq(map.get(&name).unwrap(), &first));
+        let other = again();
+        let map = map.with(vec![other.clone()], std::slice::from_ref(&name));
+        assert!(
+            Arc::ptr_eq(map.get(&name).unwrap(), &other),
+            "unless the first is removed in the same step"
+        );
     }
 
     #[test]
