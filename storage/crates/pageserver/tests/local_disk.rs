@@ -5,6 +5,9 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use common::level_0::{
+    WAIT, compact_from, compacted, flush_layers, project as project_with_postgres,
+};
 use common::server::{Server, Wals, lsn, tenant_id, timeline_id};
 use object_store::local::LocalFileSystem;
 use pageserver::timeline::Timeline;
@@ -139,6 +142,64 @@ async fn copies_stay_within_the_limit_and_come_again_when_read() {
         let read = everything(&server.timeline(tenant, timeline)).await;
         assert_eq!(read.expect("read"), expected);
     }
+    server.stop().await;
+}
+
+/// Promise: what a crash leaves when a compaction's outputs are in the index beside its inputs reads on, also once the
+/// next compaction has made the same layers again, under names that are there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn layers_that_are_made_again_after_a_crash_are_there_once() {
+    let root = tempfile::tempdir().expect("tempdir");
+    let server = start(root.path(), 0).await;
+    let of = project_with_postgres(&server, root.path(), 100).await;
+    let (tenant, id) = (of.0.tenant, of.0.id);
+    flush_layers(&server, &of, 3).await;
+    let expected = everything(&of.0).await.expect("read");
+    drop(of);
+    compact_from(&server, tenant, 2).await;
+    let wals = server.stop().await;
+    let objects = remote(root.path()).timeline(tenant, id);
+    let blob::Loaded::Index(inputs) = objects.load().await.expect("load") else {
+        panic!("there is an index");
+    };
+    let mut kept = Vec::new();
+    for layer in inputs.layers.into_iter().filter(|it| it.desc.is_l0()) {
+        let content = objects.get_layer(&layer).await.expect("read");
+        kept.push((layer, content));
+    }
+    assert!(kept.len() >= 2);
+
+    let server = Server::start_on(root.path(), wals, remote(root.path()), 0).await;
+    compacted(&server.timeline(tenant, id)).await;
+    let wals = server.stop().await;
+    // The index as a crash between the outputs' upload and the inputs' removal leaves it.
+    let (_, loaded) = objects.attach().await.expect("attach");
+    let blob::Loaded::Index(mut index) = loaded else {
+        panic!("there is an index");
+    };
+    let mut outputs: Vec<String> = index.layers.iter().map(|it| it.desc.name().0).collect();
+    outputs.sort();
+    for (layer, content) in kept {
+        objects.put_layer(&layer, content).await.expect("put");
+        index.layers.push(layer);
+    }
+    objects.put_index(&index).await.expect("put the index");
+
+    let server = Server::start_on(root.path(), wals, remote(root.path()), 0).await;
+    let timeline = server.timeline(tenant, id);
+    let names = || {
+        let infos = timeline.layer_infos().into_iter();
+        let mut names: Vec<String> = infos.map(|it| it.name).collect();
+        names.sort();
+        names
+    };
+    let deadline = tokio::time::Instant::now() + WAIT;
+    while names() != outputs {
+        assert!(tokio::time::Instant::now() < deadline, "{:?}", names());
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    wait_for_eviction(&server).await;
+    assert_eq!(everything(&timeline).await.expect("read"), expected);
     server.stop().await;
 }
 

@@ -3,14 +3,11 @@
 mod common;
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use common::compare::materialize;
-use common::postgres::{Bundle, Postgres};
-use common::server::{Server, Wals, lsn, tenant_id, timeline_id, timeline_path};
+use common::level_0::{WAIT, compacted, flush_layers, project};
+use common::server::{Server, Wals};
 use futures::stream::BoxStream;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
@@ -18,11 +15,7 @@ use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
-use pageserver::timeline::Timeline;
-use serde_json::json;
 use tokio::sync::watch;
-
-const WAIT: Duration = Duration::from_secs(60);
 
 /// Answers no request to store an object whose path has both parts of `stuck`, as long as there are any.
 #[derive(Debug)]
@@ -97,67 +90,6 @@ impl ObjectStore for Stuck {
     }
 }
 
-/// A project whose level 0 is compacted from two layers on, with a Postgres started from it.
-async fn project(server: &Server, root: &Path) -> (Arc<Timeline>, Postgres) {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(root, std::fs::Permissions::from_mode(0o755)).expect("mode");
-    let (tenant, id) = (tenant_id(), timeline_id());
-    let pgdata = root.join(format!("pgdata-{id}"));
-    server.wals.add(id, &pgdata.join("pg_wal"));
-    let path = format!("/v1/tenant/{tenant}");
-    server.request("PUT", &path, None).await;
-    let config = json!({"compaction_threshold": 2});
-    let settings = format!("{path}/config");
-    assert_eq!(
-        server.request("PATCH", &settings, Some(config)).await.0,
-        200
-    );
-    let body = json!({"new_timeline_id": id, "pg_version": 15});
-    let timelines = format!("{path}/timeline");
-    let (_, created) = server.request("POST", &timelines, Some(body)).await;
-    let start = lsn(&created["start_lsn"]);
-    let bundle = format!("{}/bundle?lsn={start}&term=1", timeline_path(tenant, id));
-    let bundle = Bundle::parse(&server.get_bytes(&bundle).await.1);
-    let timeline = server.timeline(tenant, id);
-    let template = server.data_dir.join("templates/15");
-    materialize(&template, &timeline, &bundle, &pgdata).await;
-    Postgres::prepare(&pgdata, &bundle, true);
-    let settings = [
-        "wal_keep_size=1GB",
-        "wal_recycle=off",
-        "shared_buffers=16MB",
-    ];
-    (timeline, Postgres::start(&pgdata, &settings))
-}
-
-/// So many layers of level 0, in the object store.
-async fn flush_layers(server: &Server, of: &(Arc<Timeline>, Postgres), count: usize) {
-    let (timeline, postgres) = of;
-    for _ in 0..count {
-        postgres.script("postgres", "CREATE TABLE t (); DROP TABLE t;");
-        let end = postgres.flush_lsn();
-        server.wals.0.lock().expect("wals")[&timeline.id]
-            .limit
-            .send_replace(end);
-        timeline.wait_lsn(end, WAIT).await.expect("ingest");
-        timeline.checkpoint().await.expect("checkpoint");
-    }
-}
-
-async fn compacted(timeline: &Timeline) {
-    let is_compacted = async {
-        while !timeline
-            .layer_infos()
-            .iter()
-            .any(|it| it.level == 1 && it.kind == "delta")
-        {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let waited = tokio::time::timeout(WAIT, is_compacted).await;
-    waited.expect("level 0 is compacted");
-}
-
 /// Promise: while the object store takes nothing of what one timeline's compaction has made, others are compacted; once
 /// it does, that timeline is as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -172,8 +104,8 @@ async fn a_timeline_whose_uploads_hang_keeps_nobody_from_compacting() {
     });
     let objects = blob::Store::new(store.clone());
     let server = Server::start_on(root.path(), Wals::default(), objects, 1 << 30).await;
-    let unlucky = project(&server, root.path()).await;
-    let other = project(&server, root.path()).await;
+    let unlucky = project(&server, root.path(), 2).await;
+    let other = project(&server, root.path(), 2).await;
     let parts = [unlucky.0.id.to_string(), "__d1-".to_owned()];
     store.stuck.send_replace(Some(parts));
 

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
 pub mod compare;
+pub mod level_0;
 pub mod pages;
 pub mod postgres;
 pub mod server;
