@@ -4,31 +4,30 @@ One TPROC-C run on a stock Postgres with full page writes off gives the WAL; the
 it left when it was killed, lie in memory (`/dev/shm`). Rounds of Weir's programs and Postgres's alternate, each
 pinned to one core; compared is CPU time, so that what else the machine does counts for neither. Decoding is timed by
 the clock as well, ours on all cores: pg_waldump has one thread, and no option for more. The WAL that both decode lies
-in huge pages where the bench may mount them, so that as little as can be goes to the kernel's walk over 4 KB pages.
+in huge pages where the bench may mount them, so that as little as can be goes to the kernel's walk over 4 KB pages
+(`weirbench/decoding.py`).
 Results: `results/redo.json`.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import re
-import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from weirbench import tproc
 from weirbench.cluster import Cluster
+from weirbench.decoding import Decoding, in_huge_pages, pinned, ratio, spread
 from weirbench.postgres import PG_BIN, psql, unprivileged
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,10 +75,6 @@ def build() -> Path:
 
 def progress(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
-
-
-def pinned(core: int, command: Sequence[str]) -> list[str]:
-    return ["taskset", "-c", str(core), *command]
 
 
 class Recorded:
@@ -134,64 +129,6 @@ def run_json(command: Sequence[str]) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-@dataclass(frozen=True)
-class Cpu:
-    """CPU seconds of a whole program, its start included: its own, and the kernel's, which mostly reads files. And
-    seconds by the clock."""
-
-    own: float
-    kernel: float
-    clock: float
-
-    @property
-    def all(self) -> float:
-        return self.own + self.kernel
-
-
-def cpu_of(command: Sequence[str], wanted: str) -> tuple[Cpu, str]:
-    """What a whole program took, and what it printed."""
-    earlier, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
-    later, ended = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    if wanted not in done.stdout:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
-    return Cpu(later.ru_utime - earlier.ru_utime, later.ru_stime - earlier.ru_stime, ended - begun), done.stdout
-
-
-def waldump(core: int, wal: Path, start: str, end: str) -> tuple[Cpu, str]:
-    """`pg_waldump --stats` over the same records."""
-    command = [str(PG_BIN / "pg_waldump"), "--stats", "-p", str(wal), "-s", start, "-e", end]
-    return cpu_of(pinned(core, command), "Total")
-
-
-@contextlib.contextmanager
-def in_huge_pages(folder: Path, at: Path) -> Generator[tuple[Path, str]]:
-    """A copy of a folder in memory of huge pages, at a new folder, and what holds it; where those may not be mounted,
-    the folder itself."""
-    at.mkdir()
-    size = sum(file.stat().st_size for file in folder.rglob("*")) + (256 << 20)
-    mount = ["mount", "-t", "tmpfs", "-o", f"huge=always,size={size},mode=755", "tmpfs", str(at)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        yield folder, "tmpfs"
-        return
-    try:
-        # Only the files: directories would take a huge page each.
-        for file in folder.iterdir():
-            if file.is_file():
-                shutil.copy(file, at)
-        yield at, "tmpfs with huge pages"
-    finally:
-        subprocess.run(["umount", str(at)], check=True)
-
-
-def spread(values: Sequence[float]) -> dict[str, float]:
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
-
-
-def ratio(theirs: Sequence[float], ours: Sequence[float]) -> float:
-    return round(statistics.median(theirs) / statistics.median(ours), 2)
-
-
 def start_lsn(data: Path) -> str:
     """Where the stopped cluster's WAL ends, as pg_waldump takes it."""
     text = subprocess.run(
@@ -203,52 +140,26 @@ def start_lsn(data: Path) -> str:
     return found[1]
 
 
-def compare(replay: Path, recorded: Recorded, wal: Path, rounds: int, core: int) -> dict[str, Any]:
-    """Rounds of ours and Postgres's in turn; `wal` is where both decode the recorded WAL."""
-    start = start_lsn(recorded.before)
+def compare(replay: Path, recorded: Recorded, decoding: Decoding, rounds: int, core: int) -> dict[str, Any]:
+    """Rounds of ours and Postgres's in turn."""
     ours: list[dict[str, Any]] = []
     theirs: list[float] = []
     theirs_own: list[float] = []
-    decode_ours: list[Cpu] = []
-    decode_all_cores: list[Cpu] = []
-    decode_theirs: list[Cpu] = []
-    cores = len(os.sched_getaffinity(0))
     for number in range(rounds):
         command = [str(replay), "wal", str(recorded.wal), "--before", str(recorded.before)]
         ours.append(run_json(pinned(core, command)))
         own, kernel = recorded.recover(core)
         theirs.append(own + kernel)
         theirs_own.append(own)
-        end = ours[-1]["end"]
-        decode = [str(replay), "stats", str(wal), "--from", start]
-        counted, text = cpu_of(pinned(core, decode), "records")
-        decode_ours.append(counted)
-        stats = json.loads(text)
-        on_all_cores, text = cpu_of([*decode, "--threads", str(cores)], "records")
-        decode_all_cores.append(on_all_cores)
-        if json.loads(text)["records"] != stats["records"]:
-            raise RuntimeError(f"{cores} threads count other records than {stats['records']}: {text}")
-        dump, printed = waldump(core, wal, start, end)
-        decode_theirs.append(dump)
-        progress(
-            f"round {number + 1}: replay {ours[-1]['seconds']:.3f} s, Postgres {theirs[-1]:.2f} s; "
-            f"decode {counted.all:.3f} s, pg_waldump {dump.all:.3f} s; "
-            f"by the clock {on_all_cores.clock:.3f} s on {cores} cores, pg_waldump {dump.clock:.3f} s"
-        )
-        total = re.search(r"^Total\s+(\d+)", printed, re.MULTILINE)
-        if not total or int(total[1]) != stats["records"]:
-            raise RuntimeError(f"pg_waldump counts other records than {stats['records']}:\n{printed}")
+        decoded = decoding.round(ours[-1]["end"])
+        progress(f"round {number + 1}: replay {ours[-1]['seconds']:.3f} s, Postgres {theirs[-1]:.2f} s; {decoded}")
     replay_seconds = [entry["seconds"] for entry in ours]
     steps = {name: statistics.median([entry["steps"][name] for entry in ours]) for name in ours[0]["steps"]}
-    megabytes = ours[0]["bytes"] / 1e6
-    clock = [cpu.clock for cpu in decode_all_cores]
     return {
         "replay_ratio_vs_postgres": ratio(theirs, replay_seconds),
         # Ours has its pages and buffers in its own memory, and leaves nothing to the kernel.
         "replay_ratio_without_kernel": ratio(theirs_own, replay_seconds),
-        "decode_ratio_vs_pg_waldump": ratio([cpu.clock for cpu in decode_theirs], clock),
-        "decode_ratio_one_core": ratio([cpu.all for cpu in decode_theirs], [cpu.all for cpu in decode_ours]),
-        "decode_ratio_without_kernel": ratio([cpu.own for cpu in decode_theirs], [cpu.own for cpu in decode_ours]),
+        **decoding.ratios(decoding.reading),
         "replay": {
             "records": ours[0]["records"],
             "changes": ours[0]["changes"],
@@ -260,17 +171,7 @@ def compare(replay: Path, recorded: Recorded, wal: Path, rounds: int, core: int)
             "ours_ns_per_record": round(1e9 * statistics.median(replay_seconds) / ours[0]["records"]),
             "where_ours_goes_seconds": steps,
         },
-        "decode": {
-            "ours_cpu_seconds": spread([cpu.all for cpu in decode_ours]),
-            "ours_kernel_seconds": spread([cpu.kernel for cpu in decode_ours]),
-            "pg_waldump_cpu_seconds": spread([cpu.all for cpu in decode_theirs]),
-            "pg_waldump_kernel_seconds": spread([cpu.kernel for cpu in decode_theirs]),
-            "cores": cores,
-            "ours_all_cores_clock_seconds": spread(clock),
-            "pg_waldump_clock_seconds": spread([cpu.clock for cpu in decode_theirs]),
-            "ours_all_cores_mb_per_second": round(megabytes / statistics.median(clock)),
-            "ours_mb_per_second": round(megabytes / statistics.median(cpu.all for cpu in decode_ours)),
-        },
+        "decode": decoding.report(ours[0]["bytes"]),
     }
 
 
@@ -313,8 +214,10 @@ def main() -> int:
         (work / "tproc").mkdir()
         recorded = Recorded(work / "tproc", arguments.seconds, arguments.warehouses)
         progress(f"{recorded.run.processed} transactions")
-        with in_huge_pages(recorded.wal, work / "wal") as (wal, held):
-            compared = compare(replay, recorded, wal, arguments.rounds, arguments.core)
+        with in_huge_pages(recorded.wal, work / "wal") as huge:
+            start = start_lsn(recorded.before)
+            decoding = Decoding(replay, huge or recorded.wal, start, arguments.core, bool(huge))
+            compared = compare(replay, recorded, decoding, arguments.rounds, arguments.core)
         report = {
             "short_heap_ns": short(by_length, "heap"),
             "short_btree_ns": short(by_length, "btree"),
@@ -325,7 +228,7 @@ def main() -> int:
                 "transactions": recorded.run.processed,
                 "warehouses": arguments.warehouses,
                 "rounds": arguments.rounds,
-                "decoded_wal_lies_in": held,
+                "decoded_wal_lies_in": "tmpfs with huge pages" if decoding.huge else "tmpfs",
                 "load_average": os.getloadavg()[0],
                 "postgres": SETTINGS,
             },

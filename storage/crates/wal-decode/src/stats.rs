@@ -54,7 +54,7 @@ pub struct WalStats {
 }
 
 impl WalStats {
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, record: &Summary) {
         match self.by_rmgr.get_mut(usize::from(record.rmid)) {
             Some(stats) => stats.add(record),

@@ -4,8 +4,8 @@
 //! with its pages in memory, and says what each step took.
 //! `replay chains <pg_wal> --before <data directory>` takes chains of deltas from that WAL, page by page,
 //! and says what redo of a record costs by the length of its chain.
-//! `replay stats <pg_wal> --from <lsn> [--threads N]` only reads, checks, decodes and counts, as `pg_waldump --stats`
-//! does, on one thread unless told otherwise.
+//! `replay stats <pg_wal> --from <lsn> [--threads N] [--mapped]` only reads, checks, decodes and counts, as `pg_waldump
+//! --stats` does, on one thread unless told otherwise; with `--mapped` where the files lie, without a copy.
 //!
 //! All times are CPU time of the one thread that works, so that others on the machine do not count. Prints
 //! one line of JSON.
@@ -74,7 +74,11 @@ fn main() -> Result<()> {
         "stats" => {
             let from = option("--from").context(usage)?.parse()?;
             let threads = option("--threads").map_or(Ok(NonZeroUsize::MIN), |many| many.parse())?;
-            wal::stats(pg_wal, from, threads)?
+            let reading = match args.iter().any(|arg| arg == "--mapped") {
+                true => wal::Reading::Mapped,
+                false => wal::Reading::Pieces,
+            };
+            wal::stats(pg_wal, from, threads, reading)?
         }
         _ => bail!(usage),
     };
