@@ -36,10 +36,12 @@ export type PlanFields = {
   soak: number
   approval?: boolean
   judgeBy?: 'controls' | 'bounds'
+  /** What a p99 may rise by, ms, whatever it was. */
+  slack?: number
 }
 
 /** Fills the plan editor; the plan beside it is a dry run, and nothing is started. */
-export async function planRollout(page: Page, { name, projects, baseline, bake, soak, approval, judgeBy }: PlanFields): Promise<void> {
+export async function planRollout(page: Page, { name, projects, baseline, bake, soak, approval, judgeBy, slack }: PlanFields): Promise<void> {
   await goTo(page, 'Rollouts')
   await page.getByRole('link', { name: 'New rollout' }).click()
   await page.getByLabel('Rollout name').fill(name)
@@ -51,6 +53,10 @@ export async function planRollout(page: Page, { name, projects, baseline, bake, 
   await page.getByLabel('Bake window, seconds').fill(String(bake))
   await page.getByLabel('Soak after each wave, seconds').fill(String(soak))
   if (judgeBy) await page.getByLabel('Judge by').selectOption(judgeBy)
+  if (slack !== undefined) {
+    await page.getByText('Hard bounds', { exact: true }).click()
+    await page.getByLabel('p99 slack, ms').fill(String(slack))
+  }
   if (approval) await page.getByLabel('Hold for approval after each wave').check()
   await expect(page.getByRole('heading', { name: `Will be switched (${String(projects.length)})` })).toBeVisible({ timeout: 30_000 })
 }

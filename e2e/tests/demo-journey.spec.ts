@@ -59,8 +59,9 @@ test('four projects under load, a branch, a rollout in two waves, evidence, roll
     await expectAccessible(page)
     await look(page, 'compute')
 
-    // Short windows of a light load say too little for statistics; the journeys about verdicts are others.
-    await planRollout(page, { name: `Pushdown ${run}`, projects: databases, baseline: 30, bake: 30, soak: 0, judgeBy: 'bounds' })
+    // Short windows of a light load say too little for statistics, and the slowest hundredth is two transactions, on a
+    // machine that runs other tests meanwhile; the journeys about verdicts are others.
+    await planRollout(page, { name: `Pushdown ${run}`, projects: databases, baseline: 30, bake: 30, soak: 0, judgeBy: 'bounds', slack: 5000 })
     await look(page, 'demo-rollout-plan')
     const id = await startPlanned(page, `Pushdown ${run}`)
     const waves = page.getByRole('list', { name: 'Waves' }).getByRole('listitem')
