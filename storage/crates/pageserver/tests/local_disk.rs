@@ -200,6 +200,11 @@ async fn layers_that_are_made_again_after_a_crash_are_there_once() {
     }
     wait_for_eviction(&server).await;
     assert_eq!(everything(&timeline).await.expect("read"), expected);
+    let stored = objects.list_layers().await.expect("list").into_iter();
+    let mut stored: Vec<String> = stored.map(|it| it.desc.name().0).collect();
+    stored.sort();
+    stored.retain(|name| outputs.contains(name));
+    assert_eq!(stored, outputs, "none is stored twice");
     server.stop().await;
 }
 

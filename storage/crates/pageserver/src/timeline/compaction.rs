@@ -197,13 +197,9 @@ impl Timeline {
             retention,
             ..MergeOptions::default()
         };
-        let mut added = self.merge(readers, options, turn).await?;
-        // An input may come out as it went in, under the same name: it stays where it is.
-        let unchanged = |name: &LayerName| added.iter().any(|it| it.desc.name() == *name);
-        let stays: Vec<LayerName> = removed.iter().filter(|it| unchanged(it)).cloned().collect();
+        let Merged { added, stays } = self.merge(readers, options, turn).await?;
         removed.retain(|name| !stays.contains(name));
         inputs.retain(|file| !stays.contains(file.name()));
-        added.retain(|layer| !stays.contains(&layer.desc.name()));
         crash::point!("compaction.outputs-durable");
         if plan.level > 1 {
             crash::point!("settling.outputs-durable");
@@ -240,13 +236,15 @@ impl Timeline {
         Ok(())
     }
 
-    /// Merges layers and uploads what comes out, each while the next one is written. The turn ends with the merge.
+    /// Merges layers and uploads what comes out, each while the next one is written. The turn ends with the merge. An
+    /// output that is there already stays where it is, as often as it comes out: an input that nothing was merged into,
+    /// or what a crash had left in the index beside what it was made from.
     async fn merge(
         &self,
         readers: Vec<Reader>,
         options: MergeOptions,
         turn: MergeTurn<'_>,
-    ) -> Result<Vec<RemoteLayer>> {
+    ) -> Result<Merged> {
         // Not bounded but by the inputs: whoever has the turn waits for no upload.
         let (outputs, written) = mpsc::unbounded_channel::<(LayerDesc, Bytes)>();
         let uploads = self.store.uploads().clone();
@@ -286,19 +284,32 @@ impl Timeline {
         let uploaded = async {
             // Gone with the first error, so that the merge ends.
             let mut written = written;
-            let mut added = Vec::new();
+            let (mut added, mut stays) = (Vec::new(), Vec::new());
             while let Some((desc, bytes)) = written.recv().await {
+                let name = desc.name();
+                if self.store.map().get(&name).is_some() {
+                    stays.push(name);
+                    continue;
+                }
                 added.push(self.index.upload_layer(desc, bytes).await?);
                 crash::point!("compaction.output-queued");
             }
-            Ok::<_, Error>(added)
+            Ok::<_, Error>(Merged { added, stays })
         };
-        let (merged, added) = tokio::join!(merged, uploaded);
-        let added = added?;
+        let (merged, uploaded) = tokio::join!(merged, uploaded);
+        let outputs = uploaded?;
         merged.context("compaction task")??;
         self.index.uploaded().await?;
-        Ok(added)
+        Ok(outputs)
     }
+}
+
+/// What comes out of a merge.
+struct Merged {
+    /// Durable, and not yet named by the index.
+    added: Vec<RemoteLayer>,
+    /// There before.
+    stays: Vec<LayerName>,
 }
 
 /// Up to where truncations hide the versions of pages, as of the horizon. Keys come in order, so that one
