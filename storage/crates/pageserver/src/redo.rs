@@ -6,6 +6,7 @@ use anyhow::{Context, anyhow};
 use bytes::{BufMut, Bytes, BytesMut};
 use layers::{Base, Chain};
 use pg_types::{BLCKSZ, Key, Lsn};
+use smallvec::SmallVec;
 use wal_decode::{PageDelta, unlink};
 use wal_redo::ClusterSettings;
 
@@ -19,22 +20,25 @@ pub const RECORD_OVERHEAD: usize = 1 + 10 + 1 + 10;
 /// Appends the `postcard` form of a [`PageDelta::Record`], the record [`unlink`]ed, without a copy of it in between:
 /// nearly all deltas are of this kind.
 pub fn put_record(out: &mut BytesMut, end_lsn: Lsn, will_init: bool, record: &[u8]) {
-    out.put_u8(RECORD_VARIANT);
-    put_number(out, end_lsn.0);
-    out.put_u8(u8::from(will_init));
-    put_number(out, record.len() as u64);
+    // Together: each call of the buffer looks for room.
+    let mut head = SmallVec::<[u8; RECORD_OVERHEAD]>::new();
+    head.push(RECORD_VARIANT);
+    put_number(&mut head, end_lsn.0);
+    head.push(u8::from(will_init));
+    put_number(&mut head, record.len() as u64);
+    out.put_slice(&head);
     let at = out.len();
     out.put_slice(record);
     unlink(&mut out[at..]);
 }
 
 /// Seven bits a byte, the lowest first; the highest bit says that more follow.
-fn put_number(out: &mut BytesMut, mut number: u64) {
+fn put_number(out: &mut SmallVec<[u8; RECORD_OVERHEAD]>, mut number: u64) {
     while number >= 0x80 {
-        out.put_u8(number as u8 | 0x80);
+        out.push(number as u8 | 0x80);
         number >>= 7;
     }
-    out.put_u8(number as u8);
+    out.push(number as u8);
 }
 
 /// End LSN and record of such a delta; `None` for any other, and for what is better left to `postcard` to refuse.

@@ -271,21 +271,23 @@ fn interpret(
             raw.end_lsn
         ))
     };
-    let record = wal_decode::decode(raw.start_lsn, raw.end_lsn, raw.bytes)
-        .map_err(|error| refuse(&error, raw.header().map(|header| header.rmid)))?;
-    taker.changes.clear();
-    match wal_decode::interpret_into(&record, state, taker) {
-        Ok(()) => {}
-        Err(Unkept::Interpret(error)) => return Err(refuse(&error, Some(record.rmid))),
-        Err(Unkept::Encode(error)) => return Err(error.into()),
-    }
-    if let Some(why) = taker.changes.meta.iter().find_map(not_served) {
-        return Err(refuse(&why, Some(record.rmid)));
-    }
-    let observed = state
-        .observe(&record)
-        .map_err(|error| refuse(&error, Some(record.rmid)))?;
-    Ok(observed.changed)
+    // Read where it is used: to hand it over whole would take longer than to read it.
+    let read = wal_decode::decode_for(raw.start_lsn, raw.end_lsn, raw.bytes, |record| {
+        taker.changes.clear();
+        match wal_decode::interpret_into(record, state, taker) {
+            Ok(()) => {}
+            Err(Unkept::Interpret(error)) => return Err(refuse(&error, Some(record.rmid))),
+            Err(Unkept::Encode(error)) => return Err(error.into()),
+        }
+        if let Some(why) = taker.changes.meta.iter().find_map(not_served) {
+            return Err(refuse(&why, Some(record.rmid)));
+        }
+        let observed = state.observe(record);
+        Ok(observed
+            .map_err(|error| refuse(&error, Some(record.rmid)))?
+            .changed)
+    });
+    read.map_err(|error| refuse(&error, raw.header().map(|header| header.rmid)))?
 }
 
 /// Why a change that is understood still stops the timeline: a compute could not be started behind it.
