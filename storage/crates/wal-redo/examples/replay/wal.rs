@@ -1,12 +1,13 @@
 //! All of a stretch of WAL: what each step of replaying it takes.
 
 use std::fs::File;
+use std::io;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use memmap2::Mmap;
+use mapped_file::MappedFile;
 use pg_types::{ForkNumber, Key, Lsn, PgMajor, WAL_SEGMENT_BYTES};
 use serde_json::{Value, json};
 use wal_decode::parallel::{WalSource, fold};
@@ -270,7 +271,7 @@ impl WalSource for Segments<File> {
 }
 
 /// Decoded where they lie.
-impl WalSource for Segments<Mmap> {
+impl WalSource for Segments<MappedFile> {
     type Error = anyhow::Error;
 
     fn read<'b>(&'b self, from: Lsn, buffer: &'b mut [u8]) -> Result<&'b [u8]> {
@@ -293,24 +294,25 @@ pub enum Reading {
 
 /// What `pg_waldump --stats` does: read the files, check every record, parse its headers, count.
 pub fn stats(pg_wal: &Path, from: Lsn, threads: NonZeroUsize, reading: Reading) -> Result<Value> {
-    let mut segments = Vec::new();
-    for (start, path) in files::wal_segments(pg_wal)? {
-        segments.push((start, File::open(path)?));
-    }
+    let segments = files::wal_segments(pg_wal)?;
     match reading {
-        Reading::Pieces => count(&Segments(segments), from, threads),
-        Reading::Mapped => {
-            let map = |(start, file): (Lsn, File)| Ok((start, mapped(&file)?));
-            let maps: Result<Vec<_>> = segments.into_iter().map(map).collect();
-            count(&Segments(maps?), from, threads)
-        }
+        Reading::Pieces => count(&opened(segments, |path| File::open(path))?, from, threads),
+        // The server that wrote them has ended.
+        Reading::Mapped => count(&opened(segments, MappedFile::of_finished)?, from, threads),
     }
 }
 
-#[allow(unsafe_code)]
-fn mapped(file: &File) -> Result<Mmap> {
-    // SAFETY: the server that wrote the segments was killed before, and nobody else changes them.
-    Ok(unsafe { Mmap::map(file) }?)
+fn opened<F>(
+    segments: Vec<(Lsn, PathBuf)>,
+    open: impl Fn(&Path) -> io::Result<F>,
+) -> Result<Segments<F>> {
+    let one = |(start, path): (Lsn, PathBuf)| {
+        let file = open(&path).with_context(|| format!("open {}", path.display()))?;
+        Ok((start, file))
+    };
+    Ok(Segments(
+        segments.into_iter().map(one).collect::<Result<_>>()?,
+    ))
 }
 
 fn count(
