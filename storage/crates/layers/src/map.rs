@@ -1,9 +1,9 @@
 //! The set of a timeline's layer files, searchable by key.
 //!
-//! Invariant: the answer to "which layers can hold a version of this key in this window" is complete, for
-//! any overlap of layers; no two layers have the same name. The structure is an implicit interval tree: layers sorted by first key, each
-//! subtree knowing its largest last key. A change builds it anew (thousands of layers: well under a
-//! millisecond); a reader holds an `Arc` of the map it started with.
+//! Invariants: the answer to "which layers can hold a version of this key in this window" is complete, for
+//! any overlap of layers; no two layers have the same name. The structure is an implicit interval tree: layers
+//! sorted by first key, each subtree knowing its largest last key. A change builds it anew (thousands of layers:
+//! well under a millisecond); a reader holds an `Arc` of the map it started with.
 
 use std::collections::HashSet;
 use std::sync::Arc;

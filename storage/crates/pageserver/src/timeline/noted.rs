@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use pg_types::{Key, Lsn};
 use smallvec::SmallVec;
 
-/// So many are worth telling by themselves. To wake the one who does takes longer than a read: not one in a hundred pays it.
+/// So many are worth telling by themselves. To wake the one who does takes longer than a read: not one in a hundred
+/// pays it.
 const ENOUGH: usize = 1024;
 /// More are not kept while nobody comes to tell them: habits can be told from some of a page's reads.
 const MOST: usize = 8 * ENOUGH;
