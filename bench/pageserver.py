@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from weirbench import adaptive, charts, growth, scan, targets, tproc
 from weirbench.recorded import SETTINGS, Recorded, program, run_json
+from weirbench.spread import spread
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "bench/results/pageserver.json"
@@ -49,14 +50,6 @@ ON_ONE_PROCESSOR = ["taskset", "-c", str(max(os.sched_getaffinity(0))), *URGENT]
 
 def progress(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
-
-
-def spread(values: Sequence[float], digits: int = 2) -> dict[str, float]:
-    return {
-        "median": round(float(np.median(values)), digits),
-        "min": round(min(values), digits),
-        "max": round(max(values), digits),
-    }
 
 
 @dataclass
@@ -152,16 +145,16 @@ def measure_ingest(setting: Setting) -> dict[str, Any]:
     workloads = {}
     for name, stretches in found.items():
         workloads[name] = {
-            "mib_s_per_core": spread([rate(it) for it in stretches]),
-            "mib_s_wall": spread([it["wal_bytes"] / MIB / it["seconds"] for it in stretches]),
+            "mib_s_per_core": spread([rate(it) for it in stretches], 2),
+            "mib_s_wall": spread([it["wal_bytes"] / MIB / it["seconds"] for it in stretches], 2),
             # With the images that ingest left for later, and whatever else follows.
-            "mib_s_per_core_until_quiet": spread([rate(it["until_quiet"]) for it in stretches]),
-            "image_bytes_per_wal_byte": spread([it["image_bytes"] / it["wal_bytes"] for it in stretches]),
+            "mib_s_per_core_until_quiet": spread([rate(it["until_quiet"]) for it in stretches], 2),
+            "image_bytes_per_wal_byte": spread([it["image_bytes"] / it["wal_bytes"] for it in stretches], 2),
             "wal_mib": round(stretches[0]["wal_bytes"] / MIB, 1),
             "l0_max": max(it["l0_max"] for it in stretches),
             "braked_ms": spread([it["braked_ms"] for it in stretches], 0),
-            "bytes_written_per_wal_byte": spread([written(it["until_quiet"]) for it in stretches]),
-            "stored_bytes_per_data_byte": spread([it["stored_bytes"] / it["data_bytes"] for it in stretches]),
+            "bytes_written_per_wal_byte": spread([written(it["until_quiet"]) for it in stretches], 2),
+            "stored_bytes_per_data_byte": spread([it["stored_bytes"] / it["data_bytes"] for it in stretches], 2),
         }
     rates = {
         f"ingest{suffix}_mib_s_per_core": {

@@ -27,8 +27,9 @@ from typing import Any
 
 from weirbench import tproc
 from weirbench.cluster import Cluster
-from weirbench.decoding import Decoding, in_huge_pages, pinned, ratio, spread
+from weirbench.decoding import Decoding, in_huge_pages, pinned, ratio
 from weirbench.postgres import PG_BIN, psql, unprivileged
+from weirbench.spread import spread
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "bench/results/redo.json"

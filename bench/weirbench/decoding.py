@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from weirbench.postgres import PG_BIN
+from weirbench.spread import spread
+
+# How ours reads the files, and what has it do so.
+READINGS: dict[str, list[str]] = {"mapped": ["--mapped"], "pieces": []}
 
 
 def pinned(core: int, command: Sequence[str]) -> list[str]:
     return ["taskset", "-c", str(core), *command]
-
-
-def spread(values: Sequence[float]) -> dict[str, float]:
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
 def ratio(theirs: Sequence[float], ours: Sequence[float]) -> float:
@@ -90,8 +90,8 @@ class Decoding:
         self._cores = len(os.sched_getaffinity(0))
         self._theirs: list[Cpu] = []
         # By how the files are read: on one core, and on all.
-        self._one: dict[str, list[Cpu]] = {"mapped": [], "pieces": []}
-        self._all: dict[str, list[Cpu]] = {"mapped": [], "pieces": []}
+        self._one: dict[str, list[Cpu]] = {reading: [] for reading in READINGS}
+        self._all: dict[str, list[Cpu]] = {reading: [] for reading in READINGS}
 
     def round(self, end: str) -> str:
         """One of each up to `end`, all of which must count the same records; says how long they took."""
@@ -99,7 +99,7 @@ class Decoding:
         self._theirs.append(theirs)
         total = re.search(r"^Total\s+(\d+)", printed, re.MULTILINE)
         counted = {"pg_waldump": int(total[1]) if total else None}
-        for reading, options in (("mapped", ["--mapped"]), ("pieces", [])):
+        for reading, options in READINGS.items():
             command = [*self._command, *options]
             one, text = cpu_of(pinned(self._core, command), "records")
             self._one[reading].append(one)
@@ -135,7 +135,7 @@ class Decoding:
             "pg_waldump_cpu_seconds": spread([cpu.all for cpu in self._theirs]),
             "pg_waldump_kernel_seconds": spread([cpu.kernel for cpu in self._theirs]),
             "pg_waldump_clock_seconds": spread([cpu.clock for cpu in self._theirs]),
-            **{f"ours_{reading}": self._ours(reading, wal_bytes / 1e6) for reading in self._one},
+            **{f"ours_{reading}": self._ours(reading, wal_bytes / 1e6) for reading in READINGS},
         }
 
     def _ours(self, reading: str, megabytes: float) -> dict[str, Any]:

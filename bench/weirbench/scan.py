@@ -14,6 +14,7 @@ import numpy as np
 
 from .dialogue import Dialogue
 from .recorded import program, run_json
+from .spread import spread
 
 MIB = 1 << 20
 PAGE = 8192
@@ -41,14 +42,6 @@ def one(
     return {**found, "pages": place["blocks"], "server_cpu_seconds": spent["cpu_seconds"]}
 
 
-def spread(values: Sequence[float], digits: int = 2) -> dict[str, float]:
-    return {
-        "median": round(float(np.median(values)), digits),
-        "min": round(min(values), digits),
-        "max": round(max(values), digits),
-    }
-
-
 def rate(scan: Mapping[str, Any]) -> float:
     """MiB/s."""
     return scan["pages"] * PAGE / MIB / scan["seconds"]
@@ -63,7 +56,7 @@ def through_volume(scans: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str
     # Rounds in pairs: what else the machine does slows both.
     ratios = [slow / quick for slow, quick in zip(seconds["page_by_page"], fast, strict=True)]
     return {
-        "speedup": spread(ratios),
+        "speedup": spread(ratios, 2),
         "speedup_over_kernel": round(float(np.median(seconds["kernel_only"]) / np.median(fast)), 2),
         "mib_s": {
             name: spread([scan["pages"] * PAGE / MIB / scan["seconds"] for scan in of], 0)
@@ -78,7 +71,9 @@ def by_request(found: Mapping[str, Any]) -> dict[str, Any]:
     """The page service alone, one request at a time: MiB/s by the pages of a request."""
     seconds = {int(batch): values for batch, values in found["seconds_by_batch"].items()}
     megabytes = found["blocks"] * PAGE / MIB
-    return {str(batch): spread([megabytes / value for value in values]) for batch, values in sorted(seconds.items())}
+    return {
+        str(batch): spread([megabytes / value for value in values], 2) for batch, values in sorted(seconds.items())
+    }
 
 
 def measure(

@@ -55,6 +55,12 @@ impl LayerDesc {
         LayerName(name)
     }
 
+    /// Whether both have the same name, which says all but the size.
+    pub fn is_named_as(&self, other: &LayerDesc) -> bool {
+        let said = |it: &LayerDesc| (it.checksum, it.kind, it.level, it.keys, it.lsns);
+        said(self) == said(other)
+    }
+
     /// Whether this is a delta layer as flushed from memory, not yet compacted.
     pub fn is_l0(&self) -> bool {
         self.kind == LayerKind::Delta && self.level == 0

@@ -70,11 +70,7 @@ impl<L: PersistentLayer> LayerMap<L> {
         let keep = |layer: &&Arc<L>| remove.is_empty() || !remove.contains(&layer.desc().name());
         let mut layers: Vec<Arc<L>> = self.layers.iter().filter(keep).cloned().collect();
         for layer in add {
-            let desc = layer.desc();
-            // The checksum tells nearly all others apart without making their names.
-            let is_same = |other: &Arc<L>| {
-                other.desc().checksum == desc.checksum && other.desc().name() == desc.name()
-            };
+            let is_same = |other: &Arc<L>| other.desc().is_named_as(layer.desc());
             if !layers.iter().any(is_same) {
                 layers.push(layer);
             }
@@ -136,11 +132,8 @@ impl<L: PersistentLayer> LayerMap<L> {
 
     pub fn get(&self, name: &LayerName) -> Option<&Arc<L>> {
         let wanted = name.parse(0).ok()?;
-        // The checksum tells nearly all others apart without making their names.
-        let same = |layer: &&Arc<L>| {
-            layer.desc().checksum == wanted.checksum && layer.desc().name() == *name
-        };
-        self.layers.iter().find(same)
+        let is_wanted = |layer: &&Arc<L>| layer.desc().is_named_as(&wanted);
+        self.layers.iter().find(is_wanted)
     }
 
     /// Delta layers not yet compacted, oldest first.

@@ -384,12 +384,12 @@ impl Store {
         if mending.attempts > MAX_FETCHES {
             let why =
                 "layers keep vanishing from the local cache; is its disk full or being cleaned?";
-            let error = anyhow!(std::io::Error::other(why));
-            return Err(match obstacle {
-                Obstacle::Missing(names) => error.context(format!("fetch {}", names[0])),
-                Obstacle::Error(found) => error.context(found.to_string()),
-            }
-            .into());
+            let what = match obstacle {
+                Obstacle::Missing(names) => format!("fetch {}", names[0]),
+                Obstacle::Error(found) => found.to_string(),
+            };
+            let error = anyhow!(std::io::Error::other(why)).context(what);
+            return Err(error.into());
         }
         match obstacle {
             Obstacle::Missing(names) => {
