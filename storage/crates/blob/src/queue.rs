@@ -226,7 +226,12 @@ impl UploadQueue {
         let queued = self.operations.send(Operation::Barrier(done));
         async move {
             queued.map_err(|_| self.stopped())?;
-            reached.await.map_err(|_| self.stopped())
+            if let Ok(index) = reached.await {
+                return Ok(index);
+            }
+            // Who waits is let go a moment before the reason is known: it is once nothing is taken any more.
+            self.operations.closed().await;
+            Err(self.stopped())
         }
     }
 

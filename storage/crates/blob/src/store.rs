@@ -206,6 +206,14 @@ impl Store {
         }
     }
 
+    pub(crate) async fn exists(&self, path: &ObjectPath) -> Result<bool, BlobError> {
+        match self.objects.head(path).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     pub(crate) async fn delete(&self, path: &ObjectPath) -> Result<(), BlobError> {
         match self.objects.delete(path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),

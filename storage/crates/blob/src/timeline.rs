@@ -19,6 +19,10 @@ const PARALLEL_DELETES: usize = 8;
 const CLAIM_RETRIES: u32 = 3;
 const CLAIM_PAUSE: Duration = Duration::from_millis(50);
 
+/// How often a folder is listed before it is believed to be empty. Directories are listed name by name: an object that
+/// was replaced meanwhile can be missing together with the one that replaced it.
+const LOOKS: u32 = 3;
+
 /// What object storage holds of a timeline.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Loaded {
@@ -78,6 +82,10 @@ impl TimelineStore {
         Ok(claims.into_iter().chain(indexes).max())
     }
 
+    fn claim_path(&self, generation: Generation) -> ObjectPath {
+        self.path(&format!("generation/{}", generation.suffix()))
+    }
+
     async fn claims(&self) -> Result<Vec<Generation>, BlobError> {
         let claims = self.list("generation").await?;
         let generation = |meta: &ObjectMeta| Generation::from_suffix(meta.location.filename()?);
@@ -90,13 +98,13 @@ impl TimelineStore {
         loop {
             let newest = self.newest_generation().await?.unwrap_or_default();
             let next = Generation(newest.0 + 1);
-            let path = self.path(&format!("generation/{}", next.suffix()));
+            let path = self.claim_path(next);
             match self.store.put(&path, Bytes::new(), PutMode::Create).await {
                 Ok(()) => {
                     // A number can be free again because a later claim has tidied up: then ours is void.
                     if self.newest_generation().await? == Some(next) {
                         crash::point!("attach.generation-claimed");
-                        self.forget_claims_below(next).await;
+                        self.forget_claims_before(next).await;
                         crash::point!("attach.claims-forgotten");
                         return Ok(next);
                     }
@@ -113,14 +121,16 @@ impl TimelineStore {
         }
     }
 
-    /// Old claims say nothing any more; leaving some behind is harmless.
-    async fn forget_claims_below(&self, generation: Generation) {
-        for meta in self.list("generation").await.unwrap_or_default() {
-            let claim = meta.location.filename().and_then(Generation::from_suffix);
-            if claim.is_some_and(|claim| claim < generation)
-                && let Err(error) = self.store.delete(&meta.location).await
-            {
-                tracing::debug!(object = %meta.location, %error, "an old generation claim stays behind");
+    /// Old claims say nothing any more. The last one before `generation` stays: by it whoever held the one before that
+    /// sees that it is superseded, without listing. Oldest first, so that nobody's claim outlives the one after it.
+    async fn forget_claims_before(&self, generation: Generation) {
+        let mut claims = self.claims().await.unwrap_or_default();
+        claims.retain(|claim| claim.0 + 1 < generation.0);
+        claims.sort_unstable();
+        for claim in claims {
+            if let Err(error) = self.store.delete(&self.claim_path(claim)).await {
+                tracing::debug!(timeline = %self.timeline, claim = claim.0, %error, "an old generation claim stays behind");
+                return;
             }
         }
     }
@@ -130,12 +140,14 @@ impl TimelineStore {
     /// loaded; what it still writes is read by nobody, so layers it names in vain can be removed as orphans. A
     /// timeline that is being deleted is not claimed.
     pub async fn attach(&self) -> Result<(Generation, Loaded), BlobError> {
-        if self.store.get(&self.path("deleted")).await?.is_some() {
+        if self.store.exists(&self.path("deleted")).await? {
             return Ok((Generation::default(), Loaded::Deleting));
         }
         let generation = self.claim_generation().await?;
         let loaded = self.load().await?;
         let Loaded::Index(index) = loaded else {
+            // Nothing is only what who still owns it finds.
+            self.check_fence(generation).await?;
             return Ok((generation, loaded));
         };
         crash::point!("attach.index-loaded");
@@ -150,14 +162,23 @@ impl TimelineStore {
     /// Whether `ours`, once claimed, may still write: fails with [`BlobError::Fenced`] when a higher
     /// generation is claimed, with [`BlobError::Deleted`] when the timeline is going or gone.
     pub async fn check_fence(&self, ours: Generation) -> Result<(), BlobError> {
-        let mark = self.path("deleted");
-        let (mark, claims, indexes) =
-            futures::try_join!(self.store.get(&mark), self.claims(), self.indexes())?;
-        // An index alone is no right to write: a deletion that was finished elsewhere took the claim.
-        let is_claimed = claims.contains(&ours);
-        match claims.into_iter().chain(indexes).max() {
+        // Claims follow each other without a gap.
+        let (mark, claim, next) = (
+            self.path("deleted"),
+            self.claim_path(ours),
+            self.claim_path(Generation(ours.0 + 1)),
+        );
+        let (is_deleted, is_claimed, is_superseded) = futures::try_join!(
+            self.store.exists(&mark),
+            self.store.exists(&claim),
+            self.store.exists(&next)
+        )?;
+        if is_claimed && !is_superseded && !is_deleted {
+            return Ok(());
+        }
+        let seen = is_superseded.then_some(Generation(ours.0 + 1));
+        match self.newest_generation().await?.max(seen) {
             Some(newest) if newest > ours => Err(BlobError::Fenced { ours, newest }),
-            _ if is_claimed && mark.is_none() => Ok(()),
             _ => Err(BlobError::Deleted(self.timeline)),
         }
     }
@@ -182,28 +203,37 @@ impl TimelineStore {
 
     /// The newest index.
     pub async fn load(&self) -> Result<Loaded, BlobError> {
-        if self.store.get(&self.path("deleted")).await?.is_some() {
+        if self.store.exists(&self.path("deleted")).await? {
             return Ok(Loaded::Deleting);
         }
         // A newer generation may replace the index between listing and reading it: look again.
-        while let Some(newest) = self.indexes().await?.into_iter().max() {
+        let mut looks = 0;
+        while looks < LOOKS {
+            let Some(newest) = self.indexes().await?.into_iter().max() else {
+                looks += 1;
+                continue;
+            };
             let path = self.index_path(newest);
             if let Some(bytes) = self.store.get(&path).await? {
-                let index = IndexPart::decode(path.as_ref(), &bytes)?;
-                if (index.tenant, index.timeline) != (self.tenant, self.timeline) {
-                    let reason = format!(
-                        "it belongs to tenant {} timeline {}",
-                        index.tenant, index.timeline
-                    );
-                    return Err(BlobError::Corrupt {
-                        path: path.to_string(),
-                        reason,
-                    });
-                }
-                return Ok(Loaded::Index(Box::new(index)));
+                return self.decoded(&path, &bytes);
             }
         }
         Ok(Loaded::Absent)
+    }
+
+    fn decoded(&self, path: &ObjectPath, bytes: &[u8]) -> Result<Loaded, BlobError> {
+        let index = IndexPart::decode(path.as_ref(), bytes)?;
+        if (index.tenant, index.timeline) != (self.tenant, self.timeline) {
+            let reason = format!(
+                "it belongs to tenant {} timeline {}",
+                index.tenant, index.timeline
+            );
+            return Err(BlobError::Corrupt {
+                path: path.to_string(),
+                reason,
+            });
+        }
+        Ok(Loaded::Index(Box::new(index)))
     }
 
     /// Makes this the timeline's index. Refused unless its generation is the newest claim, before the index is

@@ -21,7 +21,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use parking_lot::Mutex;
 use pg_types::Lsn;
@@ -42,12 +42,16 @@ struct Unhurried {
     random: Mutex<StdRng>,
 }
 
+async fn turns(count: u32) {
+    for _ in 0..count {
+        tokio::task::yield_now().await;
+    }
+}
+
 impl Unhurried {
     async fn pause(&self) {
-        let turns = self.random.lock().random_range(0..=LONGEST_PAUSE);
-        for _ in 0..turns {
-            tokio::task::yield_now().await;
-        }
+        let drawn = self.random.lock().random_range(0..=LONGEST_PAUSE);
+        turns(drawn).await;
     }
 
     async fn slowly<T>(&self, operation: impl Future<Output = T>) -> T {
@@ -95,25 +99,39 @@ impl ObjectStore for Unhurried {
         &self,
         locations: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
-        let turns = self.random.lock().random_range(0..=LONGEST_PAUSE);
+        let pause = self.random.lock().random_range(0..=LONGEST_PAUSE);
         let inner = self.inner.clone();
         let late = async move {
-            for _ in 0..turns {
-                tokio::task::yield_now().await;
-            }
+            turns(pause).await;
             inner.delete_stream(locations)
         };
         futures::stream::once(late).flatten().boxed()
     }
 
+    /// As a directory is listed: first the names, then each of them, if it is still there.
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        let turns = self.random.lock().random_range(0..=LONGEST_PAUSE);
+        let (before, between) = {
+            let mut random = self.random.lock();
+            // Now and then so long that somebody takes over.
+            let between = if random.random_bool(0.05) { 30 } else { 1 } * LONGEST_PAUSE;
+            (
+                random.random_range(0..=LONGEST_PAUSE),
+                random.random_range(0..=between),
+            )
+        };
         let (inner, prefix) = (self.inner.clone(), prefix.cloned());
         let late = async move {
-            for _ in 0..turns {
-                tokio::task::yield_now().await;
+            turns(before).await;
+            let names: Vec<Result<ObjectMeta>> = inner.list(prefix.as_ref()).collect().await;
+            turns(between).await;
+            let mut still_there = Vec::new();
+            for listed in names.into_iter().flatten() {
+                match inner.head(&listed.location).await {
+                    Err(object_store::Error::NotFound { .. }) => {}
+                    found => still_there.push(found),
+                }
             }
-            inner.list(prefix.as_ref())
+            futures::stream::iter(still_there)
         };
         futures::stream::once(late).flatten().boxed()
     }
@@ -236,9 +254,7 @@ async fn struggle(seed: u64, objects: Arc<dyn ObjectStore>) -> usize {
         let store = Store::new(Arc::new(unhurried)).timeline(TENANT, TIMELINE);
         let life = pageserver(store, random.random(), acknowledged.clone());
         lives.push(tokio::spawn(life));
-        for _ in 0..random.random_range(0..400) {
-            tokio::task::yield_now().await;
-        }
+        turns(random.random_range(0..400)).await;
         // Some are gone before anybody takes over.
         if number < 3 && random.random_bool(0.3) {
             lives[number].abort();

@@ -107,6 +107,20 @@ async fn a_superseded_queue_notices_while_it_is_idle() {
     assert!(refused.to_string().contains("superseded"), "{refused}");
 }
 
+/// Promise: who waits for what can't be written any more is told why, however close the two are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_when_uploads_stop_is_told_the_reason() {
+    for _ in 0..200 {
+        let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let store = Store::new(memory.clone()).timeline(TENANT, TIMELINE);
+        let queue = UploadQueue::start(store, empty(), claimed(&memory).await, quick());
+        claimed(&memory).await;
+        queue.commit(at(1)).unwrap();
+        let refused = queue.flush().await.unwrap_err().to_string();
+        assert!(refused.contains("superseded by generation 2"), "{refused}");
+    }
+}
+
 /// Promise: the right to write is a claim, not an index that was left behind.
 #[tokio::test]
 async fn an_index_without_its_claim_is_no_right_to_write() {
