@@ -12,9 +12,8 @@ from weirbench import adaptive
 
 
 def run(us: list[float], written: int) -> dict[str, Any]:
-    cost = {"flushed_bytes": written, "compacted_bytes": 0, "image_bytes": 0, "cpu_seconds": 1.0}
     model = {"request": 30, "page": 6}
-    return {"us": us, "pages": [1] * len(us), "replayed": [4] * len(us), "cost": cost, "model": model}
+    return {"us": us, "pages": [1] * len(us), "replayed": [4] * len(us), "written_bytes": written, "model": model}
 
 
 def test_what_disturbs_a_read_in_one_round_is_not_its_cost():

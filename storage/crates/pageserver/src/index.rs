@@ -7,7 +7,7 @@
 use anyhow::Context;
 use blob::{
     Generation, IndexChange, IndexPart, QueueOptions, RemoteLayer, Store, TimelineStore,
-    UploadQueue,
+    UploadQueue, UploadStatus,
 };
 use bytes::Bytes;
 use layers::{LayerDesc, LayerName};
@@ -238,17 +238,21 @@ impl TimelineIndex {
         self.queue.generation()
     }
 
+    /// How uploads stand, and what they have brought to the object store since the timeline was attached.
+    pub fn uploads(&self) -> UploadStatus {
+        self.queue.status().borrow().clone()
+    }
+
     /// Since when nothing could be brought to the object store, and why; none while it can.
     pub fn trouble(&self) -> Option<Trouble> {
-        let status = self.queue.status();
-        let status = status.borrow();
-        if let Some(reason) = &status.stopped {
+        let status = self.uploads();
+        if let Some(reason) = status.stopped {
             return Some(Trouble {
                 elapsed: None,
-                reason: reason.clone(),
+                reason,
             });
         }
-        let (since, reason) = status.failing_since.zip(status.last_error.clone())?;
+        let (since, reason) = status.failing_since.zip(status.last_error)?;
         Some(Trouble {
             elapsed: Some(since.elapsed()),
             reason,

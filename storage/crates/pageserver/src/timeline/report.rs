@@ -63,6 +63,11 @@ impl Timeline {
         }
     }
 
+    /// Bytes of layers brought to the object store since the timeline was attached.
+    pub fn uploaded_bytes(&self) -> u64 {
+        self.index.uploads().uploaded_bytes
+    }
+
     fn uploads_failing(&self) -> Option<UploadsFailing> {
         let trouble = self.index.trouble()?;
         let now = self.clock.seconds();
