@@ -25,18 +25,15 @@ def test_what_disturbs_a_read_in_one_round_is_not_its_cost():
     assert of["modelled_product"] == pytest.approx((30 + 6 + 4) * 2)
 
 
-def test_costs_are_those_the_requests_were_made_of():
-    def requests(pages: int, replayed: int) -> dict[str, Any]:
-        usual = 20 + 3 * pages + 0.25 * replayed
-        # One in twenty takes twice as long.
-        us = ([usual] * 19 + [2 * usual]) * 10
-        return {"us": us, "pages": [pages] * len(us), "replayed": [replayed] * len(us)}
+def test_costs_are_what_the_fixed_arms_differ_by():
+    def arm(replayed: int, us: float) -> dict[str, Any]:
+        return {"replayed_p99": replayed, "p99_us": us, "pages_p99": 16}
 
-    found = adaptive.costs([requests(1, 0), requests(1, 40), requests(16, 0), requests(16, 400), requests(1, 9)])
-    assert found["median"]["us"] == {"request": 20, "page": 3, "delta": 0.25}
-    assert found["median"]["in_deltas"] == {"request": 80, "page": 12}
-    assert found["p99"]["us"] == {"request": 40, "page": 6, "delta": 0.5}
-    assert adaptive.costs([requests(1, 0), requests(1, 40), requests(1, 9)])["median"] is None, "pages never differ"
+    grows = {"fixed_8": arm(10, 102.0), "fixed_64": arm(60, 112.0), "fixed_256": arm(200, 140.0)}
+    flat = {"fixed_8": arm(10, 100.0), "fixed_256": arm(200, 90.0)}
+    found = adaptive.costs({"grows": {**grows, adaptive.ADAPTIVE: arm(400, 999.0)}, "flat": flat})
+    assert found["grows"] == {"pages": 16, "request_us": 100, "delta_us": 0.2, "in_deltas": 500}
+    assert found["flat"]["in_deltas"] is None, "longer chains made nothing slower"
 
 
 def test_the_promise_is_each_workload_and_all_of_them():

@@ -32,8 +32,6 @@ ADAPTIVE = "adaptive"
 # Deltas that make an image; None: as the adaptive mode has it.
 ARMS: dict[str, int | None] = {**{f"fixed_{number}": number for number in THRESHOLDS}, ADAPTIVE: None}
 NO_WORSE = 1.1
-# Requests alike that tell what such a request costs.
-ENOUGH_ALIKE = 50
 
 
 @dataclass(frozen=True)
@@ -173,30 +171,25 @@ def figures(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "modelled_product": round(float(np.percentile(modelled, 99)) * total / 1e6, 1),
         "replayed_p99": round(float(np.percentile(replayed, 99))),
         "replayed_mean": round(float(replayed.mean()), 2),
+        "pages_p99": round(float(np.percentile(rounds[0]["pages"], 99))),
         "requests": len(times),
     }
 
 
-def costs(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What a request, a page of it and a replayed delta cost here, in microseconds and as `layers::weigh` counts, in
-    deltas: the plane through the median, and through the 99th percentile, of requests that are alike. None where
-    requests differ too little to tell."""
-    alike: dict[tuple[int, int], list[float]] = {}
-    for run in runs:
-        for us, pages, replayed in zip(run["us"], run["pages"], run["replayed"], strict=True):
-            alike.setdefault((pages, replayed), []).append(us)
-    enough = {of: times for of, times in alike.items() if len(times) >= ENOUGH_ALIKE}
-    sides = np.array([(1, pages, replayed) for pages, replayed in enough])
-    if len(enough) < 3 or np.linalg.matrix_rank(sides) < 3:
-        return {"median": None, "p99": None}
-    weights = np.sqrt([len(times) for times in enough.values()])
+def costs(found: dict[str, dict[str, dict[str, Any]]]) -> dict[str, Any]:
+    """What one of the slowest requests costs beyond replay, and a delta of the longest chains, by workload: the line
+    through the fixed arms, 99th percentile of a request's time over that of the deltas it replays. The arms are asked
+    for the same pages at the same moments and differ in nothing else. `in_deltas`, as `layers::weigh` counts, is None
+    where longer chains made no request slower."""
     fitted = {}
-    for name, percent in (("median", 50), ("p99", 99)):
-        values = np.array([np.percentile(times, percent) for times in enough.values()])
-        request, page, delta = (float(it) for it in np.linalg.lstsq(sides * weights[:, None], values * weights)[0])
+    for name, arms in found.items():
+        points = [(of["replayed_p99"], of["p99_us"]) for arm, of in arms.items() if arm != ADAPTIVE]
+        delta, request = (float(it) for it in np.polyfit(*zip(*points, strict=True), 1))
         fitted[name] = {
-            "us": {"request": round(request, 2), "page": round(page, 2), "delta": round(delta, 3)},
-            "in_deltas": {"request": round(request / delta), "page": round(page / delta)} if delta > 0 else None,
+            "pages": max(of["pages_p99"] for of in arms.values()),
+            "request_us": round(request, 1),
+            "delta_us": round(delta, 3),
+            "in_deltas": round(request / delta) if delta > 0 else None,
         }
     return fitted
 
@@ -231,7 +224,7 @@ def measure(
 ) -> dict[str, Any]:
     """All workloads, one after the other."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
-    every: list[dict[str, Any]] = []
+    model: dict[str, int] = {}
     for name in WORKLOADS:
         recording = record(bench, folder, name)
         progress(f"recorded {name}: WAL {recording.begun} to {recording.end}")
@@ -241,10 +234,10 @@ def measure(
                 runs[arm].append(run)
             progress(f"{name}: round {number + 1}")
         found[name] = {arm: figures(of) for arm, of in runs.items()}
-        every += [run for of in runs.values() for run in of]
+        model = runs[ADAPTIVE][0]["model"]
         for arm, of in found[name].items():
             progress(f"{name} {arm}: {of}")
         shutil.rmtree(recording.cluster.folder)
-    weighed = {"used": every[0]["model"], "measured": costs(every)}
+    weighed = {"used": model, "measured": costs(found)}
     progress(f"costs: {weighed}")
     return {"adaptive": {**judged(found), "costs": weighed}}

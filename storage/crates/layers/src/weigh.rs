@@ -17,11 +17,12 @@ const CHAINS: [u32; 6] = [8, 16, 32, 64, 128, 256];
 /// Which pages get images at such a length, by the deltas a page gathers for each of its reads. Nothing: all pages.
 const DELTAS_PER_READ: [Option<u32>; 4] = [None, Some(4096), Some(512), Some(64)];
 
-/// What one of the slowest requests costs beyond replay, in replayed deltas (0.35 us): the 99th percentile of requests
-/// with nothing to replay, over loopback, while WAL comes in. `bench/pageserver.py --only adaptive` measures it anew.
-pub const REQUEST_COST: u32 = 150;
+/// What one of the slowest requests costs beyond replay, in deltas of the longest chains: how the 99th percentile of
+/// requests grows, from one fixed threshold to the next, with that of what they replay. Measured anew by
+/// `bench/pageserver.py --only adaptive` (`costs`).
+pub const REQUEST_COST: u32 = 50;
 /// What each page of a request adds to that.
-pub const PAGE_COST: u32 = 40;
+pub const PAGE_COST: u32 = 350;
 /// What an image adds to the bytes written, in bytes of values from the WAL: images compress better than those do.
 /// Measured on three workloads, from 1,300 to 4,200.
 const IMAGE_BYTES: u64 = 2500;
@@ -29,8 +30,6 @@ const IMAGE_BYTES: u64 = 2500;
 /// Each value's share of keys and positions.
 const VALUE_BYTES: u64 = 16;
 
-/// Until something is known, all pages get images at this length: the middle of what is weighed.
-const FIRST_CHAIN: u32 = 64;
 /// Requests before anything is concluded from them.
 const FEWEST_REQUESTS: u64 = 100;
 /// Deltas after which it is concluded that nobody reads.
@@ -115,13 +114,11 @@ impl Weigher {
             costs: Histogram::default(),
         };
         let trials: Vec<Trial> = policies.map(trial).collect();
-        let is_first =
-            |it: &Trial| it.policy.chain == FIRST_CHAIN && it.policy.deltas_per_read.is_none();
         Weigher {
             bound,
-            // With a bound below it, the bound.
-            chosen: trials.iter().position(is_first).unwrap_or(0),
             trials,
+            // Until reads are known nothing says that an image pays.
+            chosen: 0,
             deltas: 0,
             bytes: 0,
             requests: 0,
@@ -330,11 +327,7 @@ mod tests {
     #[test]
     fn without_reads_all_pages_wait_for_the_bound() {
         let mut weigher = Weigher::new(300);
-        assert_eq!(
-            weigher.threshold(NEVER_READ),
-            FIRST_CHAIN,
-            "nothing is known"
-        );
+        assert_eq!(weigher.threshold(PAGE), 300, "nothing is known");
         run(&mut weigher, 100, |_| false, 3000);
         assert_eq!(weigher.threshold(NEVER_READ), 300);
         assert_eq!(weigher.threshold(PAGE), 300);
