@@ -183,8 +183,9 @@ def costs(found: dict[str, dict[str, dict[str, Any]]]) -> dict[str, Any]:
     where longer chains made no request slower."""
     fitted = {}
     for name, arms in found.items():
-        points = [(of["replayed_p99"], of["p99_us"]) for arm, of in arms.items() if arm != ADAPTIVE]
-        delta, request = (float(it) for it in np.polyfit(*zip(*points, strict=True), 1))
+        fixed = [of for arm, of in arms.items() if arm != ADAPTIVE]
+        replayed, us = ([of[figure] for of in fixed] for figure in ("replayed_p99", "p99_us"))
+        delta, request = (float(it) for it in np.polyfit(replayed, us, 1))
         fitted[name] = {
             "pages": max(of["pages_p99"] for of in arms.values()),
             "request_us": round(request, 1),
