@@ -17,10 +17,12 @@ from weir_workflows.rollout.verdict import (
     Histograms,
     Look,
     Observed,
+    Tail,
     WavePair,
     Window,
     check_bounds,
     choose_controls,
+    compare_tails,
     judge_compute,
     judge_wave,
     rng_for,
@@ -30,10 +32,15 @@ POLICY = replace(DEFAULT_POLICY, draws=200)
 GOOD: Figures = {
     "wal_bytes_per_second": 50_000.0,
     "wal_image_bytes_per_second": 0.0,
-    "commit_p99_seconds": 0.05,
-    "storage_read_p99_seconds": 0.001,
     "chain_length_p99": 12.0,
 }
+
+
+def tail(was: float | None, now: float, share: float = 0.99) -> Tail:
+    return Tail(share, was, now, 0.0 if was is None else 5_000.0, 5_000.0)
+
+
+TAILS = {"commit": tail(0.05, 0.05), "storage_read": tail(0.001, 0.001)}
 
 
 def judged(windows: ComputeWindows, look: Look | None = None, bounds: tuple[BoundResult, ...] = ()) -> ComputeVerdict:
@@ -218,14 +225,15 @@ def test_what_happened_after_the_switch_does_not_choose_controls() -> None:
 @pytest.mark.parametrize(
     ("observed", "words"),
     [
-        (Observed(GOOD, GOOD, restarts=1), "restarted 1 times"),
-        (Observed(GOOD, GOOD, faults=("the pageserver has it stopped",)), "stopped"),
-        (Observed(GOOD, GOOD | {"wal_image_bytes_per_second": 2_000.0}), "page images in the WAL: 4.00%"),
-        (Observed(GOOD, GOOD | {"commit_p99_seconds": 0.31}), "commit p99 went from 50.00 ms to 310.00 ms"),
-        (Observed({}, GOOD | {"storage_read_p99_seconds": 1.5}), "storage read p99 is 1500.00 ms"),
-        (Observed(GOOD, GOOD, failed_share=0.2), "transactions that failed: 20.00%"),
-        (Observed(GOOD, GOOD | {"chain_length_p99": 200.0}), "chain length p99: 200"),
-        (Observed(GOOD, GOOD, l0_layers=80), "layers that wait for compaction: 80"),
+        (Observed(GOOD, restarts=1), "restarted 1 times"),
+        (Observed(GOOD, faults=("the pageserver has it stopped",)), "stopped"),
+        (Observed(GOOD | {"wal_image_bytes_per_second": 2_000.0}), "page images in the WAL: 4.00%"),
+        (Observed(GOOD, tails={"commit": tail(0.05, 0.31)}), "commit p99 went from 50.00 ms to 310.00 ms"),
+        (Observed(GOOD, tails={"commit": tail(0.05, 0.31, 0.9)}), "commit p90 went from 50.00 ms to 310.00 ms"),
+        (Observed(GOOD, tails={"storage_read": tail(None, 1.5)}), "storage read p99 is 1500.00 ms"),
+        (Observed(GOOD, failed_share=0.2), "transactions that failed: 20.00%"),
+        (Observed(GOOD | {"chain_length_p99": 200.0}), "chain length p99: 200"),
+        (Observed(GOOD, l0_layers=80), "layers that wait for compaction: 80"),
     ],
 )
 def test_each_bound_breaks_on_its_own_and_is_named(observed: Observed, words: str) -> None:
@@ -235,14 +243,55 @@ def test_each_bound_breaks_on_its_own_and_is_named(observed: Observed, words: st
 
 
 def test_good_figures_and_missing_ones_break_no_bound() -> None:
-    for observed in (Observed(GOOD, GOOD), Observed({}, {})):
+    for observed in (Observed(GOOD, tails=TAILS), Observed({})):
         assert all(bound.ok for bound in check_bounds(observed, HardBounds()))
 
 
 def test_what_was_not_measured_is_not_said_to_be_judged() -> None:
-    judged = {bound.name for bound in check_bounds(Observed(GOOD, GOOD), HardBounds()) if bound.judged}
+    judged = {bound.name for bound in check_bounds(Observed(GOOD, tails=TAILS), HardBounds()) if bound.judged}
     assert judged == {"no faults", "no restarts", "images", "commit_p99_seconds", "storage_read_p99_seconds"}
-    assert {b.name for b in check_bounds(Observed({}, {}), HardBounds()) if b.judged} == {"no faults", "no restarts"}
+    assert {b.name for b in check_bounds(Observed({}), HardBounds()) if b.judged} == {"no faults", "no restarts"}
+
+
+def commits(fast: int, slow: int) -> Histograms:
+    """Fast ones take up to 10 ms, slow ones up to a second."""
+    return Histograms.of_window({"0.01": fast, "1": fast + slow, "+Inf": fast + slow})
+
+
+def latency_bound(before: Histograms, after: Histograms) -> BoundResult:
+    observed = Observed(GOOD, tails={"commit": compare_tails(before, after)})
+    return next(bound for bound in check_bounds(observed, HardBounds()) if bound.name == "commit_p99_seconds")
+
+
+def test_one_slow_commit_of_few_breaks_no_bound_and_many_do() -> None:
+    """A compute that commits twice a second is not sent back because a checkpoint met one of its commits."""
+    few = commits(40, 0)
+    assert latency_bound(few, commits(39, 1)).ok
+    assert latency_bound(few, commits(36, 4)).ok
+    broken = latency_bound(few, commits(30, 10))
+    assert not broken.ok
+    assert "commit p87.5 went from" in broken.detail
+    # With enough of them it is the p99 that counts.
+    many = commits(4_000, 0)
+    assert latency_bound(many, commits(3_970, 30)).ok
+    broken = latency_bound(many, commits(3_900, 100))
+    assert not broken.ok
+    assert "commit p99 went from" in broken.detail
+
+
+def test_the_window_with_fewer_commits_decides_what_can_be_told() -> None:
+    tails = compare_tails(commits(25, 0), commits(10_000, 0))
+    assert tails.share == pytest.approx(0.8)
+    # None before: whatever is there is all there is to say.
+    assert compare_tails(commits(0, 0), commits(10_000, 0)).share == pytest.approx(0.99)
+    for before, after in ((9, 9), (9, 10_000), (0, 9)):
+        bound = latency_bound(commits(before, 0), commits(0, after))
+        assert bound.ok
+        assert not bound.judged
+        assert f"too few to tell, {before} before the switch, {after} after it" in bound.detail
+    nothing = latency_bound(commits(5_000, 0), commits(0, 0))
+    assert "was not measured after the switch" in nothing.detail
+    assert compare_tails(None, None).share is None
 
 
 # A wave.

@@ -34,8 +34,10 @@ from weir_workflows.rollout.verdict import (
     Observed,
     Policy,
     Subject,
+    Tail,
     Window,
     check_bounds,
+    compare_tails,
     judge_compute,
     rng_for,
 )
@@ -109,15 +111,16 @@ class Judging:
         self, spans: Spans, items: list[Member], strategy: Strategy, look: Look, faults: dict[str, list[str]]
     ) -> dict[str, Judged]:
         ids = [item.id for item in items]
-        before, after = await asyncio.gather(
+        before, after, tails = await asyncio.gather(
             self._figures(ids, spans.baseline_start, spans.baseline_end),
             self._figures(ids, spans.after_start, spans.after_end),
+            self._tails(ids, spans),
         )
         bounds = {
-            item.id: check_bounds(
-                Observed(before[item.id], after[item.id], faults=faults.get(item.id, [])), _bounds(strategy)
+            ident: check_bounds(
+                Observed(after[ident], faults=faults.get(ident, []), tails=tails[ident]), _bounds(strategy)
             )
-            for item in items
+            for ident in ids
         }
         if strategy.judge_by == "bounds":
             return {ident: _by_bounds(before[ident], after[ident], bounds[ident], look) for ident in ids}
@@ -143,6 +146,32 @@ class Judging:
             for labels, value in answer:
                 if labels.get("compute_id") in found:
                     found[labels["compute_id"]][figure.name] = value
+        return found
+
+    async def _tails(self, ids: list[str], spans: Spans) -> dict[str, dict[str, Tail]]:
+        befores, afters = await asyncio.gather(
+            self._whole(ids, spans.baseline_start, spans.baseline_end),
+            self._whole(ids, spans.after_start, spans.after_end),
+        )
+        return {
+            ident: {name: compare_tails(befores[name].get(ident), afters[name].get(ident)) for name in HISTOGRAMS}
+            for ident in ids
+        }
+
+    async def _whole(self, ids: list[str], start: datetime, end: datetime) -> dict[str, dict[str, Histograms]]:
+        """Each latency over the whole window, by what it is of and by compute."""
+        window = f"{max(1, round((end - start).total_seconds()))}s"
+        chosen = metrics.of_computes(ids)
+        queries = [
+            f"sum by (compute_id, le) (increase({it}_bucket{{{chosen}}}[{window}]))" for it in HISTOGRAMS.values()
+        ]
+        answers = await asyncio.gather(*(self._r.prometheus.instant(query, end) for query in queries))
+        found: dict[str, dict[str, Histograms]] = {}
+        for name, answer in zip(HISTOGRAMS, answers, strict=True):
+            by_le: dict[str, dict[str, float]] = defaultdict(dict)
+            for labels, value in answer:
+                by_le[labels.get("compute_id", "")][labels.get("le", "")] = value
+            found[name] = {ident: Histograms.of_window(counts) for ident, counts in by_le.items()}
         return found
 
     # Comparison with computes that were not switched.

@@ -10,6 +10,7 @@ from weir_workflows.rollout.verdict.controls import choose_controls
 from weir_workflows.rollout.verdict.policy import DEFAULT_POLICY, Figure, Policy
 from weir_workflows.rollout.verdict.settle import Settle
 from weir_workflows.rollout.verdict.spending import Look, allowance, spent
+from weir_workflows.rollout.verdict.tails import Tail, compare_tails
 from weir_workflows.rollout.verdict.wave import WaveFigure, WavePair, WaveVerdict, judge_wave
 from weir_workflows.rollout.verdict.windows import ComputeWindows, Histograms, Subject, Window
 
@@ -29,6 +30,7 @@ __all__ = [
     "Policy",
     "Settle",
     "Subject",
+    "Tail",
     "WaveFigure",
     "WavePair",
     "WaveVerdict",
@@ -36,6 +38,7 @@ __all__ = [
     "allowance",
     "check_bounds",
     "choose_controls",
+    "compare_tails",
     "judge_compute",
     "judge_wave",
     "rng_for",

@@ -4,10 +4,15 @@ A bound whose figure was not measured holds, and says so: a missing figure is no
 ask for the figures they need.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from weir_workflows.rollout.verdict.tails import Tail
+
 Figures = dict[str, float | None]
+
+# What is held against a p99, with the words for it.
+LATENCIES = {"commit": "commit", "storage_read": "storage read"}
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,8 @@ class HardBounds:
     """Where a compute is broken. None switches a bound off.
 
     - `max_image_share`: of WAL bytes after the switch; index builds write images on purpose, hence not zero.
-    - `max_p99_ratio` and `p99_slack_seconds`: a p99 may be above its baseline by the ratio or by the slack.
+    - `max_p99_ratio` and `p99_slack_seconds`: a p99 may be above its baseline by the ratio or by the slack. Where a
+      window has too few events for a p99, the same is asked of the highest quantile it can tell (`tails`).
     - `p99_ceiling_seconds`: whatever it was before.
     - `max_failed_share`: of transactions that ended in the window.
     - `max_chain_length`: deltas that 99 % of storage reads stay below.
@@ -42,15 +48,15 @@ class HardBounds:
 
 @dataclass(frozen=True)
 class Observed:
-    """What was seen. `before` and `after` are window figures by the names of `weir.computes.metrics.EVIDENCE`."""
+    """What was seen. `after` are window figures by the names of `weir.computes.metrics.EVIDENCE`; `tails` are by what
+    they are of ("commit"), and those of `LATENCIES` that are missing were not measured."""
 
-    before: Figures
     after: Figures
     restarts: int = 0
     faults: Sequence[str] = ()
     failed_share: float | None = None
     l0_layers: int | None = None
-    latencies: Sequence[str] = field(default=("commit_p99_seconds", "storage_read_p99_seconds"))
+    tails: Mapping[str, Tail] = field(default_factory=dict[str, Tail])
 
 
 def check_bounds(observed: Observed, bounds: HardBounds) -> tuple[BoundResult, ...]:
@@ -59,7 +65,7 @@ def check_bounds(observed: Observed, bounds: HardBounds) -> tuple[BoundResult, .
         _restarts(observed.restarts),
         _below("images", _image_share(observed.after), bounds.max_image_share, "page images in the WAL", _percent),
         _below("failures", observed.failed_share, bounds.max_failed_share, "transactions that failed", _percent),
-        *(_latency(name, observed, bounds) for name in observed.latencies),
+        *(_latency(name, words, observed.tails.get(name), bounds) for name, words in LATENCIES.items()),
         _below(
             "chain length",
             observed.after.get("chain_length_p99"),
@@ -102,17 +108,24 @@ def _below(
     return BoundResult(name, value <= limit, f"{words}: {show(value)} after the switch (limit {show(limit)})")
 
 
-def _latency(name: str, observed: Observed, bounds: HardBounds) -> BoundResult:
-    was, now = observed.before.get(name), observed.after.get(name)
-    words = name.removesuffix("_seconds").replace("_", " ")
-    if now is None:
-        return BoundResult(name, True, f"{words} was not measured after the switch", judged=False)
-    if bounds.p99_ceiling_seconds is not None and now > bounds.p99_ceiling_seconds:
-        ceiling = bounds.p99_ceiling_seconds
-        return BoundResult(name, False, f"{words} is {now * 1000:.2f} ms (ceiling {ceiling * 1000:.2f} ms)")
+def _latency(name: str, words: str, tail: Tail | None, bounds: HardBounds) -> BoundResult:
+    name = f"{name}_p99_seconds"
+    if tail is None or tail.events_after <= 0:
+        return BoundResult(name, True, f"{words} p99 was not measured after the switch", judged=False)
+    if tail.share is None or tail.after is None:
+        few = f"{tail.events_before:.0f} before the switch, {tail.events_after:.0f} after it"
+        return BoundResult(name, True, f"{words} p99: too few to tell, {few}", judged=False)
+    words = f"{words} {tail.words}"
+    now, was = _milliseconds(tail.after), tail.before
+    if bounds.p99_ceiling_seconds is not None and tail.after > bounds.p99_ceiling_seconds:
+        return BoundResult(name, False, f"{words} is {now} (ceiling {_milliseconds(bounds.p99_ceiling_seconds)})")
     if was is None or bounds.max_p99_ratio is None:
         judged = bounds.p99_ceiling_seconds is not None
-        return BoundResult(name, True, f"{words} is {now * 1000:.2f} ms, with nothing to compare it with", judged)
+        return BoundResult(name, True, f"{words} is {now}, with nothing to compare it with", judged)
     ceiling = max(was * bounds.max_p99_ratio, was + bounds.p99_slack_seconds)
-    detail = f"{words} went from {was * 1000:.2f} ms to {now * 1000:.2f} ms (ceiling {ceiling * 1000:.2f} ms)"
-    return BoundResult(name, now <= ceiling, detail)
+    detail = f"{words} went from {_milliseconds(was)} to {now} (ceiling {_milliseconds(ceiling)})"
+    return BoundResult(name, tail.after <= ceiling, detail)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.2f} ms"

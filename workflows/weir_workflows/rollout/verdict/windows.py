@@ -33,6 +33,11 @@ class Histograms:
         return self.counts.shape[0]
 
     @classmethod
+    def of_window(cls, by_le: Mapping[str, float]) -> "Histograms":
+        """One interval: by `le`, how many events of a whole window took no longer."""
+        return cls.from_cumulative({le: (0.0, count) for le, count in by_le.items()})
+
+    @classmethod
     def from_cumulative(cls, edges: Mapping[str, Sequence[float]]) -> "Histograms":
         """From Prometheus: by `le`, the counter at the n + 1 edges of n intervals.
 
