@@ -131,7 +131,6 @@ async fn a_takeover_fences_the_older_compute() {
         assert_eq!(quorum.lsn(index, "flush_lsn").await, second.start_lsn);
         assert_eq!(quorum.status(index).await["term"], 2);
     }
-    postgres.kill();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -253,7 +252,6 @@ async fn without_a_majority_nothing_is_acknowledged_and_the_compute_is_told_to_s
         .expect_err("no election without a majority")
         .to_string();
     assert!(error.contains("1 of 3 safekeepers answer"), "{error}");
-    postgres.kill();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

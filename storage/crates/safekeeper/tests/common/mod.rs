@@ -239,6 +239,8 @@ pub struct Postgres {
     pub start_lsn: Lsn,
     pub system_identifier: u64,
     child: Option<Child>,
+    /// One was, whatever was started since.
+    was_killed: bool,
 }
 
 /// Postgres refuses to run as root.
@@ -284,6 +286,7 @@ impl Postgres {
             port: free_port(),
             dir: home,
             child: None,
+            was_killed: false,
         }
     }
 
@@ -305,7 +308,17 @@ impl Postgres {
         if let Some(mut child) = self.child.take() {
             child.kill().expect("kill a child of ours");
             child.wait().expect("reap it");
+            self.was_killed = true;
         }
+    }
+
+    /// Whether the one that runs has said so where Postgres does.
+    fn is_ready(&self) -> bool {
+        let said = std::fs::read_to_string(self.dir.join("data/postmaster.pid"));
+        let said = said.unwrap_or_default();
+        let mut lines = said.lines();
+        let own = self.child.as_ref().map(|child| child.id().to_string());
+        own.is_some() && lines.next() == own.as_deref() && lines.any(|line| line.trim() == "ready")
     }
 
     pub fn conn(&self) -> PgConn {
@@ -350,9 +363,28 @@ impl Postgres {
 }
 
 impl Drop for Postgres {
+    /// An immediate shutdown takes its shared memory along. What a killed one left, its successor takes away.
     fn drop(&mut self) {
-        self.kill();
+        for _ in 0..100 {
+            if !self.was_killed || self.is_ready() {
+                break;
+            }
+            if self.child.as_mut().is_none_or(has_exited) {
+                self.start();
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        if let Some(mut child) = self.child.take() {
+            let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGQUIT);
+            let _ = child.wait();
+        }
     }
+}
+
+/// It refuses to start while processes of one before it are left.
+fn has_exited(child: &mut Child) -> bool {
+    !matches!(child.try_wait(), Ok(None))
 }
 
 /// Lets the unprivileged Postgres into its own directory within the test's private one.
