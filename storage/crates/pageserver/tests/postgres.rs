@@ -541,8 +541,8 @@ async fn chains_are_bounded() {
     assert_eq!(timeline.image_threshold(), 16);
     let longest = longest.stop().await;
     println!("longest chain in the burst: {longest}");
-    // Four thresholds, and what one record may add.
-    assert!(longest <= 4 * 16 + 4, "ingest outran the images: {longest}");
+    // Below four thresholds ingest does not wait; it looks once for each 16 deltas (`gather`), which may all be one page's.
+    assert!(longest < 4 * 16 + 16, "ingest outran the images: {longest}");
     wait_until("images", || timeline.chains().pending_images == 0).await;
     assert!(timeline.chains().longest < 16);
 
