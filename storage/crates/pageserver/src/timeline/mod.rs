@@ -24,6 +24,7 @@ mod reads;
 mod report;
 mod retention;
 mod size;
+mod waiting;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
@@ -39,6 +40,7 @@ use tokio_util::task::TaskTracker;
 use wal_decode::TimelineState;
 use wire::page::PageReply;
 
+use self::waiting::LsnWaiters;
 use crate::clock::Clock;
 use crate::config::TenantConfig;
 use crate::error::{Error, Result};
@@ -57,7 +59,7 @@ const RECENT_BYTES: u64 = 1 << 20;
 /// How long a branch waits for its ancestors before it says so.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How far a timeline has come, and whether it goes on.
+/// How far a timeline has come, and whether it goes on. Who watches it is woken when it stops; `waiting` is for LSNs.
 #[derive(Clone, Debug)]
 pub struct Progress {
     pub last_record_lsn: Lsn,
@@ -78,6 +80,7 @@ pub struct Timeline {
     ancestor: RwLock<Option<(Arc<Timeline>, Lsn)>>,
     store: Arc<Store>,
     progress: watch::Sender<Progress>,
+    waiters: LsnWaiters,
     /// As of `last_record_lsn`.
     state: RwLock<TimelineState>,
     /// Held while a record is appended and while the open layer is frozen.
@@ -153,6 +156,7 @@ impl Timeline {
             ancestor: RwLock::new(ancestor),
             store,
             progress: watch::Sender::new(progress),
+            waiters: LsnWaiters::default(),
             state: RwLock::new(state),
             append: Mutex::new(()),
             ingest: tokio::sync::Mutex::new(IngestState::default()),
@@ -204,10 +208,6 @@ impl Timeline {
 
     pub fn config(&self) -> Arc<TenantConfig> {
         self.config.read().clone()
-    }
-
-    pub fn progress(&self) -> watch::Receiver<Progress> {
-        self.progress.subscribe()
     }
 
     pub fn last_record_lsn(&self) -> Lsn {
@@ -331,10 +331,13 @@ impl Timeline {
         self.store.append(values)?;
         *self.state.write() = state;
         self.logical_size.grown(growth);
-        self.progress.send_modify(|progress| {
+        self.progress.send_if_modified(|progress| {
             progress.last_record_lsn = lsn;
             progress.prev_record_lsn = state.prev_record_lsn;
+            // Whom it concerns is woken below.
+            false
         });
+        self.waiters.reached(lsn);
         self.metrics.set_last_record_lsn(lsn);
         self.images.published(lsn);
         Ok(())

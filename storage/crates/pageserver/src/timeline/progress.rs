@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pg_types::{Lsn, Term};
 
-use super::{Progress, Timeline};
+use super::Timeline;
 use crate::error::{Error, Result};
 
 impl Timeline {
@@ -38,37 +38,27 @@ impl Timeline {
     /// Waits until everything up to `lsn` is ingested.
     pub async fn wait_lsn(&self, lsn: Lsn, timeout: Duration) -> Result<()> {
         self.wanted_lsn.fetch_max(lsn.0, Ordering::Relaxed);
-        let mut progress = self.progress.subscribe();
         let started = Instant::now();
-        let reached = progress.wait_for(|now| now.last_record_lsn >= lsn || now.stopped.is_some());
-        let reached = tokio::select! {
-            reached = tokio::time::timeout(timeout, reached) => reached,
+        let mut waiter = self.waiters.enqueue(lsn);
+        let mut progress = self.progress.subscribe();
+        let reached_or_over =
+            progress.wait_for(|now| now.last_record_lsn >= lsn || now.stopped.is_some());
+        tokio::select! {
+            () = waiter.arrived() => {}
+            // As things are now; of what comes later it is told only that ingest has stopped.
+            _ = reached_or_over => {}
+            () = tokio::time::sleep(timeout) => {}
             () = self.cancel.cancelled() => return Err(self.shutting_down()),
-        };
-        let (now, timed_out) = match reached {
-            Ok(Ok(now)) => (now.clone(), false),
-            Ok(Err(_)) => return Err(self.shutting_down()),
-            Err(_) => (self.progress.borrow().clone(), true),
-        };
-        match now {
-            Progress {
-                last_record_lsn, ..
-            } if last_record_lsn >= lsn => Ok(()),
-            Progress {
-                stopped: Some(reason),
-                ..
-            } => Err(Error::Stopped(reason.to_string())),
-            Progress {
-                last_record_lsn, ..
-            } => {
-                debug_assert!(timed_out);
-                let waited_ms = started.elapsed().as_millis() as u64;
-                Err(Error::Timeout {
-                    wanted: lsn,
-                    reached: last_record_lsn,
-                    waited_ms,
-                })
-            }
+        }
+        let now = self.progress.borrow().clone();
+        match now.stopped {
+            _ if now.last_record_lsn >= lsn => Ok(()),
+            Some(reason) => Err(Error::Stopped(reason.to_string())),
+            None => Err(Error::Timeout {
+                wanted: lsn,
+                reached: now.last_record_lsn,
+                waited_ms: started.elapsed().as_millis() as u64,
+            }),
         }
     }
 

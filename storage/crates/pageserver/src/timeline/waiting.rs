@@ -1,0 +1,133 @@
+//! Who waits for which LSN: whoever it has come to is woken, all others sleep on. Ingest moves thousands of times a
+//! second, and while it is behind many reads wait.
+//!
+//! Invariant: a waiter is woken by the first [`LsnWaiters::reached`] at or past its LSN. For that the caller moves the
+//! position before it calls `reached`, and whoever waits looks at the position after [`LsnWaiters::enqueue`]: one of both
+//! sees the other. A waiter that is dropped leaves nothing behind.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use pg_types::Lsn;
+use tokio::sync::oneshot;
+
+#[derive(Default)]
+pub struct LsnWaiters {
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Tells those apart who wait for one LSN.
+    next: u64,
+    waiting: BTreeMap<(Lsn, u64), oneshot::Sender<()>>,
+}
+
+/// A place in the queue, until it is dropped.
+pub struct Waiter<'a> {
+    waiters: &'a LsnWaiters,
+    place: (Lsn, u64),
+    arrived: oneshot::Receiver<()>,
+}
+
+impl LsnWaiters {
+    pub fn enqueue(&self, lsn: Lsn) -> Waiter<'_> {
+        let (sender, arrived) = oneshot::channel();
+        let mut queue = self.queue.lock();
+        let place = (lsn, queue.next);
+        queue.next += 1;
+        queue.waiting.insert(place, sender);
+        Waiter {
+            waiters: self,
+            place,
+            arrived,
+        }
+    }
+
+    /// Wakes everybody who waits for this LSN or an earlier one.
+    pub fn reached(&self, lsn: Lsn) {
+        let mut queue = self.queue.lock();
+        while let Some(first) = queue.waiting.first_entry()
+            && first.key().0 <= lsn
+        {
+            // Who has stopped waiting meanwhile needs not be told.
+            let _ = first.remove().send(());
+        }
+    }
+}
+
+impl Waiter<'_> {
+    pub async fn arrived(&mut self) {
+        let _ = (&mut self.arrived).await;
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.waiters.queue.lock().waiting.remove(&self.place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Promise: each is woken by its own LSN, several of one LSN together, and who gives up is forgotten.
+    #[tokio::test]
+    async fn each_is_woken_by_its_own_lsn() {
+        let waiters = LsnWaiters::default();
+        let mut early = [waiters.enqueue(Lsn(10)), waiters.enqueue(Lsn(10))];
+        let mut late = waiters.enqueue(Lsn(20));
+        let gave_up = waiters.enqueue(Lsn(15));
+        drop(gave_up);
+        let (no, yes) = (Duration::from_millis(20), Duration::from_secs(10));
+        waiters.reached(Lsn(9));
+        assert!(tokio::time::timeout(no, early[0].arrived()).await.is_err());
+        waiters.reached(Lsn(19));
+        for waiter in &mut early {
+            assert!(tokio::time::timeout(yes, waiter.arrived()).await.is_ok());
+        }
+        assert!(tokio::time::timeout(no, late.arrived()).await.is_err());
+        assert_eq!(waiters.queue.lock().waiting.len(), 1);
+        waiters.reached(Lsn(20));
+        assert!(tokio::time::timeout(yes, late.arrived()).await.is_ok());
+        drop((early, late));
+        assert!(waiters.queue.lock().waiting.is_empty());
+    }
+
+    /// Promise: nobody sleeps through the moment, however enqueueing and moving race.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn nobody_sleeps_through_it() {
+        const END: u64 = 20_000;
+        let waiters = Arc::new(LsnWaiters::default());
+        let position = Arc::new(AtomicU64::new(0));
+        let mut tasks = Vec::new();
+        for first in 0..16 {
+            let (waiters, position) = (waiters.clone(), position.clone());
+            tasks.push(tokio::spawn(async move {
+                for lsn in (first..END).step_by(16) {
+                    let mut waiter = waiters.enqueue(Lsn(lsn));
+                    if position.load(Ordering::Relaxed) < lsn {
+                        waiter.arrived().await;
+                        assert!(position.load(Ordering::Relaxed) >= lsn);
+                    }
+                }
+            }));
+        }
+        let (mover, at) = (waiters.clone(), position.clone());
+        tasks.push(tokio::task::spawn_blocking(move || {
+            for lsn in 1..=END {
+                at.store(lsn, Ordering::Relaxed);
+                mover.reached(Lsn(lsn));
+            }
+        }));
+        for task in tasks {
+            let ended = tokio::time::timeout(Duration::from_secs(60), task).await;
+            ended.expect("nobody is left waiting").expect("no panic");
+        }
+    }
+}
