@@ -6,12 +6,12 @@
 
 #![forbid(unsafe_code)]
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use pg_types::wal::{RECORD_HEADER_BYTES, rmgr};
 use pg_types::{BLCKSZ, ForkNumber, Key, Lsn, PgMajor, RelTag, SlruKind};
 use wal_decode::{
-    DecodedRecord, PageDelta, TimelineState, WalStreamDecoder, decode, interpret, restore_image,
-    strip_images, summarize,
+    DecodedRecord, PageDelta, TimelineState, WalStreamDecoder, decode, interpret, pack,
+    restore_image, strip_images, summarize, unpack,
 };
 use wal_redo::masking::{self, PageClass, Rules};
 use wal_redo::{ClusterSettings, Page, apply, redo_record_with};
@@ -85,6 +85,25 @@ pub fn decode_any(data: &[u8]) {
     }
     if let Some(bytes) = record_of(wal.get(17).copied().unwrap_or(0), wal) {
         one(&bytes);
+    }
+    kept(wal);
+}
+
+/// Bytes taken for a record as layers keep it: what they are unpacked to is a whole record, and packs to the same.
+fn kept(bytes: &[u8]) {
+    let rel = RelTag {
+        spc: 1663,
+        db: 5,
+        rel: 16_384,
+        fork: ForkNumber::Main,
+    };
+    let key = Key::rel_block(rel, 77);
+    let (mut record, mut again, mut packed) = (Vec::new(), Vec::new(), BytesMut::new());
+    if unpack(&key, bytes, &mut record) {
+        assert!(pack(&mut packed, &key, false, &record));
+        assert!(unpack(&key, &packed, &mut again));
+        assert_eq!(record, again);
+        one(&record);
     }
 }
 

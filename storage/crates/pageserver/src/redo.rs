@@ -3,63 +3,13 @@
 //! Invariant: a page that can't be made is an error that names key, LSN and record; a wrong page is never returned.
 
 use anyhow::{Context, anyhow};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use layers::{Base, Chain};
-use pg_types::{BLCKSZ, Key, Lsn};
-use smallvec::SmallVec;
-use wal_decode::{PageDelta, unlink};
+use pg_types::{BLCKSZ, Key};
+use wal_decode::PageDelta;
 use wal_redo::ClusterSettings;
 
 use crate::error::Result;
-
-/// The number of [`PageDelta::Record`] among its variants.
-const RECORD_VARIANT: u8 = 0;
-/// What a delta with a record takes beside it, at most: the variant, a flag, two numbers.
-pub const RECORD_OVERHEAD: usize = 1 + 10 + 1 + 10;
-
-/// Appends the `postcard` form of a [`PageDelta::Record`], the record [`unlink`]ed, without a copy of it in between:
-/// nearly all deltas are of this kind.
-pub fn put_record(out: &mut BytesMut, end_lsn: Lsn, will_init: bool, record: &[u8]) {
-    // Together: each call of the buffer looks for room.
-    let mut head = SmallVec::<[u8; RECORD_OVERHEAD]>::new();
-    head.push(RECORD_VARIANT);
-    put_number(&mut head, end_lsn.0);
-    head.push(u8::from(will_init));
-    put_number(&mut head, record.len() as u64);
-    out.put_slice(&head);
-    let at = out.len();
-    out.put_slice(record);
-    unlink(&mut out[at..]);
-}
-
-/// Seven bits a byte, the lowest first; the highest bit says that more follow.
-fn put_number(out: &mut SmallVec<[u8; RECORD_OVERHEAD]>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-/// End LSN and record of such a delta; `None` for any other, and for what is better left to `postcard` to refuse.
-pub fn get_record(delta: &[u8]) -> Option<(Lsn, &[u8])> {
-    let rest = delta.strip_prefix(&[RECORD_VARIANT])?;
-    let (end_lsn, rest) = get_number(rest)?;
-    let (_will_init, rest) = rest.split_first()?;
-    let (length, record) = get_number(rest)?;
-    (record.len() as u64 == length).then_some((Lsn(end_lsn), record))
-}
-
-fn get_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let mut number = 0;
-    for (at, byte) in bytes.iter().enumerate().take(9) {
-        number |= u64::from(byte & 0x7f) << (7 * at);
-        if byte & 0x80 == 0 {
-            return Some((number, &bytes[at + 1..]));
-        }
-    }
-    None
-}
 
 /// A page made from its chain.
 pub struct Page {
@@ -90,17 +40,15 @@ pub fn redo(key: Key, chain: &Chain) -> Result<Page> {
         }
         page.copy_from_slice(image);
     }
+    let mut record = Vec::new();
     for delta in &chain.deltas {
-        let redone = match get_record(&delta.bytes) {
-            Some((end_lsn, record)) => {
-                let settings = ClusterSettings::default();
-                wal_redo::apply_record(settings, end_lsn, record, key, &mut page)
-            }
-            None => {
-                let change: PageDelta = postcard::from_bytes(&delta.bytes)
-                    .with_context(|| format!("decode the delta of {key} at {}", delta.lsn))?;
-                wal_redo::apply(&change, key, &mut page)
-            }
+        let redone = if wal_decode::unpack(&key, &delta.bytes, &mut record) {
+            let settings = ClusterSettings::default();
+            wal_redo::apply_record(settings, delta.lsn, &record, key, &mut page)
+        } else {
+            let change: PageDelta = postcard::from_bytes(&delta.bytes)
+                .with_context(|| format!("decode the delta of {key} at {}", delta.lsn))?;
+            wal_redo::apply(&change, key, &mut page)
         };
         redone.with_context(|| {
             let what = describe_bytes(&delta.bytes);
@@ -118,25 +66,26 @@ pub fn redo(key: Key, chain: &Chain) -> Result<Page> {
     })
 }
 
-/// The same of an encoded delta.
+/// What a delta as layers keep it is, for messages.
 pub fn describe_bytes(bytes: &[u8]) -> String {
+    if let Some((rmid, info)) = wal_decode::packed_operation(bytes) {
+        return describe_record(rmid, info);
+    }
     match postcard::from_bytes(bytes) {
         Ok(delta) => describe(&delta),
         Err(error) => format!("cannot be decoded: {error}"),
     }
 }
 
-/// What a delta is, for messages.
+fn describe_record(rmid: u8, info: u8) -> String {
+    let rmgr = pg_types::wal::rmgr::name(rmid);
+    format!("record {rmgr} op {:#04x}", info & 0xF0)
+}
+
 fn describe(delta: &PageDelta) -> String {
     match delta {
         PageDelta::Record { record, .. } => match pg_types::wal::RecordHeader::parse(record) {
-            Some(header) => {
-                format!(
-                    "record {} op {:#04x}",
-                    pg_types::wal::rmgr::name(header.rmid),
-                    header.info & 0xF0
-                )
-            }
+            Some(header) => describe_record(header.rmid, header.info),
             None => "a record without a whole header".to_owned(),
         },
         PageDelta::VisibilityMapClear { .. } => "visibility map clear".to_owned(),

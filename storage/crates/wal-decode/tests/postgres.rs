@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use pg_types::slru::segment_of;
 use pg_types::v15::{ControlFile, image};
 use pg_types::wal::{info, rmgr, stored_crc};
@@ -14,7 +14,7 @@ use support::Cluster;
 use support::model::{Model, slru_pages};
 use support::wal::{Kept, read_wal};
 use wal_decode::{
-    DecodedRecord, PageChange, PageDelta, TimelineState, WalStats, decode, interpret,
+    DecodedRecord, PageChange, PageDelta, TimelineState, WalStats, decode, interpret, pack, unpack,
 };
 
 const SETTINGS: &str = "
@@ -311,6 +311,11 @@ fn interpret_all(
 /// The record kept for one page is a record that lost only what other pages, and the stream, need.
 fn check_kept(record: &DecodedRecord<'_>, key: Key, kept: &Bytes) {
     assert_eq!(stored_crc(kept), 0);
+    let (mut packed, mut unpacked) = (BytesMut::new(), Vec::new());
+    assert!(pack(&mut packed, &key, false, kept), "Postgres wrote it");
+    assert!(packed.len() + 17 <= kept.len());
+    assert!(unpack(&key, &packed, &mut unpacked));
+    assert_eq!(unpacked, *kept, "as redo gets it");
     let again = decode(record.start_lsn, record.end_lsn, kept).expect("a kept record decodes");
     assert_eq!(again.prev_lsn, Lsn::INVALID);
     assert_eq!(

@@ -99,7 +99,7 @@ impl Sink for Taker {
     }
 
     fn page(&mut self, key: Key, step: PageStep<'_, '_>) -> Result<(), InterpretError> {
-        match self.writer.value(&step) {
+        match self.writer.value(&key, &step) {
             Ok(value) => self.values.push((key, self.lsn, value)),
             Err(_) => self.failed = true,
         }

@@ -1,4 +1,5 @@
-//! Steps of pages as layers keep them: the `postcard` form of [`PageDelta`].
+//! Steps of pages as layers keep them: a record [packed](wal_decode::packed), anything else the `postcard` form of its
+//! [`PageDelta`].
 //!
 //! Ingest makes one for nearly every record, so records to redo are written straight from the WAL they lie in, and
 //! many deltas share one buffer, which lives as long as the memory layer that holds them. Nothing that outlives its
@@ -7,11 +8,11 @@
 use anyhow::Context;
 use bytes::BytesMut;
 use layers::Value;
-use pg_types::Lsn;
-use wal_decode::{InterpretError, PageChange, PageDelta, PageStep};
+use pg_types::Key;
+use wal_decode::packed::PACKED_HEAD;
+use wal_decode::{InterpretError, PageChange, PageDelta, PageStep, pack};
 
 use crate::error::Error;
-use crate::redo::{RECORD_OVERHEAD, put_record};
 
 /// Size of a shared buffer.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -38,14 +39,16 @@ impl From<InterpretError> for Unkept {
 }
 
 impl DeltaWriter {
-    /// A step as layers keep it.
-    pub fn value(&mut self, step: &PageStep<'_, '_>) -> Result<Value, Unkept> {
+    /// A step of the page under `key` as layers keep it.
+    pub fn value(&mut self, key: &Key, step: &PageStep<'_, '_>) -> Result<Value, Unkept> {
         if let PageStep::Redo { record, block } = step {
             let mut scratch = std::mem::take(&mut self.stripped);
             let kept = wal_decode::stripped(record, block.id, &mut scratch);
-            let value = self.redo(record.end_lsn, block.will_init, kept);
+            let value = self.redo(key, block.will_init, kept);
             self.stripped = scratch;
-            return Ok(value);
+            if let Some(value) = value {
+                return Ok(value);
+            }
         }
         Ok(match step.to_change()? {
             PageChange::Image(page) => Value::Image(page),
@@ -67,8 +70,9 @@ impl DeltaWriter {
         })
     }
 
-    fn redo(&mut self, end_lsn: Lsn, will_init: bool, record: &[u8]) -> Value {
-        let most = RECORD_OVERHEAD + record.len();
+    /// `None` for a record that cannot be packed.
+    fn redo(&mut self, key: &Key, will_init: bool, record: &[u8]) -> Option<Value> {
+        let most = PACKED_HEAD + record.len();
         let mut own = BytesMut::new();
         let out = if most > LONGEST_SHARED {
             own.reserve(most);
@@ -79,63 +83,52 @@ impl DeltaWriter {
             }
             &mut self.buffer
         };
-        put_record(out, end_lsn, will_init, record);
-        Value::Delta {
+        pack(out, key, will_init, record).then(|| Value::Delta {
             bytes: out.split().freeze(),
             starts_chain: will_init,
-        }
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
+    use pg_types::{ForkNumber, RelTag};
+    use wal_decode::{unlink, unpack};
 
     use super::*;
-    use crate::redo::get_record;
 
-    /// Promise: what ingest writes by hand is what readers of every version decode, the record without its link.
+    /// Promise: a record of any length is kept whole, whatever is written behind it.
     #[test]
-    fn a_redo_delta_is_the_postcard_form_of_its_record() {
+    fn records_in_shared_buffers_and_in_their_own_are_kept_whole() {
+        let rel = RelTag {
+            spc: 1663,
+            db: 5,
+            rel: 16_384,
+            fork: ForkNumber::Main,
+        };
+        let key = Key::rel_block(rel, 77);
         let mut writer = DeltaWriter::default();
         let mut kept = Vec::new();
-        for length in [0, 1, 127, 128, 4_000, 5_000, 16_383, 16_384, 70_000] {
-            for (end_lsn, will_init) in [(Lsn(0), true), (Lsn(0x7f), false), (Lsn::MAX, true)] {
-                let record: Vec<u8> = (0..length).map(|at| at as u8).collect();
-                let written = writer.redo(end_lsn, will_init, &record);
-                let mut record = record;
-                wal_decode::unlink(&mut record);
-                let delta = PageDelta::Record {
-                    end_lsn,
-                    will_init,
-                    record: Bytes::from(record),
-                };
-                let bytes = postcard::to_stdvec(&delta).expect("encode").into();
-                let starts_chain = will_init;
-                kept.push((
-                    written,
-                    Value::Delta {
-                        bytes,
-                        starts_chain,
-                    },
-                ));
-            }
+        for length in (24..100_usize)
+            .chain([4_000, 5_000, 16_384, 70_000])
+            .cycle()
+            .take(3_000)
+        {
+            let mut record: Vec<u8> = (0..length).map(|at| (at + kept.len()) as u8).collect();
+            record[..4].copy_from_slice(&(length as u32).to_le_bytes());
+            record[18..20].fill(0);
+            let will_init = length % 2 == 0;
+            let value = writer
+                .redo(&key, will_init, &record)
+                .expect("a whole record");
+            assert_eq!(value.starts_chain(), will_init);
+            kept.push((value, record));
         }
-        for (written, expected) in kept {
-            assert_eq!(written, expected);
-            let read = get_record(written.payload()).map(|(lsn, it)| (lsn, it.to_vec()));
-            let PageDelta::Record {
-                end_lsn, record, ..
-            } = postcard::from_bytes(expected.payload()).expect("decode")
-            else {
-                panic!("another kind of delta")
-            };
-            // The longest numbers are left to postcard.
-            let expected = (end_lsn != Lsn::MAX).then(|| (end_lsn, record.to_vec()));
-            assert_eq!(read, expected);
+        for (value, mut record) in kept {
+            let mut found = Vec::new();
+            assert!(unpack(&key, value.payload(), &mut found));
+            unlink(&mut record);
+            assert_eq!(found, record);
         }
-        let other = PageDelta::VisibilityMapTruncate { heap_blocks: 1 };
-        let other = postcard::to_stdvec(&other).expect("encode");
-        assert_eq!(get_record(&other), None);
     }
 }

@@ -71,7 +71,7 @@ impl Sink for Taker {
     fn page(&mut self, key: Key, step: PageStep<'_, '_>) -> Result<(), Unkept> {
         self.changes.pages.push(PageValue {
             key,
-            value: self.writer.value(&step)?,
+            value: self.writer.value(&key, &step)?,
             clears_map: matches!(
                 step,
                 PageStep::VisibilityMapClear { .. } | PageStep::VisibilityMapTruncate { .. }

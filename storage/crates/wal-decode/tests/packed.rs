@@ -1,0 +1,145 @@
+//! Records as they are kept: packed for a page, unpacked for its redo.
+
+use bytes::{Bytes, BytesMut};
+use pg_types::wal::RECORD_HEADER_BYTES;
+use pg_types::{ForkNumber, Key, Lsn, RelTag, SlruKind};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use wal_decode::packed::PACKED;
+use wal_decode::{PageDelta, pack, packed_operation, unlink, unpack};
+
+/// Where a record has the address of the first block it refers to.
+const ADDRESS: usize = RECORD_HEADER_BYTES + 4;
+
+fn page() -> Key {
+    let rel = RelTag {
+        spc: 1663,
+        db: 5,
+        rel: 16_384,
+        fork: ForkNumber::Main,
+    };
+    Key::rel_block(rel, 77)
+}
+
+/// A record whose length is right and whose padding is zero; with the page's address where there is room for it, if
+/// `own`. What is behind the header is anything: packing does not read it.
+fn record(bytes: &[u8], own: bool) -> Vec<u8> {
+    let mut record = bytes.to_vec();
+    let length = record.len() as u32;
+    record[..4].copy_from_slice(&length.to_le_bytes());
+    record[18..20].fill(0);
+    if own && record.len() >= ADDRESS + 16 {
+        let Key { a, b, c, e, .. } = page();
+        for (at, part) in [a, b, c, e].into_iter().enumerate() {
+            record[ADDRESS + 4 * at..][..4].copy_from_slice(&part.to_le_bytes());
+        }
+    }
+    record
+}
+
+fn packed(record: &[u8], will_init: bool) -> Option<Bytes> {
+    let mut out = BytesMut::from(&b"before"[..]);
+    let done = pack(&mut out, &page(), will_init, record);
+    assert_eq!(&out.split_to(6)[..], b"before", "what was there stays");
+    assert_eq!(done, !out.is_empty(), "all of it or nothing");
+    done.then(|| out.freeze())
+}
+
+proptest! {
+    /// Promise: what is read is the record that was kept, without its link and checksum, whatever is in it.
+    #[test]
+    fn a_record_comes_back_unlinked(
+        bytes in vec(any::<u8>(), RECORD_HEADER_BYTES..300),
+        own: bool,
+        will_init: bool,
+        left in vec(any::<u8>(), 0..50),
+    ) {
+        let mut record = record(&bytes, own);
+        let packed = packed(&record, will_init).expect("a whole record is packed");
+        prop_assert_eq!(packed_operation(&packed), Some((record[17], record[16])));
+        let mut found = left;
+        prop_assert!(unpack(&page(), &packed, &mut found));
+        unlink(&mut record);
+        prop_assert_eq!(&found, &record);
+        if own && record.len() >= ADDRESS + 16 {
+            prop_assert_eq!(packed.len(), record.len() - 33, "frame and address are left out");
+        }
+    }
+
+    /// Promise: a record that would come back as another one is not packed.
+    #[test]
+    fn what_is_no_whole_record_is_not_packed(bytes in vec(any::<u8>(), 0..80), at in 0_usize..20, change in 1_u8..) {
+        if bytes.len() < RECORD_HEADER_BYTES {
+            prop_assert_eq!(packed(&bytes, false), None);
+        } else {
+            let mut wrong = record(&bytes, true);
+            let framed = at < 4 || at >= 18;
+            wrong[at] ^= change;
+            prop_assert_eq!(packed(&wrong, false).is_none(), framed);
+        }
+    }
+
+    /// Promise: no bytes make unpacking panic, and what it takes is what packing would have made.
+    #[test]
+    fn any_bytes_are_unpacked_or_refused(tag in prop_oneof![Just(PACKED), Just(PACKED + 2), any::<u8>()], rest in vec(any::<u8>(), 0..100)) {
+        let bytes = [&[tag][..], &rest].concat();
+        let mut found = Vec::new();
+        if unpack(&page(), &bytes, &mut found) {
+            let again = packed(&found, tag & 1 != 0).expect("a whole record");
+            let mut twice = Vec::new();
+            prop_assert!(unpack(&page(), &again, &mut twice));
+            prop_assert_eq!(found, twice);
+        }
+    }
+}
+
+/// Promise: what is kept in the form of before is not taken for a packed record.
+#[test]
+fn deltas_of_other_kinds_are_not_unpacked() {
+    let others = [
+        PageDelta::Record {
+            end_lsn: Lsn(0x0123_4567),
+            will_init: true,
+            record: record(&[3; 60], true).into(),
+        },
+        PageDelta::VisibilityMapClear {
+            heap_blknos: vec![1, 2, 3, 4, 5, 6, 7, 8],
+            flags: 3,
+        },
+        PageDelta::VisibilityMapTruncate { heap_blocks: 1 },
+        PageDelta::ClogSetStatus {
+            xids: vec![7; 20],
+            status: 1,
+        },
+        PageDelta::MultixactOffset {
+            entries: vec![(1, 2); 20],
+        },
+        PageDelta::MultixactMembers {
+            first: 4,
+            members: vec![(1, 2); 20],
+        },
+        PageDelta::CommitTimestamp {
+            xids: vec![9; 20],
+            timestamp: 5,
+            origin: 1,
+        },
+    ];
+    for delta in others {
+        let bytes = postcard::to_stdvec(&delta).expect("encode");
+        assert!(!unpack(&page(), &bytes, &mut Vec::new()), "{delta:?}");
+        assert_eq!(packed_operation(&bytes), None, "{delta:?}");
+    }
+}
+
+/// Promise: only a relation's page lends a record its address.
+#[test]
+fn a_page_without_an_address_gives_none() {
+    let packed = packed(&record(&[3; 60], true), false).expect("packed");
+    let clog = Key::slru_block(SlruKind::Clog, 77);
+    assert!(!unpack(&clog, &packed, &mut Vec::new()));
+    let Key { e, .. } = page();
+    let other = Key { e: e + 1, ..page() };
+    let (mut own, mut others) = (Vec::new(), Vec::new());
+    assert!(unpack(&page(), &packed, &mut own) && unpack(&other, &packed, &mut others));
+    assert_ne!(own, others);
+}
