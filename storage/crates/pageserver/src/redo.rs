@@ -42,7 +42,9 @@ pub fn redo(key: Key, chain: &Chain) -> Result<Page> {
     }
     let mut record = Vec::new();
     for delta in &chain.deltas {
-        let redone = if wal_decode::unpack(&key, &delta.bytes, &mut record) {
+        let is_packed = wal_decode::unpack(&key, &delta.bytes, &mut record)
+            .with_context(|| format!("unpack the delta of {key} at {}", delta.lsn))?;
+        let redone = if is_packed {
             let settings = ClusterSettings::default();
             wal_redo::apply_record(settings, delta.lsn, &record, key, &mut page)
         } else {

@@ -26,7 +26,7 @@ pub use interpret::{
     Interpreted, MapClears, PageStep, Sink, interpret, interpret_into, is_only_named, map_clears,
     restore_image_page,
 };
-pub use packed::{pack, packed_operation, unpack};
+pub use packed::{WrongPage, pack, packed_operation, unpack};
 pub use record::{
     BlockImage, BlockRef, DecodedRecord, Summary, decode, decode_for, strip_images, stripped,
     summarize, unlink,

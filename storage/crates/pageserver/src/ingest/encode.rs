@@ -126,7 +126,7 @@ mod tests {
         }
         for (value, mut record) in kept {
             let mut found = Vec::new();
-            assert!(unpack(&key, value.payload(), &mut found));
+            assert_eq!(unpack(&key, value.payload(), &mut found), Ok(true));
             unlink(&mut record);
             assert_eq!(found, record);
         }
