@@ -73,7 +73,7 @@ proptest! {
             prop_assert_eq!(packed(&bytes, false), None);
         } else {
             let mut wrong = record(&bytes, true);
-            let framed = at < 4 || at >= 18;
+            let framed = !(4..18).contains(&at);
             wrong[at] ^= change;
             prop_assert_eq!(packed(&wrong, false).is_none(), framed);
         }
