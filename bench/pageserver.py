@@ -40,6 +40,8 @@ ARMS = {
     "fpw_off_no_pushdown": ["--image-threshold-pushdown", str(NEVER_IMAGE)],
 }
 BOOTSTRAP = 2000
+# More than a stretch of ingest takes, for memory and for the kernel's copies of files.
+TOUCHED_MIB = 3072
 # Reads of each page, for each round of everything else.
 READ_ROUNDS = 10
 # Latencies are of the clock: where it is allowed, they are measured before whatever else the machine does.
@@ -101,11 +103,16 @@ class Setting:
 
 
 def ingest(
-    setting: Setting, cluster: Recorded, upto: Sequence[str], options: Sequence[str], keep: bool = False
+    setting: Setting,
+    cluster: Recorded,
+    upto: Sequence[str],
+    options: Sequence[str],
+    keep: bool = False,
+    pinned: Sequence[str] = (),
 ) -> Any:
     """One pageserver takes the WAL in; its figures by stretch, and the objects if they are to be kept."""
     objects = setting.fresh(cluster)
-    command = [setting.bench, "ingest", "--objects", objects, "--wal", cluster.wal, "--upto", *upto, *options]
+    command = [*pinned, setting.bench, "ingest", "--objects", objects, "--wal", cluster.wal, "--upto", *upto, *options]
     try:
         result = run_json(command)
     except RuntimeError:
@@ -115,6 +122,15 @@ def ingest(
         return result, objects
     shutil.rmtree(objects)
     return result
+
+
+def available_mib() -> int:
+    """Memory that nobody uses, as the kernel says it."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, value = line.split(":")
+        if name == "MemAvailable":
+            return int(value.split()[0]) // 1024
+    raise RuntimeError("/proc/meminfo does not say how much memory is available")
 
 
 def rate(stretch: dict[str, Any]) -> float:
@@ -131,15 +147,18 @@ def measure_ingest(setting: Setting) -> dict[str, Any]:
     never = str(NEVER_IMAGE)
     alone = [*with_images, "--image-threshold", never, "--image-threshold-pushdown", never]
     beside = {"": alone, "_with_images": with_images, "_with_compaction": []}
+    # What one core takes in is measured on one. What goes on beside it needs another, as it has one in service.
     runs = {
-        workload + suffix: (found, len(found[1]) - 1, options)
+        workload + suffix: (found, len(found[1]) - 1, options, () if suffix else ON_ONE_PROCESSOR)
         for suffix, options in beside.items()
         for workload, found in stretched.items()
     }
+    touched = ["--touched-mib", str(min(TOUCHED_MIB, available_mib() // 4))]
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in runs}
     for number in range(setting.rounds):
-        for name, ((cluster, ends), stretch, options) in runs.items():
-            found[name].append(ingest(setting, cluster, ends, options)["stretches"][stretch])
+        for name, ((cluster, ends), stretch, options, pinned) in runs.items():
+            result = ingest(setting, cluster, ends, [*options, *touched], pinned=pinned)
+            found[name].append(result["stretches"][stretch])
             latest = found[name][-1]
             progress(f"ingest {number + 1}, {name}: {rate(latest):.1f} MiB/s a core, level 0 {latest['l0_max']}")
     workloads = {}

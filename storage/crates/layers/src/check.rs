@@ -127,7 +127,7 @@ impl Seen {
             *content.kinds.entry(key.kind).or_default() += 1;
         }
         if let Some(stat) = self.stats.last_mut() {
-            stat.add(version);
+            stat.add(version.as_ref());
             content.longest_chain = content.longest_chain.max(stat.deltas);
         }
         content.versions += 1;

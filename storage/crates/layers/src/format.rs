@@ -13,7 +13,7 @@ use pg_types::key::KEY_BYTES;
 use pg_types::{Key, KeyRange, Lsn};
 
 use crate::desc::LayerKind;
-use crate::value::{LsnRange, Version};
+use crate::value::{LsnRange, VersionRef};
 
 pub(crate) use entry::{BlockEntries, RawEntry, encode_entry};
 
@@ -59,7 +59,7 @@ impl KeyStat {
         }
     }
 
-    pub(crate) fn add(&mut self, version: &Version) {
+    pub(crate) fn add(&mut self, version: VersionRef<'_>) {
         self.last_lsn = version.lsn;
         if version.value.starts_chain() {
             self.start_lsn = version.lsn;

@@ -15,6 +15,7 @@
 //!
 //! A crash loses the layer; its content is ingested again from the WAL past the disk-consistent LSN.
 
+mod arena;
 mod versions;
 
 use std::ops::ControlFlow;
@@ -29,6 +30,7 @@ use crate::error::LayerError;
 use crate::read::VersionSource;
 use crate::value::{LsnRange, Value, Version, Window};
 use crate::writer::{LayerWriter, WriterOptions};
+use arena::Entry;
 use versions::Versions;
 
 /// See the module head. Shared as `Arc<MemoryLayer>`; every method takes `&self`.
@@ -93,7 +95,7 @@ impl MemoryLayer {
     ) -> Result<(LayerDesc, Bytes), LayerError> {
         let mut writer = LayerWriter::delta(Vec::new(), 0, options.clone())?;
         let inner = self.inner.read();
-        inner.for_each_by_key(|key, version| writer.push(key, version))?;
+        inner.for_each_by_key(|key, version| writer.push_ref(key, version))?;
         let (desc, file) = writer.finish()?;
         Ok((desc, Bytes::from(file)))
     }
@@ -126,7 +128,7 @@ impl VersionSource for MemoryLayer {
     ) -> Result<(), LayerError> {
         let inner = self.inner.read();
         for version in inner.newest_first(inner.found(key), window) {
-            if visit(version.clone()).is_break() {
+            if visit(version.version()).is_break() {
                 break;
             }
         }
@@ -141,7 +143,7 @@ impl VersionSource for MemoryLayer {
         let inner = self.inner.read();
         for (at, (key, window)) in keys.iter().enumerate() {
             for version in inner.newest_first(inner.found(key), *window) {
-                if visit(at, version.clone()).is_break() {
+                if visit(at, version.version()).is_break() {
                     break;
                 }
             }
@@ -158,9 +160,9 @@ impl VersionSource for MemoryLayer {
         let inner = self.inner.read();
         for (key, place) in inner.in_order(keys) {
             let newest_first = inner.newest_first(Some(place), window);
-            let versions: SmallVec<[&Version; 16]> = newest_first.collect();
+            let versions: SmallVec<[Entry<'_>; 16]> = newest_first.collect();
             for version in versions.into_iter().rev() {
-                if visit(key, version.clone()).is_break() {
+                if visit(key, version.version()).is_break() {
                     return Ok(());
                 }
             }
@@ -177,7 +179,7 @@ impl VersionSource for MemoryLayer {
         let inner = self.inner.read();
         for (key, place) in inner.in_order(keys) {
             if let Some(version) = inner.newest_first(Some(place), window).next()
-                && visit(key, version.clone()).is_break()
+                && visit(key, version.version()).is_break()
             {
                 break;
             }

@@ -24,21 +24,61 @@ pub enum Value {
 impl Value {
     /// Whether nothing older than this value matters to a reader.
     pub fn starts_chain(&self) -> bool {
+        self.as_ref().starts_chain()
+    }
+
+    pub fn is_delta(&self) -> bool {
+        self.as_ref().is_delta()
+    }
+
+    /// The bytes the value owns; empty for `Zero` and `Tombstone`.
+    pub fn payload(&self) -> &[u8] {
+        self.as_ref().payload()
+    }
+
+    pub(crate) fn as_ref(&self) -> ValueRef<'_> {
         match self {
-            Value::Delta { starts_chain, .. } => *starts_chain,
+            Value::Image(bytes) => ValueRef::Image(bytes),
+            Value::Zero => ValueRef::Zero,
+            Value::Delta {
+                bytes,
+                starts_chain,
+            } => ValueRef::Delta {
+                bytes,
+                starts_chain: *starts_chain,
+            },
+            Value::Meta(bytes) => ValueRef::Meta(bytes),
+            Value::Tombstone => ValueRef::Tombstone,
+        }
+    }
+}
+
+/// A [`Value`] whose bytes are somebody else's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ValueRef<'a> {
+    Image(&'a [u8]),
+    Zero,
+    Delta { bytes: &'a [u8], starts_chain: bool },
+    Meta(&'a [u8]),
+    Tombstone,
+}
+
+impl<'a> ValueRef<'a> {
+    pub fn starts_chain(&self) -> bool {
+        match self {
+            ValueRef::Delta { starts_chain, .. } => *starts_chain,
             _ => true,
         }
     }
 
     pub fn is_delta(&self) -> bool {
-        matches!(self, Value::Delta { .. })
+        matches!(self, ValueRef::Delta { .. })
     }
 
-    /// The bytes the value owns; empty for `Zero` and `Tombstone`.
-    pub fn payload(&self) -> &[u8] {
+    pub fn payload(&self) -> &'a [u8] {
         match self {
-            Value::Image(bytes) | Value::Meta(bytes) | Value::Delta { bytes, .. } => bytes,
-            Value::Zero | Value::Tombstone => &[],
+            ValueRef::Image(bytes) | ValueRef::Meta(bytes) | ValueRef::Delta { bytes, .. } => bytes,
+            ValueRef::Zero | ValueRef::Tombstone => &[],
         }
     }
 }
@@ -59,6 +99,22 @@ impl Version {
     pub fn order(&self) -> (Lsn, u16) {
         (self.lsn, self.seq)
     }
+
+    pub(crate) fn as_ref(&self) -> VersionRef<'_> {
+        VersionRef {
+            lsn: self.lsn,
+            seq: self.seq,
+            value: self.value.as_ref(),
+        }
+    }
+}
+
+/// A [`Version`] whose value's bytes are somebody else's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VersionRef<'a> {
+    pub lsn: Lsn,
+    pub seq: u16,
+    pub value: ValueRef<'a>,
 }
 
 /// A range of LSNs, both ends inclusive: what a layer holds.

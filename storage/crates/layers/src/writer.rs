@@ -16,7 +16,7 @@ use crate::format::{
     self, END_MAGIC, Footer, HEADER_BYTES, IndexEntry, KeyStat, MAX_SECTION_BYTES, MAX_VALUE_BYTES,
     Section,
 };
-use crate::value::{LsnRange, Value, Version};
+use crate::value::{LsnRange, Value, Version, VersionRef};
 
 /// How to write; the format does not depend on it.
 #[derive(Clone, Debug)]
@@ -117,6 +117,15 @@ impl<W: Write> LayerWriter<W> {
     }
 
     pub fn push(&mut self, key: &Key, version: &Version) -> Result<(), LayerError> {
+        self.push_ref(key, version.as_ref())
+    }
+
+    /// The same of a version that is kept in another form.
+    pub(crate) fn push_ref(
+        &mut self,
+        key: &Key,
+        version: VersionRef<'_>,
+    ) -> Result<(), LayerError> {
         let order = (*key, version.lsn, version.seq);
         let same_key = self.previous.is_some_and(|(previous, ..)| previous == *key);
         let image_rule = self.kind == LayerKind::Delta
@@ -154,7 +163,7 @@ impl<W: Write> LayerWriter<W> {
         Ok(())
     }
 
-    fn count(&mut self, key: &Key, same_key: bool, version: &Version) {
+    fn count(&mut self, key: &Key, same_key: bool, version: VersionRef<'_>) {
         if !same_key {
             self.close_stat();
             self.stat = Some(KeyStat::new(*key));

@@ -7,7 +7,7 @@ use pg_types::key::KEY_BYTES;
 use pg_types::{Key, Lsn};
 
 use super::Input;
-use crate::value::{Value, Version};
+use crate::value::{Value, ValueRef, Version, VersionRef};
 
 /// Longest entry without its value: tag, key, LSN, seq, length.
 const ENTRY_HEAD_BYTES: usize = 1 + KEY_BYTES + 8 + 2 + 4;
@@ -21,19 +21,19 @@ const TAG_STARTS_CHAIN: u8 = 0x10;
 const TAG_SAME_KEY: u8 = 0x80;
 
 /// Appends one version to a block; the key is left out when it is the previous entry's.
-pub(crate) fn encode_entry(out: &mut Vec<u8>, key: &Key, same_key: bool, version: &Version) {
-    let tag = match &version.value {
-        Value::Image(_) => TAG_IMAGE,
-        Value::Zero => TAG_ZERO,
-        Value::Delta {
+pub(crate) fn encode_entry(out: &mut Vec<u8>, key: &Key, same_key: bool, version: VersionRef<'_>) {
+    let tag = match version.value {
+        ValueRef::Image(_) => TAG_IMAGE,
+        ValueRef::Zero => TAG_ZERO,
+        ValueRef::Delta {
             starts_chain: false,
             ..
         } => TAG_DELTA,
-        Value::Delta {
+        ValueRef::Delta {
             starts_chain: true, ..
         } => TAG_DELTA | TAG_STARTS_CHAIN,
-        Value::Meta(_) => TAG_META,
-        Value::Tombstone => TAG_TOMBSTONE,
+        ValueRef::Meta(_) => TAG_META,
+        ValueRef::Tombstone => TAG_TOMBSTONE,
     };
     // Put together first: one growth of the block for all that is short.
     let mut head = [0; ENTRY_HEAD_BYTES];
@@ -49,7 +49,7 @@ pub(crate) fn encode_entry(out: &mut Vec<u8>, key: &Key, same_key: bool, version
     put(&version.lsn.0.to_le_bytes());
     put(&version.seq.to_le_bytes());
     let payload = version.value.payload();
-    if !matches!(version.value, Value::Zero | Value::Tombstone) {
+    if !matches!(version.value, ValueRef::Zero | ValueRef::Tombstone) {
         put(&(payload.len() as u32).to_le_bytes());
     }
     out.extend_from_slice(&head[..length]);

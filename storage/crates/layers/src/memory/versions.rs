@@ -1,4 +1,4 @@
-//! Versions in the order in which they came, each with where the next older one of its key is.
+//! The keys of a layer in memory, and the versions of each.
 //!
 //! Invariants: a key's versions are linked from the newest to the oldest by `(lsn, seq)`, no two of them equal; every
 //! version is counted at its key's place, and every place belongs to one key.
@@ -9,31 +9,15 @@ use foldhash::fast::RandomState;
 use pg_types::{Key, KeyRange, Lsn};
 use smallvec::SmallVec;
 
+use super::arena::{Arena, Entry, NONE};
 use crate::error::LayerError;
-use crate::value::{LsnRange, Value, Version, Window};
+use crate::value::{LsnRange, Value, Version, VersionRef, Window};
 
-/// What one version costs beside its payload: its slot, and its share of its key's.
-const VERSION_OVERHEAD: u64 = 80;
-
-/// Bytes that come from memory at once, and how many times so many of a payload are fetched ahead: longer ones are read
-/// front to back, which the processor sees.
-const CACHE_LINE: usize = 64;
-const LINES: usize = 4;
+/// What a key costs: its place, and its share of the table that knows it.
+const KEY_COST: u64 = 64;
 
 /// Versions looked for before the first of them is worked on.
 const AT_ONCE: usize = 16;
-
-/// No version.
-const NONE: u32 = u32::MAX;
-
-/// A version among all others, in the order in which they came.
-struct Node {
-    version: Version,
-    /// Of its key, in `heads`.
-    place: u32,
-    /// The version before it of the same key.
-    older: u32,
-}
 
 /// The versions of a key.
 #[derive(Clone, Copy)]
@@ -50,7 +34,7 @@ pub(super) struct Versions {
     pages: HashMap<Key, u32, RandomState>,
     metadata: BTreeMap<Key, u32>,
     heads: Vec<Head>,
-    nodes: Vec<Node>,
+    entries: Arena,
     /// Some version came after a newer one of its key.
     out_of_order: bool,
     pub(super) lsns: Option<LsnRange>,
@@ -61,7 +45,7 @@ pub(super) struct Versions {
 
 impl Versions {
     pub(super) fn count(&self) -> u64 {
-        self.nodes.len() as u64
+        self.entries.entries()
     }
 
     /// The largest LSN at or before `upto` at which anything changed.
@@ -69,7 +53,7 @@ impl Versions {
         match self.lsns {
             Some(lsns) if lsns.last <= upto => Some(lsns.last),
             Some(lsns) if lsns.first <= upto => {
-                let all = self.nodes.iter().map(|node| node.version.lsn);
+                let all = self.entries.iter().map(|(_, entry)| entry.lsn());
                 all.filter(|lsn| *lsn <= upto).max()
             }
             _ => None,
@@ -114,17 +98,21 @@ impl Versions {
     /// Hands out all versions, key by key, of each key oldest first.
     pub(super) fn for_each_by_key(
         &self,
-        mut visit: impl FnMut(&Key, &Version) -> Result<(), LayerError>,
+        mut visit: impl FnMut(&Key, VersionRef<'_>) -> Result<(), LayerError>,
     ) -> Result<(), LayerError> {
         let keys = self.in_order(&KeyRange::all());
-        let order = self.nodes_by_key(&keys);
+        let order = self.entries_by_key(&keys);
         let mut key_of = keys.iter().flat_map(|(key, place)| {
             std::iter::repeat_n(key, self.heads[*place as usize].count as usize)
         });
         for some in order.chunks(AT_ONCE) {
-            self.look_at(some);
-            for (number, key) in some.iter().zip(key_of.by_ref()) {
-                visit(key, &self.nodes[*number as usize].version)?;
+            self.entries.look_at(some);
+            for (entry, key) in some
+                .iter()
+                .flat_map(|at| self.entries.get(*at))
+                .zip(key_of.by_ref())
+            {
+                visit(key, entry.as_ref())?;
             }
         }
         Ok(())
@@ -162,14 +150,13 @@ impl Versions {
         &self,
         place: Option<u32>,
         window: Window,
-    ) -> impl Iterator<Item = &Version> + Clone {
+    ) -> impl Iterator<Item = Entry<'_>> {
         let first = place.map_or(NONE, |place| self.heads[place as usize].newest);
-        let all = std::iter::successors(self.nodes.get(first as usize), |node| {
-            self.nodes.get(node.older as usize)
-        });
-        all.map(|node| &node.version)
-            .skip_while(move |version| version.lsn > window.upto)
-            .take_while(move |version| version.lsn > window.floor)
+        std::iter::successors(self.entries.get(first), |entry| {
+            self.entries.get(entry.older())
+        })
+        .skip_while(move |entry| entry.lsn() > window.upto)
+        .take_while(move |entry| entry.lsn() > window.floor)
     }
 
     /// The keys of a range that have versions, with their places, in key order.
@@ -188,42 +175,28 @@ impl Versions {
         found
     }
 
-    /// The numbers of all versions, key by key, of each key oldest first.
-    fn nodes_by_key(&self, keys: &[(Key, u32)]) -> Vec<u32> {
+    /// Where all versions are, key by key, of each key oldest first.
+    fn entries_by_key(&self, keys: &[(Key, u32)]) -> Vec<u32> {
         let mut next = vec![0; self.heads.len()];
         let mut begin = 0;
         for (_, place) in keys {
             next[*place as usize] = begin;
             begin += self.heads[*place as usize].count as usize;
         }
-        let mut order = vec![NONE; self.nodes.len()];
-        for (number, node) in (0..).zip(&self.nodes) {
-            let at = &mut next[node.place as usize];
-            order[*at] = number;
-            *at += 1;
+        let mut order = vec![NONE; begin];
+        for (at, entry) in self.entries.iter() {
+            let next = &mut next[entry.place() as usize];
+            order[*next] = at;
+            *next += 1;
         }
         if self.out_of_order {
             for (_, place) in keys {
                 let (end, count) = (next[*place as usize], self.heads[*place as usize].count);
                 let of_key = &mut order[end - count as usize..end];
-                of_key.sort_unstable_by_key(|number| self.nodes[*number as usize].version.order());
+                of_key.sort_unstable_by_key(|at| self.entries.get(*at).map(|entry| entry.order()));
             }
         }
         order
-    }
-
-    /// Has the processor fetch what is about to be written.
-    fn look_at(&self, numbers: &[u32]) {
-        let mut seen = 0;
-        let mut payloads = SmallVec::<[&[u8]; AT_ONCE]>::new();
-        for number in numbers {
-            payloads.push(self.nodes[*number as usize].version.value.payload());
-        }
-        for payload in payloads {
-            let lines = payload.iter().step_by(CACHE_LINE).take(LINES);
-            seen = lines.fold(seen, |seen, byte| seen ^ byte);
-        }
-        std::hint::black_box(seen);
     }
 
     fn insert(
@@ -233,8 +206,6 @@ impl Versions {
         value: Value,
         seq: Option<u16>,
     ) -> Result<u64, LayerError> {
-        let size = value.payload().len() as u64 + VERSION_OVERHEAD;
-        let next = number(self.nodes.len())?;
         let head = self.heads[place as usize];
         // Nearly always it is the key's newest.
         let is_newest = head.newest == NONE || head.lsn < lsn;
@@ -243,33 +214,28 @@ impl Versions {
             None if is_newest => 0,
             None => self.next_seq(head, lsn),
         };
-        let version = Version { lsn, seq, value };
         let (newer, older) = match is_newest {
             true => (NONE, head.newest),
-            false => self.neighbours(head, version.order()),
+            false => self.neighbours(head, (lsn, seq)),
         };
         // The newest is like no other, so that the one before needs not be fetched.
         if !is_newest
-            && let Some(same) = self.nodes.get_mut(older as usize)
-            && same.version.order() == version.order()
+            && let Some(same) = self.entries.get(older)
+            && same.order() == (lsn, seq)
         {
             // Only a generated image can come twice; both show the same page.
-            same.version = version;
             return Ok(0);
         }
-        self.nodes.push(Node {
-            version,
-            place,
-            older,
-        });
+        let is_first = head.newest == NONE;
+        let size = Arena::cost(&value) + if is_first { KEY_COST } else { 0 };
+        let at = self.entries.push(place, older, (lsn, seq), value)?;
         let head = &mut self.heads[place as usize];
         head.count += 1;
-        match self.nodes.get_mut(newer as usize) {
-            Some(newer) => {
-                newer.older = next;
-                self.out_of_order = true;
-            }
-            None => (head.newest, head.lsn) = (next, lsn),
+        if newer == NONE {
+            (head.newest, head.lsn) = (at, lsn);
+        } else {
+            self.entries.link(newer, at);
+            self.out_of_order = true;
         }
         self.bytes += size;
         self.lsns = Some(LsnRange::including(self.lsns, lsn));
@@ -279,10 +245,10 @@ impl Versions {
     /// Between which of a key's versions another one belongs: the next newer one, and the next older one or its equal.
     fn neighbours(&self, head: Head, order: (Lsn, u16)) -> (u32, u32) {
         let (mut newer, mut older) = (NONE, head.newest);
-        while let Some(node) = self.nodes.get(older as usize)
-            && node.version.order() > order
+        while let Some(entry) = self.entries.get(older)
+            && entry.order() > order
         {
-            (newer, older) = (older, node.older);
+            (newer, older) = (older, entry.older());
         }
         (newer, older)
     }
@@ -290,15 +256,15 @@ impl Versions {
     /// One past the highest `seq` the WAL has put at this LSN.
     fn next_seq(&self, head: Head, lsn: Lsn) -> u16 {
         let (_, last) = self.neighbours(head, (lsn, Version::GENERATED - 1));
-        match self.nodes.get(last as usize) {
-            Some(last) if last.version.lsn == lsn => last.version.seq + 1,
+        match self.entries.get(last) {
+            Some(last) if last.lsn() == lsn => last.seq() + 1,
             _ => 0,
         }
     }
 }
 
 /// A place or number as it is kept.
-fn number(index: usize) -> Result<u32, LayerError> {
+pub(super) fn number(index: usize) -> Result<u32, LayerError> {
     let fits = u32::try_from(index).ok().filter(|number| *number != NONE);
     fits.ok_or_else(|| {
         LayerError::Write(std::io::Error::other(

@@ -177,7 +177,7 @@ mod tests {
         let mut bytes = Vec::new();
         let mut before = None;
         for (key, version) in versions {
-            encode_entry(&mut bytes, key, before == Some(*key), version);
+            encode_entry(&mut bytes, key, before == Some(*key), version.as_ref());
             before = Some(*key);
         }
         Block::new(bytes.into())

@@ -34,6 +34,10 @@ pub struct Arguments {
     /// Level-0 layers that start a compaction; a number that is never reached leaves compaction out.
     #[arg(long)]
     compaction_threshold: Option<u32>,
+    /// MiB of memory that are taken and given back before each stretch. A virtual machine's host may have taken back
+    /// what nobody used; who touches it first then waits ten times as long for it, which is no cost of ingest's.
+    #[arg(long, default_value_t = 0)]
+    touched_mib: usize,
 }
 
 /// Counters as of one moment.
@@ -146,6 +150,10 @@ pub async fn run(arguments: Arguments) -> Result<Value> {
     engine.manager.configure(&tenant, &patch).await?;
     let mut stretches = Vec::new();
     for upto in arguments.upto {
+        drop(std::hint::black_box(vec![
+            1_u8;
+            arguments.touched_mib << 20
+        ]));
         let watch = L0Watch::new(timeline.clone());
         let before = Reading::take(timeline.last_record_lsn());
         wal.limit.send_replace(upto);

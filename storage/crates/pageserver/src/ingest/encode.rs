@@ -2,8 +2,8 @@
 //! [`PageDelta`].
 //!
 //! Ingest makes one for nearly every record, so records to redo are written straight from the WAL they lie in, and
-//! many deltas share one buffer, which lives as long as the memory layer that holds them. Nothing that outlives its
-//! layer may be put there.
+//! many deltas share one buffer, which lives until the last of them is in the memory layer. Nothing that is kept longer
+//! may be put there.
 
 use anyhow::Context;
 use bytes::BytesMut;

@@ -1,0 +1,396 @@
+//! Entries of a layer in memory, one behind the other in the order in which they came, each with its value behind it:
+//! what is looked at together lies together, and costs no memory of its own.
+//!
+//! Memory is taken in chunks, which are never moved, and given back all at once. An entry is known by where it begins.
+//! Long values stay in the memory they came in.
+//!
+//! Invariants: an entry lies in one chunk, at a multiple of eight; nothing of it changes but its link.
+
+use bytes::Bytes;
+use pg_types::Lsn;
+
+use crate::error::LayerError;
+use crate::value::{Value, ValueRef, Version, VersionRef};
+
+/// Bytes taken at once. Memory nobody has written to is not there yet, so that an almost empty layer costs little.
+const CHUNK: usize = 1 << 20;
+/// Entries begin at multiples of it, and are numbered in it.
+const UNIT: usize = 8;
+/// A longer value is not copied.
+const LONGEST_COPIED: usize = 4 << 10;
+/// Bytes of an entry before its value, and where among them its link is.
+const HEAD: usize = 24;
+const OLDER: usize = 12;
+
+/// Bytes that come from memory at once, and how many times so many of an entry are fetched ahead: longer ones are read
+/// front to back, which the processor sees.
+const CACHE_LINE: usize = 64;
+const LINES: usize = 3;
+
+/// No entry.
+pub(super) const NONE: u32 = u32::MAX;
+
+const IMAGE: u8 = 0;
+const ZERO: u8 = 1;
+const DELTA: u8 = 2;
+const FIRST_DELTA: u8 = 3;
+const META: u8 = 4;
+const TOMBSTONE: u8 = 5;
+/// The value is a number: of one that was not copied.
+const APART: u8 = 0x80;
+
+/// What is kept of a version beside its value.
+#[derive(Clone, Copy)]
+struct Head {
+    lsn: Lsn,
+    place: u32,
+    older: u32,
+    length: u32,
+    seq: u16,
+    tag: u8,
+}
+
+impl Head {
+    fn to_bytes(self) -> [u8; HEAD] {
+        let mut bytes = [0; HEAD];
+        bytes[..8].copy_from_slice(&self.lsn.0.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.place.to_le_bytes());
+        bytes[OLDER..OLDER + 4].copy_from_slice(&self.older.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.length.to_le_bytes());
+        bytes[20..22].copy_from_slice(&self.seq.to_le_bytes());
+        bytes[22] = self.tag;
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; HEAD]) -> Head {
+        Head {
+            lsn: Lsn(u64::from_le_bytes(field(bytes, 0))),
+            place: u32::from_le_bytes(field(bytes, 8)),
+            older: u32::from_le_bytes(field(bytes, OLDER)),
+            length: u32::from_le_bytes(field(bytes, 16)),
+            seq: u16::from_le_bytes(field(bytes, 20)),
+            tag: bytes[22],
+        }
+    }
+
+    /// Bytes from this entry's begin to the next one's.
+    fn stride(&self) -> usize {
+        (HEAD + self.length as usize).next_multiple_of(UNIT)
+    }
+}
+
+fn field<const BYTES: usize>(head: &[u8; HEAD], at: usize) -> [u8; BYTES] {
+    let mut field = [0; BYTES];
+    field.copy_from_slice(&head[at..at + BYTES]);
+    field
+}
+
+/// A version, as it lies here.
+#[derive(Clone, Copy)]
+pub(super) struct Entry<'a> {
+    arena: &'a Arena,
+    head: Head,
+    /// The value, or its number.
+    bytes: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    pub fn lsn(&self) -> Lsn {
+        self.head.lsn
+    }
+
+    pub fn seq(&self) -> u16 {
+        self.head.seq
+    }
+
+    pub fn order(&self) -> (Lsn, u16) {
+        (self.head.lsn, self.head.seq)
+    }
+
+    /// The place of its key.
+    pub fn place(&self) -> u32 {
+        self.head.place
+    }
+
+    /// The version before it of the same key.
+    pub fn older(&self) -> u32 {
+        self.head.older
+    }
+
+    /// As it lies here.
+    pub fn as_ref(&self) -> VersionRef<'a> {
+        let bytes = match self.apart() {
+            Some(bytes) => bytes,
+            None => self.bytes,
+        };
+        let value = match self.head.tag & !APART {
+            IMAGE => ValueRef::Image(bytes),
+            ZERO => ValueRef::Zero,
+            DELTA | FIRST_DELTA => ValueRef::Delta {
+                bytes,
+                starts_chain: self.head.tag & !APART == FIRST_DELTA,
+            },
+            META => ValueRef::Meta(bytes),
+            _ => ValueRef::Tombstone,
+        };
+        VersionRef {
+            lsn: self.head.lsn,
+            seq: self.head.seq,
+            value,
+        }
+    }
+
+    /// With a value of its own.
+    pub fn version(&self) -> Version {
+        let VersionRef { lsn, seq, value } = self.as_ref();
+        let owned = |bytes: &[u8]| match self.apart() {
+            Some(shared) => shared.clone(),
+            None => Bytes::copy_from_slice(bytes),
+        };
+        let value = match value {
+            ValueRef::Image(bytes) => Value::Image(owned(bytes)),
+            ValueRef::Zero => Value::Zero,
+            ValueRef::Delta {
+                bytes,
+                starts_chain,
+            } => Value::Delta {
+                bytes: owned(bytes),
+                starts_chain,
+            },
+            ValueRef::Meta(bytes) => Value::Meta(owned(bytes)),
+            ValueRef::Tombstone => Value::Tombstone,
+        };
+        Version { lsn, seq, value }
+    }
+
+    /// The value, if it was not copied.
+    fn apart(&self) -> Option<&'a Bytes> {
+        if self.head.tag & APART == 0 {
+            return None;
+        }
+        let number = u32::from_le_bytes(*self.bytes.first_chunk()?);
+        self.arena.apart.get(number as usize)
+    }
+}
+
+/// See the module head.
+#[derive(Default)]
+pub(super) struct Arena {
+    chunks: Vec<Vec<u8>>,
+    /// Values that were not copied.
+    apart: Vec<Bytes>,
+    entries: u64,
+}
+
+impl Arena {
+    /// Number of entries.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Bytes that an entry with this value takes.
+    pub fn cost(value: &Value) -> u64 {
+        let length = value.payload().len();
+        let bytes = match length > LONGEST_COPIED {
+            true => HEAD + UNIT + length,
+            false => (HEAD + length).next_multiple_of(UNIT),
+        };
+        bytes as u64
+    }
+
+    /// Adds an entry behind all others; where it begins. Refused when there are more than can be numbered, 32 GiB.
+    pub fn push(
+        &mut self,
+        place: u32,
+        older: u32,
+        (lsn, seq): (Lsn, u16),
+        value: Value,
+    ) -> Result<u32, LayerError> {
+        let tag = match &value {
+            Value::Image(_) => IMAGE,
+            Value::Zero => ZERO,
+            Value::Delta {
+                starts_chain: false,
+                ..
+            } => DELTA,
+            Value::Delta {
+                starts_chain: true, ..
+            } => FIRST_DELTA,
+            Value::Meta(_) => META,
+            Value::Tombstone => TOMBSTONE,
+        };
+        let payload = value.payload();
+        if payload.len() <= LONGEST_COPIED {
+            return self.put(place, older, (lsn, seq), tag, payload);
+        }
+        let number = super::versions::number(self.apart.len())?;
+        let at = self.put(place, older, (lsn, seq), tag | APART, &number.to_le_bytes())?;
+        if let Value::Image(bytes) | Value::Meta(bytes) | Value::Delta { bytes, .. } = value {
+            self.apart.push(bytes);
+        }
+        Ok(at)
+    }
+
+    fn put(
+        &mut self,
+        place: u32,
+        older: u32,
+        (lsn, seq): (Lsn, u16),
+        tag: u8,
+        bytes: &[u8],
+    ) -> Result<u32, LayerError> {
+        let head = Head {
+            lsn,
+            place,
+            older,
+            length: bytes.len() as u32,
+            seq,
+            tag,
+        };
+        let fits = |chunk: &&mut Vec<u8>| chunk.len() + head.stride() <= CHUNK;
+        if self.chunks.last_mut().filter(fits).is_none() {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        let before = self.chunks.len() - 1;
+        let chunk = &mut self.chunks[before];
+        let at = super::versions::number((before * CHUNK + chunk.len()) / UNIT)?;
+        chunk.extend_from_slice(&head.to_bytes());
+        chunk.extend_from_slice(bytes);
+        chunk.resize(chunk.len().next_multiple_of(UNIT), 0);
+        self.entries += 1;
+        Ok(at)
+    }
+
+    /// The entry that begins there; none at [`NONE`].
+    pub fn get(&self, at: u32) -> Option<Entry<'_>> {
+        let at = at as usize * UNIT;
+        self.read(self.chunks.get(at / CHUNK)?, at % CHUNK)
+    }
+
+    fn read<'a>(&'a self, chunk: &'a [u8], offset: usize) -> Option<Entry<'a>> {
+        let (head, rest) = chunk.get(offset..)?.split_first_chunk()?;
+        let head = Head::from_bytes(head);
+        Some(Entry {
+            arena: self,
+            head,
+            bytes: rest.get(..head.length as usize)?,
+        })
+    }
+
+    /// Makes `older` the version before the one that begins at `at`.
+    pub fn link(&mut self, at: u32, older: u32) {
+        let at = at as usize * UNIT;
+        let link = at % CHUNK + OLDER;
+        if let Some(link) = self
+            .chunks
+            .get_mut(at / CHUNK)
+            .and_then(|chunk| chunk.get_mut(link..link + 4))
+        {
+            link.copy_from_slice(&older.to_le_bytes());
+        }
+    }
+
+    /// All entries in the order in which they came, with where they begin.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Entry<'_>)> {
+        self.chunks
+            .iter()
+            .enumerate()
+            .flat_map(move |(number, chunk)| {
+                let mut offset = 0;
+                std::iter::from_fn(move || {
+                    let entry = self.read(chunk, offset)?;
+                    let at = (number * CHUNK + offset) / UNIT;
+                    offset += entry.head.stride();
+                    Some((at as u32, entry))
+                })
+            })
+    }
+
+    /// Has the processor fetch what is about to be read.
+    pub fn look_at(&self, entries: &[u32]) {
+        let mut seen = 0;
+        for at in entries {
+            let at = *at as usize * UNIT;
+            let chunk = self
+                .chunks
+                .get(at / CHUNK)
+                .map_or(&[][..], |chunk| &chunk[..]);
+            for line in 0..LINES {
+                seen ^= chunk.get(at % CHUNK + line * CACHE_LINE).unwrap_or(&0);
+            }
+        }
+        std::hint::black_box(seen);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn value() -> impl Strategy<Value = Value> {
+        let bytes = prop_oneof![
+            8 => 0..200_usize,
+            1 => LONGEST_COPIED - 2..LONGEST_COPIED + 3,
+            1 => Just(8192_usize),
+        ]
+        .prop_flat_map(|length| (Just(length), any::<u8>()))
+        .prop_map(|(length, byte)| Bytes::from(vec![byte; length]));
+        (0..6_u8, bytes).prop_map(|(kind, bytes)| match kind {
+            0 => Value::Image(bytes),
+            1 => Value::Zero,
+            2 => Value::Meta(bytes),
+            3 => Value::Tombstone,
+            _ => Value::Delta {
+                bytes,
+                starts_chain: kind == 4,
+            },
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Promise: whatever was put is found where `push` said, and in its order, over as many chunks as it takes;
+        /// to link one entry anew changes nothing else.
+        #[test]
+        fn entries_stay_as_they_were_put(values in proptest::collection::vec(value(), 1..200), times in 1..80_usize) {
+            let mut arena = Arena::default();
+            let mut put = Vec::new();
+            for (number, value) in values.iter().cycle().take(values.len() * times).enumerate() {
+                let order = (Lsn(number as u64 * 8), number as u16);
+                let at = arena.push(number as u32, NONE, order, value.clone()).unwrap();
+                put.push((at, order, value));
+            }
+            for (number, (at, ..)) in put.iter().enumerate().step_by(3) {
+                arena.link(*at, number as u32);
+            }
+            prop_assert_eq!(arena.entries(), put.len() as u64);
+            let listed: Vec<u32> = arena.iter().map(|(at, _)| at).collect();
+            let expected: Vec<u32> = put.iter().map(|(at, ..)| *at).collect();
+            prop_assert_eq!(listed, expected);
+            for (number, (at, (lsn, seq), value)) in put.into_iter().enumerate() {
+                let entry = arena.get(at).expect("an entry that was put");
+                let older = if number % 3 == 0 { number as u32 } else { NONE };
+                prop_assert_eq!((entry.place(), entry.older()), (number as u32, older));
+                prop_assert_eq!(entry.as_ref().value, value.as_ref());
+                prop_assert_eq!(entry.version(), Version { lsn, seq, value: value.clone() });
+            }
+            prop_assert!(arena.get(NONE).is_none());
+        }
+
+        /// Promise: memory is counted as it is taken, but for what is left over at the end of chunks.
+        #[test]
+        fn what_entries_cost_is_what_they_take(values in proptest::collection::vec(value(), 1..200)) {
+            let mut arena = Arena::default();
+            for value in &values {
+                arena.push(0, NONE, (Lsn(8), 0), value.clone()).unwrap();
+            }
+            let copied: usize = arena.chunks.iter().map(Vec::len).sum();
+            let apart: usize = arena.apart.iter().map(Bytes::len).sum();
+            let cost: u64 = values.iter().map(Arena::cost).sum();
+            prop_assert_eq!(cost, (copied + apart) as u64);
+        }
+    }
+}
