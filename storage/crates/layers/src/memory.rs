@@ -30,7 +30,7 @@ use crate::error::LayerError;
 use crate::read::VersionSource;
 use crate::value::{LsnRange, Value, Version, Window};
 use crate::writer::{LayerWriter, WriterOptions};
-use arena::Entry;
+use arena::{Copies, Entry};
 use versions::Versions;
 
 /// See the module head. Shared as `Arc<MemoryLayer>`; every method takes `&self`.
@@ -127,8 +127,9 @@ impl VersionSource for MemoryLayer {
         visit: &mut dyn FnMut(Version) -> ControlFlow<()>,
     ) -> Result<(), LayerError> {
         let inner = self.inner.read();
+        let mut copies = Copies::default();
         for version in inner.newest_first(inner.found(key), window) {
-            if visit(version.version()).is_break() {
+            if visit(version.version(&mut copies)).is_break() {
                 break;
             }
         }
@@ -141,9 +142,10 @@ impl VersionSource for MemoryLayer {
         visit: &mut dyn FnMut(usize, Version) -> ControlFlow<()>,
     ) -> Result<(), LayerError> {
         let inner = self.inner.read();
+        let mut copies = Copies::default();
         for (at, (key, window)) in keys.iter().enumerate() {
             for version in inner.newest_first(inner.found(key), *window) {
-                if visit(at, version.version()).is_break() {
+                if visit(at, version.version(&mut copies)).is_break() {
                     break;
                 }
             }
@@ -158,11 +160,12 @@ impl VersionSource for MemoryLayer {
         visit: &mut dyn FnMut(Key, Version) -> ControlFlow<()>,
     ) -> Result<(), LayerError> {
         let inner = self.inner.read();
+        let mut copies = Copies::default();
         for (key, place) in inner.in_order(keys) {
             let newest_first = inner.newest_first(Some(place), window);
             let versions: SmallVec<[Entry<'_>; 16]> = newest_first.collect();
             for version in versions.into_iter().rev() {
-                if visit(key, version.version()).is_break() {
+                if visit(key, version.version(&mut copies)).is_break() {
                     return Ok(());
                 }
             }
@@ -177,9 +180,10 @@ impl VersionSource for MemoryLayer {
         visit: &mut dyn FnMut(Key, Version) -> ControlFlow<()>,
     ) -> Result<(), LayerError> {
         let inner = self.inner.read();
+        let mut copies = Copies::default();
         for (key, place) in inner.in_order(keys) {
             if let Some(version) = inner.newest_first(Some(place), window).next()
-                && visit(key, version.version()).is_break()
+                && visit(key, version.version(&mut copies)).is_break()
             {
                 break;
             }

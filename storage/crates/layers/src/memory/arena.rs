@@ -6,7 +6,7 @@
 //!
 //! Invariants: an entry lies in one chunk, at a multiple of eight; nothing of it changes but its link.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use pg_types::Lsn;
 
 use crate::error::LayerError;
@@ -18,6 +18,8 @@ const CHUNK: usize = 1 << 20;
 const UNIT: usize = 8;
 /// A longer value is not copied.
 const LONGEST_COPIED: usize = 4 << 10;
+/// Bytes for copies that are taken at once: as many as an allocator has at hand.
+const COPIED_AT_ONCE: usize = 1000;
 /// Bytes of an entry before its value, and where among them its link is.
 const HEAD: usize = 24;
 const OLDER: usize = 12;
@@ -141,11 +143,11 @@ impl<'a> Entry<'a> {
     }
 
     /// With a value of its own.
-    pub fn version(&self) -> Version {
+    pub fn version(&self, copies: &mut Copies) -> Version {
         let VersionRef { lsn, seq, value } = self.as_ref();
-        let owned = |bytes: &[u8]| match self.apart() {
+        let mut owned = |bytes: &[u8]| match self.apart() {
             Some(shared) => shared.clone(),
-            None => Bytes::copy_from_slice(bytes),
+            None => copies.copy(bytes),
         };
         let value = match value {
             ValueRef::Image(bytes) => Value::Image(owned(bytes)),
@@ -170,6 +172,21 @@ impl<'a> Entry<'a> {
         }
         let number = u32::from_le_bytes(*self.bytes.first_chunk()?);
         self.arena.apart.get(number as usize)
+    }
+}
+
+/// Memory for the values that one read takes with it: a chain's deltas are many and short, and to take memory for each
+/// of them would cost more than to find it.
+#[derive(Default)]
+pub(super) struct Copies(BytesMut);
+
+impl Copies {
+    fn copy(&mut self, bytes: &[u8]) -> Bytes {
+        if self.0.capacity() < bytes.len() {
+            self.0 = BytesMut::with_capacity(bytes.len().max(COPIED_AT_ONCE));
+        }
+        self.0.extend_from_slice(bytes);
+        self.0.split().freeze()
     }
 }
 
@@ -367,6 +384,7 @@ mod tests {
                 arena.link(*at, number as u32);
             }
             prop_assert_eq!(arena.entries(), put.len() as u64);
+            let mut copies = Copies::default();
             let listed: Vec<u32> = arena.iter().map(|(at, _)| at).collect();
             let expected: Vec<u32> = put.iter().map(|(at, ..)| *at).collect();
             prop_assert_eq!(listed, expected);
@@ -375,7 +393,7 @@ mod tests {
                 let older = if number % 3 == 0 { number as u32 } else { NONE };
                 prop_assert_eq!((entry.place(), entry.older()), (number as u32, older));
                 prop_assert_eq!(entry.as_ref().value, value.as_ref());
-                prop_assert_eq!(entry.version(), Version { lsn, seq, value: value.clone() });
+                prop_assert_eq!(entry.version(&mut copies), Version { lsn, seq, value: value.clone() });
             }
             prop_assert!(arena.get(NONE).is_none());
         }
