@@ -107,11 +107,9 @@ impl Versions {
         });
         for some in order.chunks(AT_ONCE) {
             self.entries.look_at(some);
-            for (entry, key) in some
-                .iter()
-                .flat_map(|at| self.entries.get(*at))
-                .zip(key_of.by_ref())
-            {
+            for (at, key) in some.iter().zip(key_of.by_ref()) {
+                // Never left out: those behind it would go to another key.
+                let entry = self.entries.get(*at).ok_or_else(|| broken(key))?;
                 visit(key, entry.as_ref())?;
             }
         }
@@ -261,6 +259,13 @@ impl Versions {
             _ => 0,
         }
     }
+}
+
+/// Nothing is flushed then, and the WAL is kept.
+fn broken(key: &Key) -> LayerError {
+    LayerError::Write(std::io::Error::other(format!(
+        "a layer in memory cannot find a version of {key} that it holds"
+    )))
 }
 
 /// A place or number as it is kept.
