@@ -19,7 +19,7 @@ DEFAULT_CONFIG: dict[str, int] = {
     "history_window_seconds": 604_800,
     "image_threshold": 128,
     "image_threshold_pushdown": 16,
-    "checkpoint_distance_bytes": 67_108_864,
+    "checkpoint_distance_bytes": 268_435_456,
     "checkpoint_timeout_ms": 60_000,
     "compaction_threshold": 8,
     "compaction_target_bytes": 67_108_864,

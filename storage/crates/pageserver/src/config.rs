@@ -50,7 +50,7 @@ impl Default for TenantConfig {
             image_threshold_pushdown: 16,
             image_mode: ImageMode::Fixed,
             image_threshold_max: 512,
-            checkpoint_distance_bytes: 64 << 20,
+            checkpoint_distance_bytes: 256 << 20,
             checkpoint_timeout_ms: 60_000,
             compaction_threshold: 8,
             compaction_target_bytes: 64 << 20,

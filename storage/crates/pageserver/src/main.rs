@@ -62,7 +62,7 @@ struct Args {
     #[arg(long, default_value_t = 128)]
     page_cache_mib: usize,
     /// Memory for versions that are not in layer files yet, over all timelines, MiB.
-    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(16..))]
+    #[arg(long, default_value_t = 2048, value_parser = clap::value_parser!(u64).range(16..))]
     memory_mib: u64,
     /// Local disk for copies of layers when the object store is not a local directory, MiB. A twentieth of the disk
     /// is left free in any case.

@@ -36,7 +36,7 @@ const FLUSHES_AT_ONCE: usize = 2;
 /// Compactions of one sort at once: each takes a processor, and a few outputs' size in memory.
 const COMPACTIONS_AT_ONCE: usize = 1;
 /// Bytes of layers merged at once, at most, so that a compaction's time stays bounded.
-pub const MAX_MERGED_BYTES: u64 = 256 << 20;
+pub const MAX_MERGED_BYTES: u64 = 512 << 20;
 /// The same of compactions of one sort that run, or wait until the object store has what they made: when that takes
 /// none of one timeline's layers, there is room for another's.
 const UNSTORED_MERGED_BYTES: u64 = 2 * MAX_MERGED_BYTES;

@@ -60,7 +60,7 @@ impl Default for Memory {
         Memory {
             block_cache_bytes: 256 << 20,
             page_cache_bytes: 128 << 20,
-            layers_bytes: 1 << 30,
+            layers_bytes: 2 << 30,
         }
     }
 }
