@@ -39,6 +39,8 @@ ARMS = {
     "fpw_off_pushdown": [],
     "fpw_off_no_pushdown": ["--image-threshold-pushdown", str(NEVER_IMAGE)],
 }
+# A quarter of the default: level 0 gathers and is compacted within a short workload as it is in a long one.
+SMALLER_LAYERS = ["--checkpoint-distance-mib", "64"]
 BOOTSTRAP = 2000
 # More than a stretch of ingest takes, for memory and for the kernel's copies of files.
 TOUCHED_MIB = 3072
@@ -157,7 +159,7 @@ def measure_ingest(setting: Setting) -> dict[str, Any]:
     with_images = ["--compaction-threshold", str(NEVER_COMPACT)]
     never = str(NEVER_IMAGE)
     alone = [*with_images, "--image-threshold", never, "--image-threshold-pushdown", never]
-    beside = {"": alone, "_with_images": with_images, "_with_compaction": []}
+    beside = {"": alone, "_with_images": with_images, "_with_compaction": SMALLER_LAYERS}
     # What one core takes in is measured on one. What goes on beside it needs another, as it has one in service.
     runs = {
         workload + suffix: (found, len(found[1]) - 1, options, () if suffix else ON_ONE_PROCESSOR)
@@ -222,7 +224,7 @@ def measure_reads(setting: Setting) -> dict[str, Any]:
     command += ["--pages", str(setting.pages), "--rounds", str(READ_ROUNDS * setting.rounds)]
     for name, options in ARMS.items():
         cluster, ends = clusters["fpw_on" if name.startswith("fpw_on") else "fpw_off"]
-        result, stores[name] = ingest(setting, cluster, ends, options, keep=True)
+        result, stores[name] = ingest(setting, cluster, ends, [*options, *SMALLER_LAYERS], keep=True)
         stretch = result["stretches"][1]
         cost[name] = {
             "wal_bytes": stretch["wal_bytes"],

@@ -34,6 +34,9 @@ pub struct Arguments {
     /// Level-0 layers that start a compaction; a number that is never reached leaves compaction out.
     #[arg(long)]
     compaction_threshold: Option<u32>,
+    /// MiB of versions in memory that are flushed: with fewer, a short stretch has as many layers as a long one.
+    #[arg(long)]
+    checkpoint_distance_mib: Option<u64>,
     /// MiB of memory that are taken and given back before each stretch. A virtual machine's host may have taken back
     /// what nobody used; who touches it first then waits ten times as long for it, which is no cost of ingest's.
     #[arg(long, default_value_t = 0)]
@@ -145,6 +148,7 @@ pub async fn run(arguments: Arguments) -> Result<Value> {
         image_threshold: arguments.image_threshold,
         image_threshold_pushdown: arguments.image_threshold_pushdown,
         compaction_threshold: arguments.compaction_threshold,
+        checkpoint_distance_bytes: arguments.checkpoint_distance_mib.map(|mib| mib << 20),
         ..TenantConfigPatch::default()
     };
     engine.manager.configure(&tenant, &patch).await?;
