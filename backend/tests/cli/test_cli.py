@@ -60,6 +60,19 @@ def test_the_environment_overrides_a_port(made: Installation, monkeypatch: pytes
     assert installations.load(made.home).ports["api"] == 18123
 
 
+def test_the_pageserver_is_started_with_the_limits_in_the_settings(
+    made: Installation, monkeypatch: pytest.MonkeyPatch
+):
+    def command() -> list[str]:
+        return [word for s in services(installations.load(made.home)) if s.name == "pageserver" for word in s.command]
+
+    assert "--memory-mib=2048" in command()
+    made.config_file.write_text(made.config_file.read_text().replace("memory_mib = 2048", "memory_mib = 512"))
+    assert "--memory-mib=512" in command()
+    monkeypatch.setenv("WEIR_PAGESERVER_MEMORY_MIB", "64")
+    assert "--memory-mib=64" in command()
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
@@ -68,6 +81,9 @@ def test_the_environment_overrides_a_port(made: Installation, monkeypatch: pytes
         ("api = 17400", "api = 17402", "both"),
         ("[ports]", "[ports", "not valid TOML"),
         ("[ports]", "ports = 3\n[other]", "must be a table"),
+        ("memory_mib = 2048", "memory_mib = 8", "16 or more"),
+        ("memory_mib = 2048", 'memory_mib = "2 GB"', "number of MiB"),
+        ("memory_mib = 2048", "memory = 2048", "no setting 'memory'"),
     ],
 )
 def test_senseless_settings_are_refused_with_the_file_named(

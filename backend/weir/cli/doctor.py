@@ -85,6 +85,13 @@ def _output(command: list[str]) -> str:
 def _state(installation: Installation) -> Iterator[_Finding]:
     free = shutil.disk_usage(installation.home).free
     yield free > 2 << 30, f"{free >> 30} GiB free in {installation.home}", "Make room: a full disk stops writes."
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    wanted = sum(installation.pageserver_limits[name] for name in ("memory_mib", "block_cache_mib", "page_cache_mib"))
+    yield (
+        wanted <= memory * 3 // 4,
+        f"the pageserver may take {wanted} MiB of this machine's {memory} MiB of memory",
+        f"Lower memory_mib in [pageserver] of {installation.config_file} while Weir is down.",
+    )
     for path in (installation.home / "secrets").glob("*"):
         private = path.stat().st_mode & 0o077 == 0
         yield private, f"{path} is private", f"chmod 600 {path}"

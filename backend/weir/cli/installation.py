@@ -37,6 +37,13 @@ PORTS: Mapping[str, tuple[int, str]] = {
 }
 RUNTIMES = ("local", "simulated")
 COMPUTE_PORTS = (7700, 7899)
+# What the pageserver may take, MiB: by default, and at least. Its own options have the same names and defaults.
+PAGESERVER_LIMITS: Mapping[str, tuple[int, int]] = {
+    "memory_mib": (2048, 16),
+    "block_cache_mib": (256, 1),
+    "page_cache_mib": (128, 0),
+    "layer_cache_mib": (16384, 1),
+}
 
 _TEMPLATE = """\
 # Settings of this Weir installation, written by the first `weir up`. Change them while Weir is down.
@@ -58,6 +65,16 @@ runtime = "{runtime}"
 # in this directory. Endpoint, region and credentials of a bucket are lines NAME=VALUE (AWS_ENDPOINT_URL, AWS_REGION,
 # AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) of secrets/object_store.env. Choose before the first project.
 object_store = "{object_store}"
+
+[pageserver]
+# Memory for what is not in a layer file yet, over all databases. A busy database is flushed at 256 MiB, or sooner
+# when an eighth of this is less. Beyond half of it the busiest wait.
+memory_mib = 2048
+# Memory for blocks of layers, and for pages as they were read last.
+block_cache_mib = 256
+page_cache_mib = 128
+# Disk for copies of layers whose object store is a bucket. A twentieth of the disk is left free in any case.
+layer_cache_mib = 16384
 
 [postgres]
 # The programs of Postgres 15, for computes and for the metadata store.
@@ -86,6 +103,8 @@ class Installation:
     scrape_interval_seconds: int
     otlp_endpoint: str
     object_store_address: str = ""
+    # By the names in PAGESERVER_LIMITS.
+    pageserver_limits: Mapping[str, int] = field(default_factory=dict[str, int])
     compute_runtime: str = "local"
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
     simulated: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -241,6 +260,7 @@ def load(home: Path) -> Installation:
         object_store_address=os.environ.get(
             "WEIR_OBJECT_STORE", str(_section(path, document, "storage").get("object_store", ""))
         ),
+        pageserver_limits=_pageserver_limits(path, document),
         compute_runtime=_runtime(path, document),
         simulated={name: float(value) for name, value in _section(path, document, "simulated").items()},
     )
@@ -304,6 +324,27 @@ def _port(path: Path, document: Mapping[str, Any], name: str, default: int) -> i
     if not 1 <= port <= 65535:
         raise CliError(f"The port {name!r} is {value!r}; it must be 1-65535 ([ports] in {path}, or {variable}).")
     return port
+
+
+def _pageserver_limits(path: Path, document: Mapping[str, Any]) -> dict[str, int]:
+    section = _section(path, document, "pageserver")
+    if unknown := section.keys() - PAGESERVER_LIMITS.keys():
+        known = ", ".join(PAGESERVER_LIMITS)
+        raise CliError(f"{path}: [pageserver] has no setting {min(unknown)!r}; it has {known}.")
+    limits: dict[str, int] = {}
+    for name, (default, least) in PAGESERVER_LIMITS.items():
+        variable = f"WEIR_PAGESERVER_{name.upper()}"
+        value = os.environ.get(variable) or section.get(name, default)
+        try:
+            limits[name] = int(value)
+        except (TypeError, ValueError):
+            limits[name] = least - 1
+        if limits[name] < least:
+            raise CliError(
+                f"The pageserver's {name} is {value!r}; it must be a number of MiB, {least} or more "
+                f"([pageserver] in {path}, or {variable})."
+            )
+    return limits
 
 
 def _runtime(path: Path, document: Mapping[str, Any]) -> str:

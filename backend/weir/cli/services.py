@@ -164,6 +164,7 @@ def _pageserver(installation: Installation) -> Service:
             *("--data-dir", str(installation.home / "pageserver")),
             *("--object-store", installation.object_store),
             *("--pg-bin-dir", str(installation.pg_bin), "--pg-user", installation.pg_user),
+            *(f"--{name.replace('_', '-')}={mib}" for name, mib in installation.pageserver_limits.items()),
         ],
         ports=("pageserver_pages", "pageserver_http"),
         health=f"{installation.address('pageserver_http')}/healthz",
