@@ -114,18 +114,8 @@ def ingest(
 ) -> Any:
     """One pageserver takes the WAL in; its figures by stretch, and the objects if they are to be kept."""
     objects = setting.fresh(cluster)
-    command = [
-        *pinned,
-        setting.bench,
-        "ingest",
-        "--objects",
-        objects,
-        "--wal",
-        cluster.wal,
-        "--upto",
-        *upto,
-        *options,
-    ]
+    command = [*pinned, setting.bench, "ingest", "--objects", objects, "--wal", cluster.wal]
+    command += ["--upto", *upto, *options]
     try:
         result = run_json(command)
     except RuntimeError:

@@ -69,12 +69,12 @@ object_store = "{object_store}"
 [pageserver]
 # Memory for what is not in a layer file yet, over all databases. A busy database is flushed at 256 MiB, or sooner
 # when an eighth of this is less. Beyond half of it the busiest wait.
-memory_mib = 2048
+memory_mib = {memory_mib}
 # Memory for blocks of layers, and for pages as they were read last.
-block_cache_mib = 256
-page_cache_mib = 128
+block_cache_mib = {block_cache_mib}
+page_cache_mib = {page_cache_mib}
 # Disk for copies of layers whose object store is a bucket. A twentieth of the disk is left free in any case.
-layer_cache_mib = 16384
+layer_cache_mib = {layer_cache_mib}
 
 [postgres]
 # The programs of Postgres 15, for computes and for the metadata store.
@@ -102,9 +102,9 @@ class Installation:
     retention: str
     scrape_interval_seconds: int
     otlp_endpoint: str
-    object_store_address: str = ""
     # By the names in PAGESERVER_LIMITS.
-    pageserver_limits: Mapping[str, int] = field(default_factory=dict[str, int])
+    pageserver_limits: Mapping[str, int]
+    object_store_address: str = ""
     compute_runtime: str = "local"
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
     simulated: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -286,6 +286,7 @@ def create(home: Path, port_base: int | None) -> Installation:
             runtime=os.environ.get("WEIR_COMPUTE_RUNTIME", "local"),
             object_store=os.environ.get("WEIR_OBJECT_STORE", ""),
             pg_bin=os.environ.get("WEIR_PG_BIN_DIR", "/usr/lib/postgresql/15/bin"),
+            **{name: default for name, (default, _) in PAGESERVER_LIMITS.items()},
         )
         _write_whole(config, text, 0o644)
     elif port_base is not None:
@@ -317,11 +318,8 @@ def _section(path: Path, document: Mapping[str, Any], name: str) -> Mapping[str,
 def _port(path: Path, document: Mapping[str, Any], name: str, default: int) -> int:
     variable = f"WEIR_PORT_{name.upper()}"
     value = os.environ.get(variable) or _section(path, document, "ports").get(name, default)
-    try:
-        port = int(value)
-    except (TypeError, ValueError):
-        port = 0
-    if not 1 <= port <= 65535:
+    port = _number(value)
+    if port is None or not 1 <= port <= 65535:
         raise CliError(f"The port {name!r} is {value!r}; it must be 1-65535 ([ports] in {path}, or {variable}).")
     return port
 
@@ -335,16 +333,21 @@ def _pageserver_limits(path: Path, document: Mapping[str, Any]) -> dict[str, int
     for name, (default, least) in PAGESERVER_LIMITS.items():
         variable = f"WEIR_PAGESERVER_{name.upper()}"
         value = os.environ.get(variable) or section.get(name, default)
-        try:
-            limits[name] = int(value)
-        except (TypeError, ValueError):
-            limits[name] = least - 1
-        if limits[name] < least:
+        limit = _number(value)
+        if limit is None or limit < least:
             raise CliError(
                 f"The pageserver's {name} is {value!r}; it must be a number of MiB, {least} or more "
                 f"([pageserver] in {path}, or {variable})."
             )
+        limits[name] = limit
     return limits
+
+
+def _number(value: Any) -> int | None:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return None
 
 
 def _runtime(path: Path, document: Mapping[str, Any]) -> str:
