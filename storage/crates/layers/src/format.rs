@@ -1,5 +1,5 @@
-//! The layer file format, version 1: the bytes of every part. `docs/formats.md` describes it for other
-//! programs; a change here needs a new [`FORMAT_VERSION`] and an entry there.
+//! The layer file format: the bytes of every part. `docs/formats.md` describes it for other programs; a change here needs
+//! a new [`FORMAT_VERSION`] and an entry there.
 //!
 //! Numbers are little-endian, keys are in their order-preserving 18-byte form.
 //!
@@ -17,8 +17,11 @@ use crate::value::{LsnRange, VersionRef};
 
 pub(crate) use entry::{BlockEntries, RawEntry, encode_entry};
 
-/// Version of the format written; readers refuse others.
-pub const FORMAT_VERSION: u16 = 1;
+/// Version of the format written; readers refuse later ones.
+pub const FORMAT_VERSION: u16 = 2;
+/// From this version on a section may be stored as it is, and entries may be short. What is read differs in the first
+/// only: an older file has no short entries.
+const PLAIN_SINCE: u16 = 2;
 
 pub(crate) const MAGIC: [u8; 8] = *b"WEIRLAYR";
 pub(crate) const END_MAGIC: [u8; 8] = *b"RYALRIEW";
@@ -95,7 +98,7 @@ impl KeyStat {
 pub(crate) struct Section {
     pub offset: u64,
     pub stored: u32,
-    /// Length after decompression; equal to `stored` for the bloom filter, which is not compressed.
+    /// Length after decompression; equal to `stored` for what is not compressed, and for nothing else.
     pub raw: u32,
     /// CRC32C of the stored bytes.
     pub crc: u32,
@@ -119,10 +122,10 @@ impl Section {
     }
 }
 
-pub(crate) fn header(kind: LayerKind, level: u8) -> [u8; HEADER_BYTES] {
+pub(crate) fn header(version: u16, kind: LayerKind, level: u8) -> [u8; HEADER_BYTES] {
     let mut out = [0; HEADER_BYTES];
     out[..8].copy_from_slice(&MAGIC);
-    out[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    out[8..10].copy_from_slice(&version.to_le_bytes());
     out[10] = kind_code(kind);
     out[11] = level;
     out
@@ -138,6 +141,7 @@ fn kind_code(kind: LayerKind) -> u8 {
 /// Fixed-size end of the file: found from the end, so that a writer can stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
+    pub version: u16,
     pub kind: LayerKind,
     pub level: u8,
     pub keys: KeyRange,
@@ -159,7 +163,7 @@ impl Footer {
     /// The fields and their CRC; the file's checksum and the end magic follow.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
-        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.push(kind_code(self.kind));
         out.push(self.level);
         out.extend_from_slice(&self.keys.first.to_bytes());
@@ -199,21 +203,27 @@ impl Footer {
         }
         let mut input = Input(fields);
         let version = input.u16().ok_or("footer is too short")?;
-        if version != FORMAT_VERSION {
+        if !(1..=FORMAT_VERSION).contains(&version) {
             return Err(format!(
-                "format version is {version}, this program reads {FORMAT_VERSION}"
+                "format version is {version}, this program reads 1 to {FORMAT_VERSION}"
             ));
         }
-        let footer =
-            Footer::decode_fields(&mut input).ok_or("footer holds an unknown kind or key")?;
+        let footer = Footer::decode_fields(version, &mut input)
+            .ok_or("footer holds an unknown kind or key")?;
         if footer.keys.first > footer.keys.last || footer.lsns.first > footer.lsns.last {
             return Err("footer holds an inverted range".to_owned());
         }
         Ok((footer, checksum))
     }
 
-    fn decode_fields(input: &mut Input<'_>) -> Option<Footer> {
+    /// Whether the section was stored as it is.
+    pub fn is_plain(&self, section: &Section) -> bool {
+        self.version >= PLAIN_SINCE && section.stored == section.raw
+    }
+
+    fn decode_fields(version: u16, input: &mut Input<'_>) -> Option<Footer> {
         Some(Footer {
+            version,
             kind: match input.u8()? {
                 1 => LayerKind::Delta,
                 2 => LayerKind::Image,

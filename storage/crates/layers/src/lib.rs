@@ -35,6 +35,7 @@ mod memory;
 mod pace;
 mod read;
 mod reader;
+mod region;
 mod retain;
 mod source;
 mod value;

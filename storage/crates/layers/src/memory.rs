@@ -28,6 +28,7 @@ use smallvec::SmallVec;
 use crate::desc::LayerDesc;
 use crate::error::LayerError;
 use crate::read::VersionSource;
+use crate::region::Region;
 use crate::value::{LsnRange, Value, Version, Window};
 use crate::writer::{LayerWriter, WriterOptions};
 use arena::{Copies, Entry};
@@ -93,11 +94,14 @@ impl MemoryLayer {
         &self,
         options: &WriterOptions,
     ) -> Result<(LayerDesc, Bytes), LayerError> {
-        let mut writer = LayerWriter::delta(Vec::new(), 0, options.clone())?;
         let inner = self.inner.read();
+        // More than half is rare.
+        let file =
+            Region::with_capacity(inner.bytes as usize / 2, true).map_err(LayerError::Write)?;
+        let mut writer = LayerWriter::delta(file, 0, options.clone())?;
         inner.for_each_by_key(|key, version| writer.push_ref(key, version))?;
         let (desc, file) = writer.finish()?;
-        Ok((desc, Bytes::from(file)))
+        Ok((desc, Bytes::from_owner(file)))
     }
 
     /// Whether a version of the key lies in the window.

@@ -53,12 +53,16 @@ impl<S: BlockSource> LayerReader<S> {
         }
         let footer = read_raw(&name, &source, size - FOOTER_BYTES as u64, FOOTER_BYTES)?;
         let (footer, checksum) = Footer::decode(&footer).map_err(corrupt)?;
-        if read_raw(&name, &source, 0, HEADER_BYTES)?[..] != header(footer.kind, footer.level) {
+        let expected = header(footer.version, footer.kind, footer.level);
+        if read_raw(&name, &source, 0, HEADER_BYTES)?[..] != expected {
             return Err(corrupt("header does not match the footer".to_owned()));
         }
-        let index = read_section(&name, &source, footer.index, MAX_SECTION_BYTES, true)?;
+        let read = |section: Section, compressed| {
+            read_section(&name, &source, section, MAX_SECTION_BYTES, compressed)
+        };
+        let index = read(footer.index, !footer.is_plain(&footer.index))?;
         check_index(&index, size).map_err(|reason| corrupt(reason.to_owned()))?;
-        let bloom = read_section(&name, &source, footer.bloom, MAX_SECTION_BYTES, false)?;
+        let bloom = read(footer.bloom, false)?;
         Ok(LayerReader {
             name,
             source,
@@ -140,7 +144,7 @@ impl<S: BlockSource> LayerReader<S> {
             &self.source,
             self.footer.key_table,
             MAX_SECTION_BYTES,
-            true,
+            !self.footer.is_plain(&self.footer.key_table),
         )?;
         let decode = |slot: &[u8]| KeyStat::decode(&mut Input(slot));
         let stats: Option<Vec<KeyStat>> = table.chunks_exact(KEY_STAT_BYTES).map(decode).collect();
@@ -205,7 +209,13 @@ impl<S: BlockSource> LayerReader<S> {
             raw: entry.raw,
             crc: entry.crc,
         };
-        let block = read_section(&self.name, &self.source, section, MAX_RAW_BLOCK_BYTES, true)?;
+        let block = read_section(
+            &self.name,
+            &self.source,
+            section,
+            MAX_RAW_BLOCK_BYTES,
+            !self.footer.is_plain(&section),
+        )?;
         let block = Arc::new(Block::new(block));
         if let Some((cache, slot)) = slot {
             cache.insert(slot, block.clone());

@@ -76,7 +76,7 @@ pub(crate) fn read_raw(
         })
 }
 
-/// Reads a stretch of the file, checks it against its CRC and decompresses it.
+/// Reads a stretch of the file, checks it against its CRC and decompresses it if it is compressed.
 pub(crate) fn read_section(
     name: &str,
     source: &impl BlockSource,

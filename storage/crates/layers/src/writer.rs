@@ -13,8 +13,8 @@ use crate::bloom;
 use crate::desc::{LayerDesc, LayerKind};
 use crate::error::LayerError;
 use crate::format::{
-    self, END_MAGIC, Footer, HEADER_BYTES, IndexEntry, KeyStat, MAX_SECTION_BYTES, MAX_VALUE_BYTES,
-    Section,
+    self, END_MAGIC, FORMAT_VERSION, Footer, HEADER_BYTES, IndexEntry, KeyStat, MAX_SECTION_BYTES,
+    MAX_VALUE_BYTES, Section,
 };
 use crate::value::{LsnRange, Value, Version, VersionRef};
 
@@ -111,7 +111,7 @@ impl<W: Write> LayerWriter<W> {
             lsns: None,
             versions: 0,
         };
-        writer.write(&format::header(kind, level))?;
+        writer.write(&format::header(FORMAT_VERSION, kind, level))?;
         debug_assert_eq!(writer.offset, HEADER_BYTES as u64);
         Ok(writer)
     }
@@ -153,11 +153,13 @@ impl<W: Write> LayerWriter<W> {
         {
             self.close_block()?;
         }
-        let first_in_block = self.block_first.is_none();
-        if first_in_block {
+        let before = self
+            .previous
+            .filter(|_| same_key && self.block_first.is_some());
+        if self.block_first.is_none() {
             self.block_first = Some((*key, version.lsn));
         }
-        format::encode_entry(&mut self.block, key, same_key && !first_in_block, version);
+        format::encode_entry(&mut self.block, key, before.map(|(_, lsn, _)| lsn), version);
         self.count(key, same_key, version);
         self.previous = Some(order);
         Ok(())
@@ -238,14 +240,19 @@ impl<W: Write> LayerWriter<W> {
         Ok(())
     }
 
-    /// Writes bytes as one zstd frame.
+    /// Writes bytes as one zstd frame, or as they are if that is not shorter.
     fn compressed(&mut self, raw: &[u8]) -> Result<Section, LayerError> {
         let mut stored = std::mem::take(&mut self.stored);
         stored.clear();
         stored.reserve(zstd::zstd_safe::compress_bound(raw.len()));
         let compressed = self.compressor.compress_to_buffer(raw, &mut stored);
         compressed.map_err(LayerError::Write)?;
-        let section = self.section(&stored, raw.len());
+        let shorter = if stored.len() < raw.len() {
+            &stored
+        } else {
+            raw
+        };
+        let section = self.section(shorter, raw.len());
         self.stored = stored;
         section
     }
@@ -278,6 +285,7 @@ impl<W: Write> LayerWriter<W> {
         let filter = bloom::build(&self.hashes);
         let bloom = self.section(&filter, filter.len())?;
         let footer = Footer {
+            version: FORMAT_VERSION,
             kind: self.kind,
             level: self.level,
             keys: KeyRange { first, last },

@@ -1,5 +1,6 @@
 //! Promise: layer files written by any released program can still be read. `golden/v1-*.layer` are files of
-//! format version 1; they are never written again. A new format version adds files, it does not change these.
+//! format version 1, `golden/v2-*.layer` of version 2; they are never written again. A new format version adds files, it
+//! does not change these.
 
 use bytes::Bytes;
 use layers::{
@@ -105,11 +106,11 @@ fn write_delta() -> Vec<u8> {
     writer.finish().unwrap().1
 }
 
-#[test]
-fn a_delta_layer_of_version_1_reads_as_it_was_written() {
-    let file = Bytes::from_static(include_bytes!("golden/v1-delta.layer"));
+fn reads_as_the_delta_layer(file: &'static [u8]) {
+    let file = Bytes::from_static(file);
     let reader = LayerReader::open("golden", file.clone()).unwrap();
     reader.verify().unwrap();
+    reader.check().unwrap();
     let found: Vec<_> = reader.iter().collect::<Result<_, _>>().unwrap();
     assert_eq!(found, delta_versions());
     let desc = reader.desc();
@@ -137,11 +138,10 @@ fn a_delta_layer_of_version_1_reads_as_it_was_written() {
     );
 }
 
-#[test]
-fn an_image_layer_of_version_1_reads_as_it_was_written() {
-    let file = Bytes::from_static(include_bytes!("golden/v1-image.layer"));
-    let reader = LayerReader::open("golden", file).unwrap();
+fn reads_as_the_image_layer(file: &'static [u8]) {
+    let reader = LayerReader::open("golden", Bytes::from_static(file)).unwrap();
     reader.verify().unwrap();
+    reader.check().unwrap();
     let found: Vec<_> = reader.iter().collect::<Result<_, _>>().unwrap();
     let expected = image_values().into_iter().map(|(key, value)| {
         (
@@ -157,11 +157,23 @@ fn an_image_layer_of_version_1_reads_as_it_was_written() {
     assert_eq!(reader.desc().kind, LayerKind::Image);
 }
 
+#[test]
+fn delta_layers_of_all_versions_read_as_they_were_written() {
+    reads_as_the_delta_layer(include_bytes!("golden/v1-delta.layer"));
+    reads_as_the_delta_layer(include_bytes!("golden/v2-delta.layer"));
+}
+
+#[test]
+fn image_layers_of_all_versions_read_as_they_were_written() {
+    reads_as_the_image_layer(include_bytes!("golden/v1-image.layer"));
+    reads_as_the_image_layer(include_bytes!("golden/v2-image.layer"));
+}
+
 /// What is not compressed is the same byte for byte: header, footer layout, end.
 #[test]
-fn the_writer_still_writes_version_1() {
-    assert_eq!(FORMAT_VERSION, 1);
-    let golden = include_bytes!("golden/v1-delta.layer");
+fn the_writer_still_writes_version_2() {
+    assert_eq!(FORMAT_VERSION, 2);
+    let golden = include_bytes!("golden/v2-delta.layer");
     let written = write_delta();
     assert_eq!(written[..16], golden[..16]);
     let fields = |file: &[u8]| file[file.len() - 148..file.len() - 76].to_vec();

@@ -11,6 +11,8 @@ use crate::value::{Value, ValueRef, Version, VersionRef};
 
 /// Longest entry without its value: tag, key, LSN, seq, length.
 const ENTRY_HEAD_BYTES: usize = 1 + KEY_BYTES + 8 + 2 + 4;
+/// The same of a short entry: tag, LSN above that of the entry before, length.
+const SHORT_HEAD_BYTES: usize = 1 + 4 + 2;
 
 const TAG_IMAGE: u8 = 1;
 const TAG_ZERO: u8 = 2;
@@ -18,10 +20,18 @@ const TAG_DELTA: u8 = 3;
 const TAG_META: u8 = 4;
 const TAG_TOMBSTONE: u8 = 5;
 const TAG_STARTS_CHAIN: u8 = 0x10;
+/// Of the key of the entry before it, with `seq` 0, and near it.
+const TAG_SHORT: u8 = 0x40;
 const TAG_SAME_KEY: u8 = 0x80;
 
-/// Appends one version to a block; the key is left out when it is the previous entry's.
-pub(crate) fn encode_entry(out: &mut Vec<u8>, key: &Key, same_key: bool, version: VersionRef<'_>) {
+/// Appends one version to a block; `before` is the LSN of the entry before it, if that has the same key.
+#[inline]
+pub(crate) fn encode_entry(
+    out: &mut Vec<u8>,
+    key: &Key,
+    before: Option<Lsn>,
+    version: VersionRef<'_>,
+) {
     let tag = match version.value {
         ValueRef::Image(_) => TAG_IMAGE,
         ValueRef::Zero => TAG_ZERO,
@@ -35,7 +45,26 @@ pub(crate) fn encode_entry(out: &mut Vec<u8>, key: &Key, same_key: bool, version
         ValueRef::Meta(_) => TAG_META,
         ValueRef::Tombstone => TAG_TOMBSTONE,
     };
+    let payload = version.value.payload();
+    let has_length = !matches!(version.value, ValueRef::Zero | ValueRef::Tombstone);
+    // Nearly all there are.
+    if let Some(before) = before
+        && version.seq == 0
+        && has_length
+        && let Ok(above) = u32::try_from(version.lsn.0.wrapping_sub(before.0))
+        && let Ok(length) = u16::try_from(payload.len())
+    {
+        let mut head = [0; SHORT_HEAD_BYTES];
+        head[0] = tag | TAG_SAME_KEY | TAG_SHORT;
+        head[1..5].copy_from_slice(&above.to_le_bytes());
+        head[5..].copy_from_slice(&length.to_le_bytes());
+        out.reserve(SHORT_HEAD_BYTES + payload.len());
+        out.extend_from_slice(&head);
+        out.extend_from_slice(payload);
+        return;
+    }
     // Put together first: one growth of the block for all that is short.
+    let same_key = before.is_some();
     let mut head = [0; ENTRY_HEAD_BYTES];
     let mut length = 0;
     let mut put = |bytes: &[u8]| {
@@ -48,8 +77,7 @@ pub(crate) fn encode_entry(out: &mut Vec<u8>, key: &Key, same_key: bool, version
     }
     put(&version.lsn.0.to_le_bytes());
     put(&version.seq.to_le_bytes());
-    let payload = version.value.payload();
-    if !matches!(version.value, ValueRef::Zero | ValueRef::Tombstone) {
+    if has_length {
         put(&(payload.len() as u32).to_le_bytes());
     }
     out.extend_from_slice(&head[..length]);
@@ -61,7 +89,9 @@ pub(crate) struct BlockEntries<'a> {
     block: &'a Bytes,
     at: usize,
     key: Option<Key>,
-    /// LSN and place in its record of the entry before; `None` where the walk began.
+    /// LSN of the entry before.
+    before: Lsn,
+    /// That and its place in its record; `None` where the walk began.
     order: Option<(Lsn, u16)>,
 }
 
@@ -78,7 +108,7 @@ impl RawEntry {
     /// The value shares the block's memory.
     pub fn version(&self, block: &Bytes) -> Result<Version, &'static str> {
         let bytes = || block.slice(self.payload.clone());
-        let value = match self.tag & !TAG_SAME_KEY {
+        let value = match self.tag & !(TAG_SAME_KEY | TAG_SHORT) {
             TAG_IMAGE => Value::Image(bytes()),
             TAG_ZERO => Value::Zero,
             TAG_DELTA => Value::Delta {
@@ -107,16 +137,18 @@ impl<'a> BlockEntries<'a> {
             block,
             at: 0,
             key: None,
+            before: Lsn::INVALID,
             order: None,
         }
     }
 
-    /// From an entry in the middle of the block, which begins at `at` and is of this key.
-    pub fn starting(block: &'a Bytes, at: usize, key: Key) -> BlockEntries<'a> {
+    /// From an entry in the middle of the block, which begins at `at` and is of this key, behind one at `before`.
+    pub fn starting(block: &'a Bytes, at: usize, key: Key, before: Lsn) -> BlockEntries<'a> {
         BlockEntries {
             block,
             at,
             key: Some(key),
+            before,
             order: None,
         }
     }
@@ -124,6 +156,11 @@ impl<'a> BlockEntries<'a> {
     /// Where the next entry begins.
     pub fn position(&self) -> usize {
         self.at
+    }
+
+    /// LSN of the entry before that; [`Lsn::INVALID`] where the block begins.
+    pub fn before(&self) -> Lsn {
+        self.before
     }
 
     /// `Ok(None)` at the end of the block, `Err` when the bytes make no sense.
@@ -144,22 +181,31 @@ impl<'a> BlockEntries<'a> {
                 Some(Ordering::Greater) => return Err("entries are out of order"),
             }
         };
-        let lsn = Lsn(input.u64().ok_or("entry is cut off")?);
-        let seq = input.u16().ok_or("entry is cut off")?;
+        let is_short = tag & TAG_SHORT != 0;
+        let (lsn, seq) = match is_short {
+            true => (self.near(tag, input.u32())?, 0),
+            false => {
+                let order = input.u64().zip(input.u16());
+                let (lsn, seq) = order.ok_or("entry is cut off")?;
+                (Lsn(lsn), seq)
+            }
+        };
         if !is_later_key && self.order.is_some_and(|order| order >= (lsn, seq)) {
             return Err("entries are out of order");
         }
-        let length = match tag & !(TAG_SAME_KEY | TAG_STARTS_CHAIN) {
-            TAG_ZERO | TAG_TOMBSTONE => 0,
-            _ => input.u32().ok_or("entry is cut off")? as usize,
+        let length = match tag & !(TAG_SAME_KEY | TAG_SHORT | TAG_STARTS_CHAIN) {
+            TAG_ZERO | TAG_TOMBSTONE => Some(0),
+            _ if is_short => input.u16().map(usize::from),
+            _ => input.u32().map(|length| length as usize),
         };
+        let length = length.ok_or("entry is cut off")?;
         let start = self.block.len() - input.0.len();
         if length > input.0.len() {
             return Err("value is cut off");
         }
         self.at = start + length;
         self.key = Some(key);
-        self.order = Some((lsn, seq));
+        (self.before, self.order) = (lsn, Some((lsn, seq)));
         Ok(Some(RawEntry {
             key,
             lsn,
@@ -167,5 +213,15 @@ impl<'a> BlockEntries<'a> {
             tag,
             payload: start..start + length,
         }))
+    }
+
+    /// The LSN of a short entry, which is `above` that of the one before.
+    fn near(&self, tag: u8, above: Option<u32>) -> Result<Lsn, &'static str> {
+        if tag & TAG_SAME_KEY == 0 {
+            return Err("a short entry has a key of its own");
+        }
+        let above = above.ok_or("entry is cut off")?;
+        let lsn = self.before.0.checked_add(u64::from(above));
+        lsn.map(Lsn).ok_or("entry is past the last LSN")
     }
 }

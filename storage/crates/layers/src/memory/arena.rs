@@ -1,7 +1,7 @@
 //! Entries of a layer in memory, one behind the other in the order in which they came, each with its value behind it:
 //! what is looked at together lies together, and costs no memory of its own.
 //!
-//! Memory is taken in chunks, which are never moved, and given back all at once. An entry is known by where it begins.
+//! Memory is taken in chunks ([`Region`]), which are never moved, and given back all at once. An entry is known by where it begins.
 //! Long values stay in the memory they came in.
 //!
 //! Invariants: an entry lies in one chunk, at a multiple of eight; nothing of it changes but its link.
@@ -10,10 +10,12 @@ use bytes::{Bytes, BytesMut};
 use pg_types::Lsn;
 
 use crate::error::LayerError;
+use crate::region::{LARGE_PAGE, Region};
 use crate::value::{Value, ValueRef, Version, VersionRef};
 
-/// Bytes taken at once. Memory nobody has written to is not there yet, so that an almost empty layer costs little.
-const CHUNK: usize = 1 << 20;
+/// Bytes taken at once. The first ones come in small pages: memory nobody has written to is not there yet, so that an
+/// almost empty layer costs little.
+const CHUNK: usize = LARGE_PAGE;
 /// Entries begin at multiples of it, and are numbered in it.
 const UNIT: usize = 8;
 /// A longer value is not copied.
@@ -193,7 +195,7 @@ impl Copies {
 /// See the module head.
 #[derive(Default)]
 pub(super) struct Arena {
-    chunks: Vec<Vec<u8>>,
+    chunks: Vec<Region>,
     /// Values that were not copied.
     apart: Vec<Bytes>,
     entries: u64,
@@ -264,16 +266,18 @@ impl Arena {
             seq,
             tag,
         };
-        let fits = |chunk: &&mut Vec<u8>| chunk.len() + head.stride() <= CHUNK;
-        if self.chunks.last_mut().filter(fits).is_none() {
-            self.chunks.push(Vec::with_capacity(CHUNK));
+        let stride = head.stride();
+        if self.chunks.last().is_none_or(|chunk| chunk.room() < stride) {
+            let is_large = !self.chunks.is_empty();
+            let chunk = Region::with_capacity(CHUNK, is_large);
+            self.chunks.push(chunk.map_err(LayerError::Write)?);
         }
         let before = self.chunks.len() - 1;
         let chunk = &mut self.chunks[before];
         let at = super::versions::number((before * CHUNK + chunk.len()) / UNIT)?;
-        chunk.extend_from_slice(&head.to_bytes());
-        chunk.extend_from_slice(bytes);
-        chunk.resize(chunk.len().next_multiple_of(UNIT), 0);
+        chunk.push(&head.to_bytes());
+        chunk.push(bytes);
+        chunk.skip(stride - HEAD - bytes.len());
         self.entries += 1;
         Ok(at)
     }
@@ -301,7 +305,7 @@ impl Arena {
         if let Some(link) = self
             .chunks
             .get_mut(at / CHUNK)
-            .and_then(|chunk| chunk.get_mut(link..link + 4))
+            .and_then(|chunk| chunk.written_mut().get_mut(link..link + 4))
         {
             link.copy_from_slice(&older.to_le_bytes());
         }
@@ -405,7 +409,7 @@ mod tests {
             for value in &values {
                 arena.push(0, NONE, (Lsn(8), 0), value.clone()).unwrap();
             }
-            let copied: usize = arena.chunks.iter().map(Vec::len).sum();
+            let copied: usize = arena.chunks.iter().map(|chunk| chunk.len()).sum();
             let apart: usize = arena.apart.iter().map(Bytes::len).sum();
             let cost: u64 = values.iter().map(Arena::cost).sum();
             prop_assert_eq!(cost, (copied + apart) as u64);

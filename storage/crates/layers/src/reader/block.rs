@@ -22,6 +22,8 @@ struct Mark {
     key: Key,
     lsn: Lsn,
     at: u32,
+    /// LSN of the entry before it.
+    before: Lsn,
 }
 
 /// Entries of a layer in `(key, lsn, seq)` order, at least one.
@@ -109,7 +111,7 @@ impl Block {
     }
 
     fn entries_at(&self, mark: &Mark) -> BlockEntries<'_> {
-        BlockEntries::starting(&self.bytes, mark.at as usize, mark.key)
+        BlockEntries::starting(&self.bytes, mark.at as usize, mark.key, mark.before)
     }
 
     fn marks(&self) -> Result<&[Mark], &'static str> {
@@ -117,7 +119,7 @@ impl Block {
             let mut marks: Vec<Mark> = Vec::with_capacity(1 + self.bytes.len() / MARK_BYTES);
             let mut entries = self.entries();
             loop {
-                let at = entries.position();
+                let (at, before) = (entries.position(), entries.before());
                 let Some(entry) = entries.next_entry()? else {
                     return Ok(marks.into());
                 };
@@ -125,7 +127,12 @@ impl Block {
                 if marks.last().is_none_or(is_far) {
                     let at = u32::try_from(at).map_err(|_| "block is too long")?;
                     let (key, lsn) = (entry.key, entry.lsn);
-                    marks.push(Mark { key, lsn, at });
+                    marks.push(Mark {
+                        key,
+                        lsn,
+                        at,
+                        before,
+                    });
                 }
             }
         });
@@ -177,8 +184,9 @@ mod tests {
         let mut bytes = Vec::new();
         let mut before = None;
         for (key, version) in versions {
-            encode_entry(&mut bytes, key, before == Some(*key), version.as_ref());
-            before = Some(*key);
+            let before_here = before.filter(|(of, _)| of == key).map(|(_, lsn)| lsn);
+            encode_entry(&mut bytes, key, before_here, version.as_ref());
+            before = Some((*key, version.lsn));
         }
         Block::new(bytes.into())
     }
