@@ -18,7 +18,7 @@ use foldhash::fast::RandomState;
 use pg_types::{Key, Lsn};
 
 use crate::format::KeyStat;
-use crate::value::{LsnRange, Value};
+use crate::value::{LsnRange, Put, ValueRef};
 use crate::weigh::{Habits, Policy, Weigher};
 
 /// Counts from here on share one slot of the histogram.
@@ -171,14 +171,15 @@ impl ChainCounts {
 
     /// A value was put, or is about to be. Call for every value; what is not a page is ignored. The page's chain length
     /// from here on.
-    pub fn ingested(&mut self, key: &Key, lsn: Lsn, value: &Value) -> u32 {
+    pub fn ingested<'a>(&mut self, key: &Key, lsn: Lsn, value: impl Into<Put<'a>>) -> u32 {
+        let value = value.into().as_ref();
         if let Some(weigher) = &mut self.weigher {
             weigher.wrote(value.payload().len());
         }
         if !key.is_page() {
             return 0;
         }
-        let Value::Delta { starts_chain, .. } = value else {
+        let ValueRef::Delta { starts_chain, .. } = value else {
             let mut count = Count::NONE;
             count.habits.reads = self.counts.get(key).map_or(0, |old| old.habits.reads);
             self.set(*key, count);
@@ -197,7 +198,7 @@ impl ChainCounts {
             Entry::Occupied(mut held) => {
                 let count = held.get_mut();
                 let before = *count;
-                if *starts_chain {
+                if starts_chain {
                     *count = first;
                     count.habits.reads = before.habits.reads;
                 } else {

@@ -60,7 +60,7 @@ pub use read::{
 pub use reader::{LayerIter, LayerReader};
 pub use retain::Retention;
 pub use source::BlockSource;
-pub use value::{LsnRange, Value, Version, Window};
+pub use value::{LsnRange, Put, Value, Version, Window};
 pub use vectored::{ChainsCollector, collect_all};
 pub use weigh::{PAGE_COST, Policy, REQUEST_COST};
 pub use writer::{LayerWriter, WriterOptions, image_layer};

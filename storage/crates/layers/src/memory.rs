@@ -29,7 +29,7 @@ use crate::desc::LayerDesc;
 use crate::error::LayerError;
 use crate::read::VersionSource;
 use crate::region::Region;
-use crate::value::{LsnRange, Value, Version, Window};
+use crate::value::{LsnRange, Put, Value, Version, Window};
 use crate::writer::{LayerWriter, WriterOptions};
 use arena::{Copies, Entry};
 use versions::Versions;
@@ -48,13 +48,13 @@ impl MemoryLayer {
     /// Adds a value from the WAL; the bytes by which the layer grew. Several at one `(key, lsn)` keep the order in
     /// which they are put.
     pub fn put(&self, key: Key, lsn: Lsn, value: Value) -> Result<u64, LayerError> {
-        self.inner.write().put(key, lsn, value, None)
+        self.inner.write().put(key, lsn, (&value).into(), None)
     }
 
     /// Adds all values of one record, or of several, under one lock; the bytes by which the layer grew.
-    pub fn put_batch(
+    pub fn put_batch<'a>(
         &self,
-        values: impl IntoIterator<Item = (Key, Lsn, Value)>,
+        values: impl IntoIterator<Item = (Key, Lsn, Put<'a>)>,
     ) -> Result<u64, LayerError> {
         self.inner.write().put_all(values)
     }
@@ -63,7 +63,7 @@ impl MemoryLayer {
     /// versions at that LSN. `lsn` may be older than what is already here. The bytes by which the layer grew.
     pub fn put_image(&self, key: Key, lsn: Lsn, page: Bytes) -> Result<u64, LayerError> {
         let (image, seq) = (Value::Image(page), Some(Version::GENERATED));
-        self.inner.write().put(key, lsn, image, seq)
+        self.inner.write().put(key, lsn, (&image).into(), seq)
     }
 
     /// From here on every put is refused. To be called between records.

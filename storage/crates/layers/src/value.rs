@@ -64,6 +64,7 @@ pub(crate) enum ValueRef<'a> {
 }
 
 impl<'a> ValueRef<'a> {
+    #[inline]
     pub fn starts_chain(&self) -> bool {
         match self {
             ValueRef::Delta { starts_chain, .. } => *starts_chain,
@@ -75,10 +76,66 @@ impl<'a> ValueRef<'a> {
         matches!(self, ValueRef::Delta { .. })
     }
 
+    #[inline]
     pub fn payload(&self) -> &'a [u8] {
         match self {
             ValueRef::Image(bytes) | ValueRef::Meta(bytes) | ValueRef::Delta { bytes, .. } => bytes,
             ValueRef::Zero | ValueRef::Tombstone => &[],
+        }
+    }
+}
+
+/// A value to be put into memory, where a short one is copied anyway.
+#[derive(Clone, Copy, Debug)]
+pub enum Put<'a> {
+    Value(&'a Value),
+    /// A [`Value::Delta`] whose bytes are somebody else's.
+    Delta {
+        bytes: &'a [u8],
+        starts_chain: bool,
+    },
+}
+
+impl<'a> From<&'a Value> for Put<'a> {
+    fn from(value: &'a Value) -> Put<'a> {
+        Put::Value(value)
+    }
+}
+
+impl<'a> Put<'a> {
+    #[inline]
+    pub(crate) fn as_ref(&self) -> ValueRef<'a> {
+        match *self {
+            Put::Value(value) => value.as_ref(),
+            Put::Delta {
+                bytes,
+                starts_chain,
+            } => ValueRef::Delta {
+                bytes,
+                starts_chain,
+            },
+        }
+    }
+
+    /// With bytes of its own.
+    pub fn to_value(self) -> Value {
+        match self {
+            Put::Value(value) => value.clone(),
+            Put::Delta { starts_chain, .. } => Value::Delta {
+                bytes: self.to_bytes(),
+                starts_chain,
+            },
+        }
+    }
+
+    /// The value's bytes alone, none of one that has none.
+    pub(crate) fn to_bytes(self) -> Bytes {
+        match self {
+            Put::Value(Value::Image(bytes) | Value::Meta(bytes) | Value::Delta { bytes, .. }) => {
+                bytes.clone()
+            }
+            Put::Value(Value::Zero | Value::Tombstone) => Bytes::new(),
+            Put::Delta { bytes, .. } => Bytes::copy_from_slice(bytes),
         }
     }
 }

@@ -38,12 +38,12 @@ impl Default for WriterOptions {
 }
 
 impl WriterOptions {
-    /// For what comes straight from memory: ingest pays for it, and compaction soon writes it anew. A third larger than
-    /// by default, in half the time.
+    /// For what comes straight from memory: ingest pays for it, and compaction soon writes it anew. Longer blocks make up
+    /// for a faster level: half again as long as by default, in half the time.
     pub fn level_0() -> WriterOptions {
         WriterOptions {
-            compression: -3,
-            ..WriterOptions::default()
+            block_bytes: 32 << 10,
+            compression: -6,
         }
     }
 }
@@ -121,18 +121,24 @@ impl<W: Write> LayerWriter<W> {
     }
 
     /// The same of a version that is kept in another form.
+    #[inline]
     pub(crate) fn push_ref(
         &mut self,
         key: &Key,
         version: VersionRef<'_>,
     ) -> Result<(), LayerError> {
-        let order = (*key, version.lsn, version.seq);
+        let order = (version.lsn, version.seq);
         let same_key = self.previous.is_some_and(|(previous, ..)| previous == *key);
+        let is_next = match self.previous {
+            Some((_, lsn, seq)) if same_key => (lsn, seq) < order,
+            Some((previous, ..)) => previous < *key,
+            None => true,
+        };
         let image_rule = self.kind == LayerKind::Delta
             || (!same_key
                 && self.lsns.is_none_or(|lsns| lsns.first == version.lsn)
                 && version.value.starts_chain());
-        if self.previous.is_some_and(|previous| previous >= order) || !image_rule {
+        if !is_next || !image_rule {
             return Err(LayerError::OutOfOrder {
                 key: key.to_string(),
                 lsn: version.lsn,
@@ -161,7 +167,7 @@ impl<W: Write> LayerWriter<W> {
         }
         format::encode_entry(&mut self.block, key, before.map(|(_, lsn, _)| lsn), version);
         self.count(key, same_key, version);
-        self.previous = Some(order);
+        self.previous = Some((*key, version.lsn, version.seq));
         Ok(())
     }
 

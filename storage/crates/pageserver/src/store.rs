@@ -17,7 +17,7 @@ use blob::RemoteLayer;
 use bytes::Bytes;
 use layers::{
     Chain, ChainCounts, ChainsCollector, LayerError, LayerMap, LayerName, MemoryLayer,
-    PersistentLayer, RangeScan, Value, View, Window,
+    PersistentLayer, Put, RangeScan, Value, View, Window,
 };
 use parking_lot::RwLock;
 use pg_types::{Key, KeyRange, Lsn};
@@ -149,7 +149,7 @@ impl Store {
     }
 
     /// Appends the versions of whole records.
-    pub fn append(&self, values: impl IntoIterator<Item = (Key, Lsn, Value)>) -> Result<()> {
+    pub fn append<'a>(&self, values: impl IntoIterator<Item = (Key, Lsn, Put<'a>)>) -> Result<()> {
         let open = self.stack.read().open.clone();
         let added = open.put_batch(values);
         self.account.add(added.context("append to the open layer")?);

@@ -20,7 +20,7 @@
 //! record that does not name the page, could not tell any more, so the byte of the checksum does. It finds a record under
 //! a wrong key in 255 of 256 cases, and a fault that puts them there does not stop at one.
 
-use bytes::{BufMut, BytesMut};
+use bytes::BufMut;
 use pg_types::wal::RECORD_HEADER_BYTES;
 use pg_types::{Key, KeyKind};
 
@@ -40,7 +40,7 @@ const PADDING: std::ops::Range<usize> = 18..20;
 
 /// Appends the record as it is kept for the page under `key`. False, and nothing appended, when it is not as Postgres
 /// writes records: another length than it says, or padding that is not zero.
-pub fn pack(out: &mut BytesMut, key: &Key, will_init: bool, record: &[u8]) -> bool {
+pub fn pack(out: &mut impl BufMut, key: &Key, will_init: bool, record: &[u8]) -> bool {
     let Some((header, rest)) = record.split_first_chunk::<RECORD_HEADER_BYTES>() else {
         return false;
     };

@@ -135,24 +135,29 @@ impl TimelineState {
     pub fn observe(&mut self, record: &DecodedRecord<'_>) -> Result<Observed, InterpretError> {
         let next_xid = self.next_xid;
         self.advance_past_xid(record.xid);
-        let changed = match record.rmid {
-            rmgr::XLOG
-            | rmgr::XACT
-            | rmgr::MULTIXACT
-            | rmgr::CLOG
-            | rmgr::COMMIT_TS
-            | rmgr::STANDBY => {
-                let before = *self;
-                self.observe_managers(record)?;
-                *self != before
-            }
-            // Nearly all records.
-            _ => false,
-        };
+        let mut changed = false;
+        if has_share(record) {
+            let before = *self;
+            self.observe_managers(record)?;
+            changed = *self != before;
+        }
         let changed = changed || self.next_xid != next_xid || is_landmark(record);
+        self.move_behind(record);
+        Ok(Observed { changed })
+    }
+
+    /// Whether the record changes nothing here but the position, as nearly all do: then
+    /// [`move_behind`](TimelineState::move_behind) is all that [`observe`](TimelineState::observe) would do.
+    #[inline]
+    pub fn is_untouched_by(&self, record: &DecodedRecord<'_>) -> bool {
+        !has_share(record) && !is_landmark(record) && self.knows_xid(record.xid)
+    }
+
+    /// Moves the position alone.
+    #[inline]
+    pub fn move_behind(&mut self, record: &DecodedRecord<'_>) {
         self.prev_record_lsn = record.start_lsn;
         self.last_record_lsn = record.end_lsn;
-        Ok(Observed { changed })
     }
 
     /// What records do of resource managers that have a share in the state.
@@ -318,13 +323,18 @@ impl TimelineState {
         }
     }
 
+    /// Whether `xid` was handed out already, or never is.
+    fn knows_xid(&self, xid: u32) -> bool {
+        xid < FIRST_NORMAL_XID || xid_precedes(xid, self.next_xid as u32)
+    }
+
     /// Makes sure that `xid` was handed out already; a smaller id than the next one's means that ids
     /// wrapped around into the next epoch.
     fn advance_past_xid(&mut self, xid: u32) {
-        let next = self.next_xid as u32;
-        if xid < FIRST_NORMAL_XID || xid_precedes(xid, next) {
+        if self.knows_xid(xid) {
             return;
         }
+        let next = self.next_xid as u32;
         let after = xid.wrapping_add(1).max(FIRST_NORMAL_XID);
         let mut epoch = self.next_xid >> 32;
         if xid < next || after < xid {
@@ -332,6 +342,14 @@ impl TimelineState {
         }
         self.next_xid = epoch << 32 | u64::from(after);
     }
+}
+
+/// Whether the record's resource manager has a share in the state.
+fn has_share(record: &DecodedRecord<'_>) -> bool {
+    matches!(
+        record.rmid,
+        rmgr::XLOG | rmgr::XACT | rmgr::MULTIXACT | rmgr::CLOG | rmgr::COMMIT_TS | rmgr::STANDBY
+    )
 }
 
 /// Records behind which a branch may want to cut although no counter moved.

@@ -11,7 +11,7 @@ use pg_types::Lsn;
 
 use crate::error::LayerError;
 use crate::region::{LARGE_PAGE, Region};
-use crate::value::{Value, ValueRef, Version, VersionRef};
+use crate::value::{Put, Value, ValueRef, Version, VersionRef};
 
 /// Bytes taken at once. The first ones come in small pages: memory nobody has written to is not there yet, so that an
 /// almost empty layer costs little.
@@ -208,8 +208,9 @@ impl Arena {
     }
 
     /// Bytes that an entry with this value takes.
-    pub fn cost(value: &Value) -> u64 {
-        let length = value.payload().len();
+    #[inline]
+    pub fn cost(value: Put<'_>) -> u64 {
+        let length = value.as_ref().payload().len();
         let bytes = match length > LONGEST_COPIED {
             true => HEAD + UNIT + length,
             false => (HEAD + length).next_multiple_of(UNIT),
@@ -218,35 +219,35 @@ impl Arena {
     }
 
     /// Adds an entry behind all others; where it begins. Refused when there are more than can be numbered, 32 GiB.
+    #[inline]
     pub fn push(
         &mut self,
         place: u32,
         older: u32,
-        (lsn, seq): (Lsn, u16),
-        value: Value,
+        order: (Lsn, u16),
+        value: Put<'_>,
     ) -> Result<u32, LayerError> {
-        let tag = match &value {
-            Value::Image(_) => IMAGE,
-            Value::Zero => ZERO,
-            Value::Delta {
+        let kept = value.as_ref();
+        let tag = match kept {
+            ValueRef::Image(_) => IMAGE,
+            ValueRef::Zero => ZERO,
+            ValueRef::Delta {
                 starts_chain: false,
                 ..
             } => DELTA,
-            Value::Delta {
+            ValueRef::Delta {
                 starts_chain: true, ..
             } => FIRST_DELTA,
-            Value::Meta(_) => META,
-            Value::Tombstone => TOMBSTONE,
+            ValueRef::Meta(_) => META,
+            ValueRef::Tombstone => TOMBSTONE,
         };
-        let payload = value.payload();
+        let payload = kept.payload();
         if payload.len() <= LONGEST_COPIED {
-            return self.put(place, older, (lsn, seq), tag, payload);
+            return self.put(place, older, order, tag, payload);
         }
         let number = super::versions::number(self.apart.len())?;
-        let at = self.put(place, older, (lsn, seq), tag | APART, &number.to_le_bytes())?;
-        if let Value::Image(bytes) | Value::Meta(bytes) | Value::Delta { bytes, .. } = value {
-            self.apart.push(bytes);
-        }
+        let at = self.put(place, older, order, tag | APART, &number.to_le_bytes())?;
+        self.apart.push(value.to_bytes());
         Ok(at)
     }
 
@@ -381,7 +382,7 @@ mod tests {
             let mut put = Vec::new();
             for (number, value) in values.iter().cycle().take(values.len() * times).enumerate() {
                 let order = (Lsn(number as u64 * 8), number as u16);
-                let at = arena.push(number as u32, NONE, order, value.clone()).unwrap();
+                let at = arena.push(number as u32, NONE, order, value.into()).unwrap();
                 put.push((at, order, value));
             }
             for (number, (at, ..)) in put.iter().enumerate().step_by(3) {
@@ -407,11 +408,11 @@ mod tests {
         fn what_entries_cost_is_what_they_take(values in proptest::collection::vec(value(), 1..200)) {
             let mut arena = Arena::default();
             for value in &values {
-                arena.push(0, NONE, (Lsn(8), 0), value.clone()).unwrap();
+                arena.push(0, NONE, (Lsn(8), 0), value.into()).unwrap();
             }
             let copied: usize = arena.chunks.iter().map(|chunk| chunk.len()).sum();
             let apart: usize = arena.apart.iter().map(Bytes::len).sum();
-            let cost: u64 = values.iter().map(Arena::cost).sum();
+            let cost: u64 = values.iter().map(|value| Arena::cost(value.into())).sum();
             prop_assert_eq!(cost, (copied + apart) as u64);
         }
     }

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::arena::{Arena, Entry, NONE};
 use crate::error::LayerError;
-use crate::value::{LsnRange, Value, Version, VersionRef, Window};
+use crate::value::{LsnRange, Put, Version, VersionRef, Window};
 
 /// What a key costs: its place, and its share of the table that knows it.
 const KEY_COST: u64 = 64;
@@ -61,12 +61,12 @@ impl Versions {
     }
 
     /// Adds values from the WAL, a few at a time; the bytes by which all of it grew.
-    pub(super) fn put_all(
+    pub(super) fn put_all<'a>(
         &mut self,
-        values: impl IntoIterator<Item = (Key, Lsn, Value)>,
+        values: impl IntoIterator<Item = (Key, Lsn, Put<'a>)>,
     ) -> Result<u64, LayerError> {
         let mut values = values.into_iter();
-        let mut some = SmallVec::<[(u32, Lsn, Value); AT_ONCE]>::new();
+        let mut some = SmallVec::<[(u32, Lsn, Put<'a>); AT_ONCE]>::new();
         let mut sum = 0;
         loop {
             for (key, lsn, value) in values.by_ref().take(AT_ONCE) {
@@ -88,7 +88,7 @@ impl Versions {
         &mut self,
         key: Key,
         lsn: Lsn,
-        value: Value,
+        value: Put<'_>,
         seq: Option<u16>,
     ) -> Result<u64, LayerError> {
         let place = self.place(key)?;
@@ -201,7 +201,7 @@ impl Versions {
         &mut self,
         place: u32,
         lsn: Lsn,
-        value: Value,
+        value: Put<'_>,
         seq: Option<u16>,
     ) -> Result<u64, LayerError> {
         let head = self.heads[place as usize];
@@ -225,7 +225,7 @@ impl Versions {
             return Ok(0);
         }
         let is_first = head.newest == NONE;
-        let size = Arena::cost(&value) + if is_first { KEY_COST } else { 0 };
+        let size = Arena::cost(value) + if is_first { KEY_COST } else { 0 };
         let at = self.entries.push(place, older, (lsn, seq), value)?;
         let head = &mut self.heads[place as usize];
         head.count += 1;

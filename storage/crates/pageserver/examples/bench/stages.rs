@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use layers::{ChainCounts, MemoryLayer, Value as Kept, WriterOptions};
+use layers::{ChainCounts, MemoryLayer, WriterOptions};
 use pageserver::config::TenantConfig;
-use pageserver::ingest::DeltaWriter;
+use pageserver::ingest::{DeltaWriter, Kept};
 use pg_types::{Key, Lsn, PgMajor, WAL_SEGMENT_BYTES};
 use serde_json::{Value, json};
 use wal_decode::{InterpretError, MetaChange, PageStep, Sink, TimelineState};
@@ -99,7 +99,7 @@ impl Sink for Taker {
     }
 
     fn page(&mut self, key: Key, step: PageStep<'_, '_>) -> Result<(), InterpretError> {
-        match self.writer.value(&key, &step) {
+        match self.writer.keep(&key, &step) {
             Ok(value) => self.values.push((key, self.lsn, value)),
             Err(_) => self.failed = true,
         }
@@ -138,16 +138,18 @@ fn pass(from: Lsn, wal: &[u8], last: usize, options: &WriterOptions) -> Result<(
             interpret_into(&decoded, &state, &mut taker)?;
             state.observe(&decoded)?;
         }
+        let values =
+            (taker.values.iter()).map(|(key, lsn, kept)| (*key, *lsn, taker.writer.lend(kept)));
         if last >= 3 {
-            for (key, lsn, value) in &taker.values {
-                counts.ingested(key, *lsn, value);
+            for (key, lsn, value) in values.clone() {
+                counts.ingested(&key, lsn, value);
             }
         }
-        if last < 4 {
-            taker.values.clear();
-            continue;
+        if last >= 4 {
+            layer.put_batch(values)?;
         }
-        layer.put_batch(taker.values.drain(..))?;
+        taker.values.clear();
+        taker.writer.clear();
         if layer.bytes() >= config.checkpoint_distance_bytes {
             written += flush(std::mem::take(&mut layer), last, options)?;
         }

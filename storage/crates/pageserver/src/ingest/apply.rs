@@ -195,7 +195,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Adds all that the record changes.
-    pub async fn add(&mut self, changes: Changes) -> Result<()> {
+    pub async fn add(&mut self, changes: Changes<Value>) -> Result<()> {
         for change in changes.meta {
             self.meta(change).await?;
         }
@@ -206,7 +206,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Adds a page's new version, extending its relation when the page lies behind the end.
-    async fn page(&mut self, page: PageValue) -> Result<()> {
+    async fn page(&mut self, page: PageValue<Value>) -> Result<()> {
         let key = page.key;
         if let Some(rel) = key.rel() {
             let size = self.size(rel).await?;

@@ -1,29 +1,55 @@
 //! Steps of pages as layers keep them: a record [packed](wal_decode::packed), anything else the `postcard` form of its
 //! [`PageDelta`].
 //!
-//! Ingest makes one for nearly every record, so records to redo are written straight from the WAL they lie in, and
-//! many deltas share one buffer, which lives until the last of them is in the memory layer. Nothing that is kept longer
-//! may be put there.
+//! Ingest makes one for nearly every record, so records to redo are written straight from the WAL they lie in, one behind
+//! the other into one buffer, from which they are copied into the memory layer. The buffer is cleared when all of them
+//! are there: what is [`Kept`] means something until then.
 
 use anyhow::Context;
-use bytes::BytesMut;
-use layers::Value;
+use layers::{Put, Value};
 use pg_types::Key;
 use wal_decode::packed::PACKED_HEAD;
 use wal_decode::{InterpretError, PageChange, PageDelta, PageStep, pack};
 
 use crate::error::Error;
 
-/// Size of a shared buffer.
-const BUFFER_BYTES: usize = 64 << 10;
-/// Longest delta that goes into one: what is left of a buffer at its end is lost.
+/// A longer delta has memory of its own, which the memory layer takes over.
 const LONGEST_SHARED: usize = 4 << 10;
+/// What the buffer keeps of its memory when it is cleared.
+const BUFFER_BYTES: usize = 1 << 20;
 
 /// See the module head.
 #[derive(Default)]
 pub struct DeltaWriter {
-    buffer: BytesMut,
+    buffer: Vec<u8>,
     stripped: Vec<u8>,
+}
+
+/// A value on its way into the memory layer.
+pub enum Kept {
+    /// A delta, with its place in the writer's buffer.
+    Packed {
+        at: u32,
+        length: u32,
+        starts_chain: bool,
+    },
+    Whole(Box<Value>),
+}
+
+impl From<Value> for Kept {
+    fn from(value: Value) -> Kept {
+        Kept::Whole(Box::new(value))
+    }
+}
+
+impl Kept {
+    /// Bytes of the value.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Kept::Packed { length, .. } => *length as usize,
+            Kept::Whole(value) => value.payload().len(),
+        }
+    }
 }
 
 /// Why a step cannot be kept.
@@ -40,54 +66,92 @@ impl From<InterpretError> for Unkept {
 
 impl DeltaWriter {
     /// A step of the page under `key` as layers keep it.
-    pub fn value(&mut self, key: &Key, step: &PageStep<'_, '_>) -> Result<Value, Unkept> {
+    pub fn keep(&mut self, key: &Key, step: &PageStep<'_, '_>) -> Result<Kept, Unkept> {
         if let PageStep::Redo { record, block } = step {
             let mut scratch = std::mem::take(&mut self.stripped);
-            let kept = wal_decode::stripped(record, block.id, &mut scratch);
-            let value = self.redo(key, block.will_init, kept);
+            let record = wal_decode::stripped(record, block.id, &mut scratch);
+            let kept = self.redo(key, block.will_init, record);
             self.stripped = scratch;
-            if let Some(value) = value {
-                return Ok(value);
+            if let Some(kept) = kept {
+                return Ok(kept);
             }
         }
-        Ok(match step.to_change()? {
-            PageChange::Image(page) => Value::Image(page),
-            PageChange::Zero => Value::Zero,
-            PageChange::Delta(delta) => {
-                let bytes = postcard::to_stdvec(&delta).context("encode a page delta");
-                let starts_chain = matches!(
-                    delta,
-                    PageDelta::Record {
-                        will_init: true,
-                        ..
-                    }
-                );
-                Value::Delta {
-                    bytes: bytes.map_err(|error| Unkept::Encode(error.into()))?.into(),
-                    starts_chain,
-                }
-            }
-        })
+        Ok(Kept::from(other(step)?))
+    }
+
+    /// What is kept, to be put into the memory layer.
+    #[inline]
+    pub fn lend<'a>(&'a self, kept: &'a Kept) -> Put<'a> {
+        match *kept {
+            Kept::Packed {
+                at,
+                length,
+                starts_chain,
+            } => Put::Delta {
+                bytes: &self.buffer[at as usize..(at + length) as usize],
+                starts_chain,
+            },
+            Kept::Whole(ref value) => Put::Value(value),
+        }
+    }
+
+    /// The same with bytes of its own.
+    pub fn own(&self, kept: Kept) -> Value {
+        match kept {
+            Kept::Whole(value) => *value,
+            Kept::Packed { .. } => self.lend(&kept).to_value(),
+        }
+    }
+
+    /// Forgets all that was kept here.
+    pub fn clear(&mut self) {
+        self.buffer.clear();
+        self.buffer.shrink_to(BUFFER_BYTES);
     }
 
     /// `None` for a record that cannot be packed.
-    fn redo(&mut self, key: &Key, will_init: bool, record: &[u8]) -> Option<Value> {
+    fn redo(&mut self, key: &Key, will_init: bool, record: &[u8]) -> Option<Kept> {
         let most = PACKED_HEAD + record.len();
-        let mut own = BytesMut::new();
-        let out = if most > LONGEST_SHARED {
-            own.reserve(most);
-            &mut own
-        } else {
-            if self.buffer.capacity() < most {
-                self.buffer = BytesMut::with_capacity(BUFFER_BYTES);
-            }
-            &mut self.buffer
-        };
-        pack(out, key, will_init, record).then(|| Value::Delta {
-            bytes: out.split().freeze(),
+        if most > LONGEST_SHARED {
+            let mut own = Vec::with_capacity(most);
+            return pack(&mut own, key, will_init, record).then(|| {
+                Kept::from(Value::Delta {
+                    bytes: own.into(),
+                    starts_chain: will_init,
+                })
+            });
+        }
+        // Far from it, but what cannot be numbered must not be taken for something else.
+        u32::try_from(self.buffer.len() + most).ok()?;
+        let at = self.buffer.len() as u32;
+        pack(&mut self.buffer, key, will_init, record).then(|| Kept::Packed {
+            at,
+            length: self.buffer.len() as u32 - at,
             starts_chain: will_init,
         })
     }
+}
+
+/// A step that is no record to redo, or one that cannot be packed.
+fn other(step: &PageStep<'_, '_>) -> Result<Value, Unkept> {
+    Ok(match step.to_change()? {
+        PageChange::Image(page) => Value::Image(page),
+        PageChange::Zero => Value::Zero,
+        PageChange::Delta(delta) => {
+            let bytes = postcard::to_stdvec(&delta).context("encode a page delta");
+            let starts_chain = matches!(
+                delta,
+                PageDelta::Record {
+                    will_init: true,
+                    ..
+                }
+            );
+            Value::Delta {
+                bytes: bytes.map_err(|error| Unkept::Encode(error.into()))?.into(),
+                starts_chain,
+            }
+        }
+    })
 }
 
 #[cfg(test)]
@@ -121,13 +185,17 @@ mod tests {
             let value = writer
                 .redo(&key, will_init, &record)
                 .expect("a whole record");
-            assert_eq!(value.starts_chain(), will_init);
-            kept.push((value, record));
+            kept.push((value, will_init, record));
         }
-        for (value, mut record) in kept {
+        for (value, will_init, mut record) in kept {
+            let lent = writer.lend(&value);
+            unlink(&mut record);
+            let (bytes, value) = (value.bytes(), writer.own(value));
+            assert_eq!(lent.to_value(), value);
+            assert_eq!(value.starts_chain(), will_init);
+            assert_eq!(value.payload().len(), bytes);
             let mut found = Vec::new();
             assert_eq!(unpack(&key, value.payload(), &mut found), Ok(true));
-            unlink(&mut record);
             assert_eq!(found, record);
         }
     }

@@ -10,14 +10,15 @@
 
 use std::sync::Arc;
 
-use layers::Value;
+use bytes::Bytes;
+use layers::{Put, Value};
 use pg_types::slru::segment_of;
 use pg_types::{BLCKSZ, ForkNumber, Key, Lsn, RelTag, SLRU_PAGES_PER_SEGMENT, SlruKind};
 use smallvec::SmallVec;
 use wal_decode::{MetaChange, PageStep, Sink, TimelineState};
 
 use super::apply::Directory;
-use super::encode::{DeltaWriter, Unkept};
+use super::encode::{DeltaWriter, Kept, Unkept};
 use crate::config::TenantConfig;
 use crate::error::Result;
 use crate::import::encode_u32;
@@ -31,11 +32,19 @@ const COUNTED_AT_ONCE: usize = 16;
 /// What a value counts beside its bytes.
 const VALUE_OVERHEAD: usize = 64;
 
-/// What one record changes.
-#[derive(Default)]
-pub struct Changes {
+/// What one record changes, the values [`Kept`] by a writer or by themselves.
+pub struct Changes<V = Kept> {
     pub meta: SmallVec<[MetaChange; 1]>,
-    pub pages: SmallVec<[PageValue; 4]>,
+    pub pages: SmallVec<[PageValue<V>; 4]>,
+}
+
+impl<V> Default for Changes<V> {
+    fn default() -> Changes<V> {
+        Changes {
+            meta: SmallVec::new(),
+            pages: SmallVec::new(),
+        }
+    }
 }
 
 impl Changes {
@@ -46,9 +55,9 @@ impl Changes {
 }
 
 /// A page's new version.
-pub struct PageValue {
+pub struct PageValue<V> {
     pub key: Key,
-    pub value: Value,
+    pub value: V,
     /// It only clears bits on a visibility map page, and so means nothing for a page that does not exist.
     pub clears_map: bool,
 }
@@ -56,8 +65,24 @@ pub struct PageValue {
 /// Takes what a record changes in the form in which it is kept.
 #[derive(Default)]
 pub struct Taker {
-    writer: DeltaWriter,
+    pub writer: DeltaWriter,
     pub changes: Changes,
+}
+
+impl Taker {
+    /// What the record changes, with values that need no writer.
+    pub fn take_changes(&mut self) -> Changes<Value> {
+        let Changes { meta, pages } = std::mem::take(&mut self.changes);
+        let own = |page: PageValue<Kept>| PageValue {
+            key: page.key,
+            value: self.writer.own(page.value),
+            clears_map: page.clears_map,
+        };
+        Changes {
+            meta,
+            pages: pages.into_iter().map(own).collect(),
+        }
+    }
 }
 
 impl Sink for Taker {
@@ -71,7 +96,7 @@ impl Sink for Taker {
     fn page(&mut self, key: Key, step: PageStep<'_, '_>) -> Result<(), Unkept> {
         self.changes.pages.push(PageValue {
             key,
-            value: self.writer.value(&key, &step)?,
+            value: self.writer.keep(&key, &step)?,
             clears_map: matches!(
                 step,
                 PageStep::VisibilityMapClear { .. } | PageStep::VisibilityMapTruncate { .. }
@@ -86,7 +111,7 @@ pub struct Gathered {
     /// As of the last record gathered.
     pub state: TimelineState,
     config: Arc<TenantConfig>,
-    values: Vec<(Key, Lsn, Value)>,
+    values: Vec<(Key, Lsn, Kept)>,
     /// How many of them are counted towards their pages' chains.
     counted: usize,
     bytes: usize,
@@ -112,14 +137,9 @@ impl Gathered {
         }
     }
 
-    /// Takes a record that changes pages only, `state` being the one behind it, if the directory knows all it needs;
-    /// false when it does not, and nothing is taken.
-    pub fn take(
-        &mut self,
-        directory: &mut Directory,
-        changes: &mut Changes,
-        state: &TimelineState,
-    ) -> bool {
+    /// Takes a record that ends at `lsn` and changes pages only, if the directory knows all it needs; false when it does
+    /// not, and nothing is taken.
+    pub fn take(&mut self, directory: &mut Directory, changes: &mut Changes, lsn: Lsn) -> bool {
         if !changes.meta.is_empty() {
             return false;
         }
@@ -128,12 +148,12 @@ impl Gathered {
         };
         for page in changes.pages.drain(..) {
             if !page.clears_map || grown.exists(directory, &page.key) {
-                self.push(page.key, state.last_record_lsn, page.value);
+                self.push(page.key, lsn, page.value);
             }
         }
         for (rel, blocks) in grown.sizes {
             let value = Value::Meta(encode_u32(blocks));
-            self.push(Key::rel_size(rel), state.last_record_lsn, value);
+            self.push(Key::rel_size(rel), lsn, value.into());
             let before = directory.sizes.insert(rel, Some(blocks)).flatten();
             if rel.fork == ForkNumber::Main {
                 let added = i64::from(blocks) - i64::from(before.unwrap_or(0));
@@ -143,7 +163,7 @@ impl Gathered {
         for (segment, pages) in grown.segments {
             let value = Value::Meta(encode_u32(pages));
             let key = Key::slru_segment(segment.0, segment.1);
-            self.push(key, state.last_record_lsn, value);
+            self.push(key, lsn, value.into());
             directory.segments.insert(segment, pages);
         }
         true
@@ -152,28 +172,37 @@ impl Gathered {
     /// Adds the values of a record that was worked out by itself.
     pub fn add(&mut self, lsn: Lsn, values: Vec<(Key, Value)>, growth: i64) {
         for (key, value) in values {
-            self.push(key, lsn, value);
+            self.push(key, lsn, value.into());
         }
         self.growth += growth;
     }
 
-    pub fn push(&mut self, key: Key, lsn: Lsn, value: Value) {
-        self.bytes += VALUE_OVERHEAD + value.payload().len();
+    fn push(&mut self, key: Key, lsn: Lsn, value: Kept) {
+        self.bytes += VALUE_OVERHEAD + value.bytes();
         self.values.push((key, lsn, value));
     }
 
-    /// Ends a record.
-    pub fn record_taken(&mut self, timeline: &Timeline, state: &TimelineState) {
-        self.state = *state;
-        self.records += 1;
-        if self.values.len() - self.counted >= COUNTED_AT_ONCE {
-            self.count(timeline);
+    /// The state behind the record that is being taken, and the form in which it is stored if it is to be.
+    pub fn pass_to(&mut self, state: TimelineState, stored: Option<Bytes>) {
+        self.state = state;
+        if let Some(stored) = stored {
+            let value = Value::Meta(stored);
+            self.push(Key::timeline_state(), state.last_record_lsn, value.into());
         }
     }
 
-    fn count(&mut self, timeline: &Timeline) {
+    /// Ends a record, which the state is behind now.
+    pub fn record_taken(&mut self, timeline: &Timeline, writer: &DeltaWriter) {
+        self.records += 1;
+        if self.values.len() - self.counted >= COUNTED_AT_ONCE {
+            self.count(timeline, writer);
+        }
+    }
+
+    fn count(&mut self, timeline: &Timeline, writer: &DeltaWriter) {
         let rule = self.config.image_rule(self.state.full_page_writes);
-        self.overlong |= timeline.count_chains(&self.values[self.counted..], rule);
+        let values = lent(&self.values[self.counted..], writer);
+        self.overlong |= timeline.count_chains(values, rule);
         self.counted = self.values.len();
     }
 
@@ -182,19 +211,29 @@ impl Gathered {
         self.overlong || self.bytes >= ENOUGH_BYTES
     }
 
-    /// Makes all of it visible.
-    pub fn publish(&mut self, timeline: &Timeline) -> Result<()> {
+    /// Makes all of it visible. What `writer` kept for it is copied and forgotten.
+    pub fn publish(&mut self, timeline: &Timeline, writer: &mut DeltaWriter) -> Result<()> {
         if self.records == 0 {
             return Ok(());
         }
-        self.count(timeline);
-        timeline.publish(self.state, self.values.drain(..), self.growth)?;
+        self.count(timeline, writer);
+        timeline.publish(self.state, lent(&self.values, writer), self.growth)?;
+        self.values.clear();
+        writer.clear();
         timeline.metrics().wal_records.inc_by(self.records);
         self.config = timeline.config();
         (self.counted, self.bytes, self.records) = (0, 0, 0);
         (self.growth, self.overlong) = (0, false);
         Ok(())
     }
+}
+
+fn lent<'a>(
+    values: &'a [(Key, Lsn, Kept)],
+    writer: &'a DeltaWriter,
+) -> impl Iterator<Item = (Key, Lsn, Put<'a>)> {
+    let lend = |(key, lsn, kept): &'a (Key, Lsn, Kept)| (*key, *lsn, writer.lend(kept));
+    values.iter().map(lend)
 }
 
 /// Relations and segments that a record makes longer.

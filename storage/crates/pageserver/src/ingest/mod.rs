@@ -14,14 +14,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use bytes::Bytes;
 use pg_types::wal::rmgr;
-use pg_types::{Key, Lsn, PgMajor};
+use pg_types::{Lsn, PgMajor};
 use tokio::sync::watch;
-use wal_decode::{MetaChange, RawRecord, Records, TimelineState, WalStreamDecoder};
+use wal_decode::{DecodedRecord, MetaChange, RawRecord, Records, TimelineState, WalStreamDecoder};
 
 use self::apply::Directory;
-pub use self::encode::DeltaWriter;
 use self::encode::Unkept;
+pub use self::encode::{DeltaWriter, Kept};
 use self::gather::{Gathered, Taker};
 pub use self::safekeeper::SafekeeperSource;
 use crate::error::{Error, Result};
@@ -188,9 +189,12 @@ async fn attempt(
 /// Ingests every record that is whole. Those before one that cannot be ingested are published all the same.
 async fn drain(timeline: &Timeline, mut records: Records<'_>) -> Result<(), Ended> {
     let mut ingest = timeline.ingest_state().lock().await;
+    // What an attempt before this one left there belongs to nothing.
+    ingest.taker.writer.clear();
     let mut gathered = Gathered::new(timeline);
     let taken = take_all(timeline, &mut ingest, &mut gathered, &mut records).await;
-    let published = gathered.publish(timeline).map_err(Ended::from);
+    let published = gathered.publish(timeline, &mut ingest.taker.writer);
+    let published = published.map_err(Ended::from);
     if let Err(ended) = taken.and(published) {
         // The next attempt asks storage, whatever was thought to be published.
         ingest.directory = Directory::default();
@@ -211,11 +215,19 @@ async fn take_all(
             Ok(None) => return Ok(()),
             Err(error) => return Err(Ended::Stopped(format!("the WAL cannot be read: {error}"))),
         };
-        ingest_record(timeline, ingest, gathered, &record).await?;
+        if let Some(unsettled) = take_record(timeline, ingest, gathered, &record)? {
+            settle(timeline, ingest, gathered, *unsettled).await?;
+        }
         if gathered.is_enough() {
-            gathered.publish(timeline)?;
+            gathered.publish(timeline, &mut ingest.taker.writer)?;
             timeline.pace_ingest().await?;
         }
+    }
+}
+
+impl From<Box<Ended>> for Ended {
+    fn from(ended: Box<Ended>) -> Ended {
+        *ended
     }
 }
 
@@ -226,68 +238,103 @@ impl From<Error> for Ended {
     }
 }
 
-/// Turns one record into versions and gathers them.
-async fn ingest_record(
+/// What is left of a record of which storage has to be asked; its changes are in the taker.
+struct Unsettled {
+    /// Behind it, and in the form in which it is stored if it is to be.
+    state: TimelineState,
+    stored: Option<Bytes>,
+}
+
+/// Gathers one record, or says what is left to do. The results are small, to be handed over in registers: in memory they
+/// would be written in pieces and read as a whole, for which the processor waits.
+fn take_record(
     timeline: &Timeline,
     ingest: &mut IngestState,
     gathered: &mut Gathered,
     raw: &RawRecord<'_>,
+) -> Result<Option<Box<Unsettled>>, Box<Ended>> {
+    // Read where it is used: to hand it over whole would take longer than to read it.
+    let taken = wal_decode::decode_for(raw.start_lsn, raw.end_lsn, raw.bytes, |record| {
+        take_decoded(timeline, ingest, gathered, record)
+    });
+    taken.map_err(|error| refused(raw, &error))?
+}
+
+fn take_decoded(
+    timeline: &Timeline,
+    ingest: &mut IngestState,
+    gathered: &mut Gathered,
+    record: &DecodedRecord<'_>,
+) -> Result<Option<Box<Unsettled>>, Box<Ended>> {
+    let IngestState { directory, taker } = ingest;
+    let raw = RawRecord {
+        start_lsn: record.start_lsn,
+        end_lsn: record.end_lsn,
+        bytes: record.raw,
+    };
+    taker.changes.clear();
+    match wal_decode::interpret_into(record, &gathered.state, taker) {
+        Ok(()) => {}
+        Err(Unkept::Interpret(error)) => return Err(refused(&raw, &error)),
+        Err(Unkept::Encode(error)) => return Err(Box::new(error.into())),
+    }
+    if let Some(why) = taker.changes.meta.iter().find_map(not_served) {
+        return Err(refused(&raw, &why));
+    }
+    if gathered.state.is_untouched_by(record)
+        && gathered.take(directory, &mut taker.changes, record.end_lsn)
+    {
+        gathered.state.move_behind(record);
+        gathered.record_taken(timeline, &taker.writer);
+        return Ok(None);
+    }
+    let mut state = gathered.state;
+    let observed = state.observe(record);
+    let changed = observed.map_err(|error| refused(&raw, &error))?.changed;
+    let stored = changed.then(|| encode_state(&state)).transpose();
+    let stored = stored.map_err(|error| Box::new(error.into()))?;
+    if !gathered.take(directory, &mut taker.changes, record.end_lsn) {
+        return Ok(Some(Box::new(Unsettled { state, stored })));
+    }
+    gathered.pass_to(state, stored);
+    gathered.record_taken(timeline, &taker.writer);
+    Ok(None)
+}
+
+/// Gathers a record with what storage says of what was there before it.
+async fn settle(
+    timeline: &Timeline,
+    ingest: &mut IngestState,
+    gathered: &mut Gathered,
+    unsettled: Unsettled,
 ) -> Result<(), Ended> {
     let IngestState { directory, taker } = ingest;
-    let mut state = gathered.state;
-    let changed = interpret(&mut state, taker, raw)?;
-    let stored = changed.then(|| encode_state(&state)).transpose()?;
-    if !gathered.take(directory, &mut taker.changes, &state) {
-        // Storage is asked for what was there before this record, and nobody waits for what came before it.
-        gathered.publish(timeline)?;
-        let before = timeline.last_record_lsn();
-        let mut batch = apply::Batch::new(timeline, directory, before, raw.end_lsn);
-        batch.add(std::mem::take(&mut taker.changes)).await?;
-        let (values, update) = batch.finish()?;
-        gathered.add(raw.end_lsn, values, update.growth);
-        directory.update(update);
-    }
-    if let Some(stored) = stored {
-        let value = layers::Value::Meta(stored);
-        gathered.push(Key::timeline_state(), raw.end_lsn, value);
-    }
-    gathered.record_taken(timeline, &state);
+    let Unsettled { state, stored } = unsettled;
+    let lsn = state.last_record_lsn;
+    // Storage is asked for what was there before this record, and nobody waits for what came before it.
+    let changes = taker.take_changes();
+    gathered.publish(timeline, &mut taker.writer)?;
+    let before = timeline.last_record_lsn();
+    let mut batch = apply::Batch::new(timeline, directory, before, lsn);
+    batch.add(changes).await?;
+    let (values, update) = batch.finish()?;
+    gathered.add(lsn, values, update.growth);
+    directory.update(update);
+    gathered.pass_to(state, stored);
+    gathered.record_taken(timeline, &taker.writer);
     Ok(())
 }
 
-/// Has `taker` take what the record changes, and moves `state` behind the record; whether that makes it one to be
-/// stored.
-fn interpret(
-    state: &mut TimelineState,
-    taker: &mut Taker,
-    raw: &RawRecord<'_>,
-) -> Result<bool, Ended> {
-    let refuse = |what: &dyn std::fmt::Display, rmid: Option<u8>| {
-        let rmgr = rmid.map_or("unknown", rmgr::name);
-        Ended::Stopped(format!(
-            "record at {} ({rmgr}, {} bytes, ends at {}) cannot be ingested: {what}",
-            raw.start_lsn,
-            raw.bytes.len(),
-            raw.end_lsn
-        ))
-    };
-    // Read where it is used: to hand it over whole would take longer than to read it.
-    let read = wal_decode::decode_for(raw.start_lsn, raw.end_lsn, raw.bytes, |record| {
-        taker.changes.clear();
-        match wal_decode::interpret_into(record, state, taker) {
-            Ok(()) => {}
-            Err(Unkept::Interpret(error)) => return Err(refuse(&error, Some(record.rmid))),
-            Err(Unkept::Encode(error)) => return Err(error.into()),
-        }
-        if let Some(why) = taker.changes.meta.iter().find_map(not_served) {
-            return Err(refuse(&why, Some(record.rmid)));
-        }
-        let observed = state.observe(record);
-        Ok(observed
-            .map_err(|error| refuse(&error, Some(record.rmid)))?
-            .changed)
-    });
-    read.map_err(|error| refuse(&error, raw.header().map(|header| header.rmid)))?
+#[cold]
+fn refused(raw: &RawRecord<'_>, why: &dyn std::fmt::Display) -> Box<Ended> {
+    let header = raw.header();
+    let rmgr = header.map_or("unknown", |header| rmgr::name(header.rmid));
+    Box::new(Ended::Stopped(format!(
+        "record at {} ({rmgr}, {} bytes, ends at {}) cannot be ingested: {why}",
+        raw.start_lsn,
+        raw.bytes.len(),
+        raw.end_lsn
+    )))
 }
 
 /// Why a change that is understood still stops the timeline: a compute could not be started behind it.

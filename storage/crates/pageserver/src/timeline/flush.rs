@@ -90,7 +90,8 @@ impl Timeline {
         let mut frozen_upto = self.flush.frozen_upto.lock();
         if lsn > *frozen_upto && lsn > self.remote_consistent_lsn() {
             let value = layers::Value::Meta(super::history::encode_state(&state)?);
-            self.store.append([(Key::timeline_state(), lsn, value)])?;
+            self.store
+                .append([(Key::timeline_state(), lsn, (&value).into())])?;
         }
         self.store.freeze(lsn, state.prev_record_lsn);
         *frozen_upto = lsn;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use layers::{ChainCounts, ImageRule, ImageTask, LONG};
+use layers::{ChainCounts, ImageRule, ImageTask, LONG, Put};
 use parking_lot::Mutex;
 use pg_types::{BLCKSZ, Key, Lsn, RelTag};
 use tokio::sync::Notify;
@@ -70,7 +70,11 @@ pub struct ImageWork {
 impl ImageWork {
     /// Counts what some records put, `rule` being what holds behind them. Whether a page's chain is so long
     /// now that ingest has to wait for its image.
-    pub(super) fn ingested(&self, values: &[(Key, Lsn, layers::Value)], rule: ImageRule) -> bool {
+    pub(super) fn ingested<'a>(
+        &self,
+        values: impl IntoIterator<Item = (Key, Lsn, Put<'a>)>,
+        rule: ImageRule,
+    ) -> bool {
         let mut counts = self.counts.lock();
         counts.set_rule(rule);
         self.reads.tell(&mut counts);
@@ -79,9 +83,9 @@ impl ImageWork {
         let overlong = counts.threshold().saturating_mul(OVERLONG);
         let mut longest = 0;
         for (key, lsn, value) in values {
-            let deltas = counts.ingested(key, *lsn, value);
+            let deltas = counts.ingested(&key, lsn, value);
             if deltas >= overlong {
-                *self.urgent.lock() = Some(*key);
+                *self.urgent.lock() = Some(key);
             }
             longest = longest.max(deltas);
         }

@@ -31,6 +31,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use layers::Put;
 use parking_lot::{Mutex, RwLock};
 use pg_types::{Key, KeyRange, Lsn, TenantId, TimelineId};
 use tokio::runtime::Handle;
@@ -305,9 +306,9 @@ impl Timeline {
 
     /// Counts what a record puts, before it is published. Whether a chain has become so long that ingest has to wait
     /// for an image before it goes on.
-    pub(crate) fn count_chains(
+    pub(crate) fn count_chains<'a>(
         &self,
-        values: &[(Key, Lsn, layers::Value)],
+        values: impl IntoIterator<Item = (Key, Lsn, Put<'a>)>,
         rule: layers::ImageRule,
     ) -> bool {
         self.images.ingested(values, rule)
@@ -320,10 +321,10 @@ impl Timeline {
 
     /// Makes the versions of some records visible, which grow the logical size by so many bytes. They have been
     /// counted; `state` is the one behind the last of them.
-    pub(crate) fn publish(
+    pub(crate) fn publish<'a>(
         &self,
         state: TimelineState,
-        values: impl IntoIterator<Item = (Key, Lsn, layers::Value)>,
+        values: impl IntoIterator<Item = (Key, Lsn, Put<'a>)>,
         growth: i64,
     ) -> Result<()> {
         let _appending = self.append.lock();
@@ -349,8 +350,13 @@ impl Timeline {
     pub(crate) async fn append_ahead(&self, values: Vec<(Key, Lsn, layers::Value)>) -> Result<()> {
         {
             let _appending = self.append.lock();
-            self.images.ingested(&values, self.image_rule());
-            self.store.append(values)?;
+            let values = || {
+                values
+                    .iter()
+                    .map(|(key, lsn, value)| (*key, *lsn, value.into()))
+            };
+            self.images.ingested(values(), self.image_rule());
+            self.store.append(values())?;
         }
         self.pace_ingest().await
     }
