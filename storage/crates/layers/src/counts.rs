@@ -11,7 +11,6 @@
 
 mod lengths;
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
@@ -194,9 +193,8 @@ impl ChainCounts {
                 reads: 0,
             },
         };
-        let (before, now) = match self.counts.entry(*key) {
-            Entry::Occupied(mut held) => {
-                let count = held.get_mut();
+        let (before, now) = match self.counts.get_mut(key) {
+            Some(count) => {
                 let before = *count;
                 if starts_chain {
                     *count = first;
@@ -211,8 +209,8 @@ impl ChainCounts {
                 }
                 (before, *count)
             }
-            Entry::Vacant(slot) => {
-                slot.insert(first);
+            None => {
+                self.counts.insert(*key, first);
                 (Count::NONE, first)
             }
         };

@@ -58,6 +58,7 @@ pub use read::{
     collect, history, newest_lsn,
 };
 pub use reader::{LayerIter, LayerReader};
+pub use region::{give_back_spare, keep_spare};
 pub use retain::Retention;
 pub use source::BlockSource;
 pub use value::{LsnRange, Put, Value, Version, Window};

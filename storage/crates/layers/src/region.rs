@@ -2,62 +2,134 @@
 //!
 //! A layer in memory, and its file on the way to the object store, are hundreds of megabytes that are new each time. Taken
 //! four kilobytes at a time, as they are first touched, they would cost ingest a sixth of its processor time; in large
-//! pages they cost next to nothing. Where the kernel has none to give, it gives small ones.
+//! pages they cost little. Where the kernel has none to give, it gives small ones. What is given back is kept for a while
+//! for the next layer ([`keep_spare`], [`give_back_spare`]): a kernel clears what it gives out, and a virtual machine's host
+//! may have to find it first.
+//!
+//! Invariant: of a region nobody sees more than what was written to it since it was taken, whoever had its memory before.
 
 use std::io;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use memmap2::{Advice, MmapMut, MmapOptions};
+use parking_lot::Mutex;
 
-/// A large page, as x86-64 and most of ARM have them. Mappings are of this length or a multiple, or have none.
+/// A large page, as x86-64 and most of ARM have them. Large regions have a multiple of it.
 pub(crate) const LARGE_PAGE: usize = 2 << 20;
+
+/// A large region's memory while nobody uses it.
+struct Spare {
+    map: MmapMut,
+    /// When it was first looked at since then.
+    seen: Option<Instant>,
+}
+
+static SPARE: Mutex<Vec<Spare>> = Mutex::new(Vec::new());
+/// Bytes of them that are kept at most.
+static SPARE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// So many bytes of memory that layers gave back are kept for other layers; none before this is called. Of a process, not of
+/// a timeline.
+pub fn keep_spare(bytes: usize) {
+    SPARE_BYTES.store(bytes, Ordering::Relaxed);
+}
+
+/// Gives those back to the kernel that were not wanted for so long. To be called again and again, `now` never going back.
+pub fn give_back_spare(now: Instant, unwanted_for: Duration) {
+    let old = |spare: &mut Spare| {
+        let seen = *spare.seen.get_or_insert(now);
+        now.saturating_duration_since(seen) >= unwanted_for
+    };
+    // Given back when nobody waits for the lock: to unmap takes its time.
+    let unwanted: Vec<Spare> = SPARE.lock().extract_if(.., old).collect();
+    drop(unwanted);
+}
+
+/// One that is large enough, and not much larger.
+fn take_spare(capacity: usize) -> Option<MmapMut> {
+    let mut spare = SPARE.lock();
+    let fits = |spare: &Spare| (capacity..=capacity * 2).contains(&spare.map.len());
+    let place = spare.iter().rposition(fits)?;
+    Some(spare.swap_remove(place).map)
+}
+
+fn put_spare(map: MmapMut) {
+    let mut spare = SPARE.lock();
+    let kept: usize = spare.iter().map(|spare| spare.map.len()).sum();
+    if kept + map.len() <= SPARE_BYTES.load(Ordering::Relaxed) {
+        spare.push(Spare { map, seen: None });
+    }
+}
 
 /// See the module head. Derefs to what was written so far.
 pub(crate) struct Region {
-    map: MmapMut,
+    /// Always there, until it is dropped.
+    map: Option<MmapMut>,
     written: usize,
+    large: bool,
 }
 
 impl Region {
     /// Room for `capacity` bytes, rounded up to whole large pages if they are `large`. What nobody has written to takes
     /// no memory, up to a page.
     pub fn with_capacity(capacity: usize, large: bool) -> io::Result<Region> {
-        let capacity = match large {
-            true => capacity.next_multiple_of(LARGE_PAGE),
-            false => capacity,
+        let region = |map| Region {
+            map: Some(map),
+            written: 0,
+            large,
         };
-        let map = MmapOptions::new().len(capacity.max(1)).map_anon()?;
-        if large {
-            // A kernel without them is none the worse.
-            let _ = map.advise(Advice::HugePage);
+        if !large {
+            return Ok(region(MmapOptions::new().len(capacity.max(1)).map_anon()?));
         }
-        Ok(Region { map, written: 0 })
+        let capacity = capacity.max(1).next_multiple_of(LARGE_PAGE);
+        if let Some(map) = take_spare(capacity) {
+            return Ok(region(map));
+        }
+        let map = MmapOptions::new().len(capacity).map_anon()?;
+        // A kernel without them is none the worse.
+        let _ = map.advise(Advice::HugePage);
+        Ok(region(map))
+    }
+
+    #[inline]
+    fn memory(&self) -> &[u8] {
+        self.map.as_deref().unwrap_or_default()
+    }
+
+    #[inline]
+    fn memory_mut(&mut self) -> &mut [u8] {
+        self.map.as_deref_mut().unwrap_or_default()
     }
 
     /// Bytes that can still be written without taking more memory.
     #[inline]
     pub fn room(&self) -> usize {
-        self.map.len() - self.written
+        self.memory().len() - self.written
     }
 
     /// Appends all of it, for which there must be [`room`](Region::room).
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) {
-        self.map[self.written..self.written + bytes.len()].copy_from_slice(bytes);
-        self.written += bytes.len();
-    }
-
-    /// Leaves some bytes out; they are zero.
-    #[inline]
-    pub fn skip(&mut self, bytes: usize) {
-        debug_assert!(bytes <= self.room());
-        self.written += bytes;
+        let (from, to) = (self.written, self.written + bytes.len());
+        self.memory_mut()[from..to].copy_from_slice(bytes);
+        self.written = to;
     }
 
     /// What was written, to be changed.
     #[inline]
     pub fn written_mut(&mut self) -> &mut [u8] {
-        &mut self.map[..self.written]
+        let written = self.written;
+        &mut self.memory_mut()[..written]
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if let Some(map) = self.map.take().filter(|_| self.large) {
+            put_spare(map);
+        }
     }
 }
 
@@ -66,7 +138,7 @@ impl Deref for Region {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.map[..self.written]
+        &self.memory()[..self.written]
     }
 }
 
@@ -80,7 +152,7 @@ impl AsRef<[u8]> for Region {
 impl io::Write for Region {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() > self.room() {
-            let capacity = (self.written + bytes.len()).max(self.map.len() * 2);
+            let capacity = (self.written + bytes.len()).max(self.memory().len() * 2);
             let mut larger = Region::with_capacity(capacity, true)?;
             larger.push(self);
             *self = larger;
@@ -108,10 +180,6 @@ mod tests {
             for number in 0..100_000_u32 {
                 region.write_all(&number.to_le_bytes()).unwrap();
                 expected.extend_from_slice(&number.to_le_bytes());
-                if number == 7 {
-                    region.skip(5);
-                    expected.extend_from_slice(&[0; 5]);
-                }
             }
             let vast = vec![7; LARGE_PAGE + 1];
             region.write_all(&vast).unwrap();
@@ -120,11 +188,51 @@ mod tests {
             region.written_mut()[3] = 9;
             assert_eq!(region[3], 9);
         }
+        assert!(Region::with_capacity(0, false).unwrap().is_empty());
     }
 
+    /// Promise: memory is used again, of the next one's size only, and shows nothing of whoever had it; it is not kept
+    /// beyond what may be, nor for long. One test: what is spare is the process's.
     #[test]
-    fn an_empty_one_is_no_error() {
-        let region = Region::with_capacity(0, false).unwrap();
-        assert!(region.is_empty());
+    fn memory_is_used_again_for_a_while() {
+        let lengths = || -> Vec<usize> {
+            let spare = SPARE.lock();
+            let mut lengths: Vec<usize> = spare.iter().map(|spare| spare.map.len()).collect();
+            lengths.sort_unstable();
+            lengths
+        };
+        // Lengths that no other test has.
+        let pages = |number: usize| (100 + number) * LARGE_PAGE;
+        let is_ours = |length: &usize| *length >= pages(0);
+        let ours = || lengths().into_iter().filter(is_ours).collect::<Vec<_>>();
+        let region = |length| Region::with_capacity(length, true).unwrap();
+        drop(region(pages(0)));
+        assert!(ours().is_empty(), "none is kept until it is said how much");
+
+        keep_spare(pages(0) + pages(1) + 50 * LARGE_PAGE);
+        let mut regions = [region(pages(0)), region(pages(1)), region(pages(2))];
+        regions[0].push(b"secret");
+        drop(regions);
+        assert_eq!(ours(), [pages(0), pages(1)], "no more than may be kept");
+        let mut again = region(pages(0) - 1);
+        assert_eq!(
+            again.memory().len(),
+            pages(1),
+            "the one that came last of those that fit"
+        );
+        assert!(again.is_empty());
+        again.push(b"x");
+        assert_eq!(&*again, b"x");
+        drop(again);
+
+        let start = Instant::now();
+        let second = Duration::from_secs(1);
+        give_back_spare(start, second);
+        drop(region(pages(0)));
+        give_back_spare(start + second, second);
+        assert_eq!(ours().len(), 1, "one was wanted meanwhile");
+        give_back_spare(start + 2 * second, second);
+        assert!(ours().is_empty());
+        keep_spare(0);
     }
 }

@@ -17,7 +17,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
@@ -29,6 +29,10 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 const LOOK_SHARE: u64 = 128;
 /// Longest time between two looks: an allowance is lifted, and the gauge goes on, when nobody says anything.
 const IDLE_LOOK: Duration = Duration::from_millis(500);
+/// This share of the limit is kept for the next layer when one has been written, for so long: in a bulk load the next one
+/// has begun by then.
+const SPARE_SHARE: u64 = 8;
+const SPARE_FOR: Duration = Duration::from_secs(10);
 /// An open layer smaller than this is not worth a flush of its own.
 const SMALLEST_FLUSH: u64 = 1 << 20;
 /// Memory layers being written, compressed, at once: each takes its output's size in memory.
@@ -208,6 +212,7 @@ pub struct MemoryBudget {
 impl MemoryBudget {
     /// `limit`: bytes of versions in memory, over all timelines.
     pub fn new(limit: u64) -> Arc<MemoryBudget> {
+        layers::keep_spare((limit / SPARE_SHARE) as usize);
         Arc::new(MemoryBudget {
             limit,
             total: AtomicU64::new(0),
@@ -269,6 +274,7 @@ impl MemoryBudget {
                     return;
                 };
                 budget.look();
+                layers::give_back_spare(Instant::now(), SPARE_FOR);
                 budget
                     .used
                     .set(i64::try_from(budget.total.load(Ordering::Relaxed)).unwrap_or(i64::MAX));

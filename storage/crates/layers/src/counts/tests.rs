@@ -2,6 +2,7 @@ use bytes::Bytes;
 use pg_types::{ForkNumber, RelTag};
 
 use super::*;
+use crate::value::Value;
 
 fn page(number: u32) -> Key {
     let rel = RelTag {

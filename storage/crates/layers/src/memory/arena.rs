@@ -278,7 +278,7 @@ impl Arena {
         let at = super::versions::number((before * CHUNK + chunk.len()) / UNIT)?;
         chunk.push(&head.to_bytes());
         chunk.push(bytes);
-        chunk.skip(stride - HEAD - bytes.len());
+        chunk.push(&[0; UNIT][..stride - HEAD - bytes.len()]);
         self.entries += 1;
         Ok(at)
     }

@@ -17,7 +17,7 @@ use crate::value::{LsnRange, Put, Version, VersionRef, Window};
 const KEY_COST: u64 = 64;
 
 /// Versions looked for before the first of them is worked on.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 32;
 
 /// The versions of a key.
 #[derive(Clone, Copy)]
@@ -116,6 +116,7 @@ impl Versions {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn found(&self, key: &Key) -> Option<u32> {
         match key.is_page() {
             true => self.pages.get(key).copied(),
@@ -124,22 +125,28 @@ impl Versions {
     }
 
     /// The key's place, made when there is none.
+    #[inline]
     fn place(&mut self, key: Key) -> Result<u32, LayerError> {
+        match self.found(&key) {
+            Some(place) if !self.frozen => Ok(place),
+            _ => self.make_place(key),
+        }
+    }
+
+    fn make_place(&mut self, key: Key) -> Result<u32, LayerError> {
         if self.frozen {
             return Err(LayerError::Frozen);
         }
-        let next = number(self.heads.len())?;
-        let place = match key.is_page() {
-            true => *self.pages.entry(key).or_insert(next),
-            false => *self.metadata.entry(key).or_insert(next),
+        let place = number(self.heads.len())?;
+        match key.is_page() {
+            true => self.pages.insert(key, place),
+            false => self.metadata.insert(key, place),
         };
-        if place == next {
-            self.heads.push(Head {
-                newest: NONE,
-                count: 0,
-                lsn: Lsn::INVALID,
-            });
-        }
+        self.heads.push(Head {
+            newest: NONE,
+            count: 0,
+            lsn: Lsn::INVALID,
+        });
         Ok(place)
     }
 

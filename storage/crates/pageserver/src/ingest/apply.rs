@@ -61,6 +61,18 @@ pub struct DirectoryUpdate {
 }
 
 impl Directory {
+    /// Whether the page is known to be within its relation or segment.
+    #[inline]
+    pub(super) fn has(&self, key: &Key) -> bool {
+        if let Some(rel) = key.rel() {
+            let size = self.sizes.get(&rel).copied().flatten();
+            return size.is_some_and(|blocks| key.e < blocks);
+        }
+        let Some(kind) = key.slru() else { return true };
+        let pages = self.segments.get(&(kind, segment_of(key.e)));
+        pages.is_some_and(|pages| key.e % SLRU_PAGES_PER_SEGMENT < *pages)
+    }
+
     pub fn update(&mut self, update: DirectoryUpdate) {
         self.sizes.extend(update.sizes);
         self.segments.extend(update.segments);

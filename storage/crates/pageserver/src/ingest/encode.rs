@@ -188,10 +188,10 @@ mod tests {
             kept.push((value, will_init, record));
         }
         for (value, will_init, mut record) in kept {
-            let lent = writer.lend(&value);
+            let (lent, bytes) = (writer.lend(&value).to_value(), value.bytes());
+            let value = writer.own(value);
             unlink(&mut record);
-            let (bytes, value) = (value.bytes(), writer.own(value));
-            assert_eq!(lent.to_value(), value);
+            assert_eq!(lent, value);
             assert_eq!(value.starts_chain(), will_init);
             assert_eq!(value.payload().len(), bytes);
             let mut found = Vec::new();

@@ -28,7 +28,7 @@ use crate::timeline::Timeline;
 const ENOUGH_BYTES: usize = 128 << 10;
 /// So many values are counted together: the processor looks for several pages' counts at once then. Far fewer than an
 /// overlong chain has.
-const COUNTED_AT_ONCE: usize = 16;
+const COUNTED_AT_ONCE: usize = 32;
 /// What a value counts beside its bytes.
 const VALUE_OVERHEAD: usize = 64;
 
@@ -142,6 +142,12 @@ impl Gathered {
     pub fn take(&mut self, directory: &mut Directory, changes: &mut Changes, lsn: Lsn) -> bool {
         if !changes.meta.is_empty() {
             return false;
+        }
+        if changes.pages.iter().all(|page| directory.has(&page.key)) {
+            for page in changes.pages.drain(..) {
+                self.push(page.key, lsn, page.value);
+            }
+            return true;
         }
         let Some(grown) = Grown::find(directory, changes) else {
             return false;

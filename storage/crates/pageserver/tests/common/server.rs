@@ -1,10 +1,12 @@
 //! The pageserver under test, driven through its HTTP API, fed from a `pg_wal` directory.
 
 use std::collections::HashMap;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use anyhow::Context;
 use async_trait::async_trait;
 use bytes::Bytes;
 use pageserver::clock::MachineTime;
@@ -64,6 +66,7 @@ impl WalSource for FileWal {
             limit: self.limit.subscribe(),
             wal: self.clone(),
             position: start,
+            segment: None,
             stuck,
         }))
     }
@@ -75,6 +78,8 @@ impl WalSource for FileWal {
 
 struct FileStream {
     wal: FileWal,
+    /// The segment that is being read, with its name.
+    segment: Option<(String, std::fs::File)>,
     limit: watch::Receiver<Lsn>,
     position: Lsn,
     stuck: bool,
@@ -96,14 +101,17 @@ impl WalStream for FileStream {
         let length = (limit.0 - position.0)
             .min(WAL_SEGMENT_BYTES - in_segment)
             .min(100_003);
-        let mut bytes = vec![0; length as usize];
+        let mut bytes = Vec::with_capacity(length as usize);
         if length > 0 {
-            let file = std::fs::File::open(
-                self.wal
-                    .directory
-                    .join(position.segment_file_name(WAL_SEGMENT_BYTES)),
-            )?;
-            std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, in_segment)?;
+            let name = position.segment_file_name(WAL_SEGMENT_BYTES);
+            if self.segment.as_ref().is_none_or(|(of, _)| *of != name) {
+                let file = std::fs::File::open(self.wal.directory.join(&name))?;
+                self.segment = Some((name, file));
+            }
+            let (_, file) = self.segment.as_mut().context("no segment")?;
+            file.seek(SeekFrom::Start(in_segment))?;
+            let read = file.take(length).read_to_end(&mut bytes)?;
+            anyhow::ensure!(read as u64 == length, "the WAL ends inside a segment");
         }
         self.position = position + length;
         Ok(WalChunk {

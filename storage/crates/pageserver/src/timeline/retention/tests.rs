@@ -114,6 +114,7 @@ impl Machine {
         let lsn = state.last_record_lsn;
         let value = Value::Meta(encode_state(&state).expect("state"));
         let values = [(Key::timeline_state(), lsn, value)];
+        let values = (values.iter()).map(|(key, lsn, value)| (*key, *lsn, value.into()));
         self.timeline.publish(state, values, 0).expect("publish");
         self.timeline.checkpoint().await.expect("checkpoint");
         lsn
