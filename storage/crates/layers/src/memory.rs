@@ -28,7 +28,7 @@ use smallvec::SmallVec;
 use crate::desc::LayerDesc;
 use crate::error::LayerError;
 use crate::read::VersionSource;
-use crate::region::Region;
+use crate::region::{LARGE_PAGE, Region};
 use crate::value::{LsnRange, Put, Value, Version, Window};
 use crate::writer::{LayerWriter, WriterOptions};
 use arena::{Copies, Entry};
@@ -95,9 +95,9 @@ impl MemoryLayer {
         options: &WriterOptions,
     ) -> Result<(LayerDesc, Bytes), LayerError> {
         let inner = self.inner.read();
-        // More than half is rare.
-        let file =
-            Region::with_capacity(inner.bytes as usize / 2, true).map_err(LayerError::Write)?;
+        // Nothing is made longer. What is not needed of it is never there.
+        let most = inner.bytes as usize;
+        let file = Region::with_capacity(most, most >= LARGE_PAGE).map_err(LayerError::Write)?;
         let mut writer = LayerWriter::delta(file, 0, options.clone())?;
         inner.for_each_by_key(|key, version| writer.push_ref(key, version))?;
         let (desc, file) = writer.finish()?;
