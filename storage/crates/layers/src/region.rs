@@ -63,10 +63,15 @@ fn put_spare(map: MmapMut) {
     }
 }
 
+/// For tests that change what is spare, which is the process's: one at a time.
+#[cfg(test)]
+pub(crate) static TURN: Mutex<()> = Mutex::new(());
+
 /// See the module head. Derefs to what was written so far.
 pub(crate) struct Region {
-    /// Always there, until it is dropped.
+    /// Always there, until it is dropped. May be longer than what was asked for, which nobody is to see.
     map: Option<MmapMut>,
+    capacity: usize,
     written: usize,
     large: bool,
 }
@@ -75,15 +80,19 @@ impl Region {
     /// Room for `capacity` bytes, rounded up to whole large pages if they are `large`. What nobody has written to takes
     /// no memory, up to a page.
     pub fn with_capacity(capacity: usize, large: bool) -> io::Result<Region> {
+        let capacity = match large {
+            true => capacity.max(1).next_multiple_of(LARGE_PAGE),
+            false => capacity.max(1),
+        };
         let region = |map| Region {
             map: Some(map),
+            capacity,
             written: 0,
             large,
         };
         if !large {
-            return Ok(region(MmapOptions::new().len(capacity.max(1)).map_anon()?));
+            return Ok(region(MmapOptions::new().len(capacity).map_anon()?));
         }
-        let capacity = capacity.max(1).next_multiple_of(LARGE_PAGE);
         if let Some(map) = take_spare(capacity) {
             return Ok(region(map));
         }
@@ -103,10 +112,11 @@ impl Region {
         self.map.as_deref_mut().unwrap_or_default()
     }
 
-    /// Bytes that can still be written without taking more memory.
+    /// Bytes that can still be written without taking more memory: what was asked for and not yet written, whatever
+    /// memory there is.
     #[inline]
     pub fn room(&self) -> usize {
-        self.memory().len() - self.written
+        self.capacity - self.written
     }
 
     /// Appends all of it, for which there must be [`room`](Region::room).
@@ -152,7 +162,7 @@ impl AsRef<[u8]> for Region {
 impl io::Write for Region {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() > self.room() {
-            let capacity = (self.written + bytes.len()).max(self.memory().len() * 2);
+            let capacity = (self.written + bytes.len()).max(self.capacity * 2);
             let mut larger = Region::with_capacity(capacity, true)?;
             larger.push(self);
             *self = larger;
@@ -192,9 +202,10 @@ mod tests {
     }
 
     /// Promise: memory is used again, of the next one's size only, and shows nothing of whoever had it; it is not kept
-    /// beyond what may be, nor for long. One test: what is spare is the process's.
+    /// beyond what may be, nor for long.
     #[test]
     fn memory_is_used_again_for_a_while() {
+        let _turn = TURN.lock();
         let lengths = || -> Vec<usize> {
             let spare = SPARE.lock();
             let mut lengths: Vec<usize> = spare.iter().map(|spare| spare.map.len()).collect();
@@ -220,6 +231,7 @@ mod tests {
             pages(1),
             "the one that came last of those that fit"
         );
+        assert_eq!(again.room(), pages(0), "but no more than was asked for");
         assert!(again.is_empty());
         again.push(b"x");
         assert_eq!(&*again, b"x");

@@ -268,7 +268,8 @@ impl Arena {
             tag,
         };
         let stride = head.stride();
-        if self.chunks.last().is_none_or(|chunk| chunk.room() < stride) {
+        let is_full = |chunk: &Region| chunk.len() + stride > CHUNK;
+        if self.chunks.last().is_none_or(is_full) {
             let is_large = !self.chunks.is_empty();
             let chunk = Region::with_capacity(CHUNK, is_large);
             self.chunks.push(chunk.map_err(LayerError::Write)?);
@@ -350,6 +351,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::region::{TURN, keep_spare};
 
     fn value() -> impl Strategy<Value = Value> {
         let bytes = prop_oneof![
@@ -401,6 +403,27 @@ mod tests {
                 prop_assert_eq!(entry.version(&mut copies), Version { lsn, seq, value: value.clone() });
             }
             prop_assert!(arena.get(NONE).is_none());
+        }
+
+        /// Promise: an entry is where `push` said also where the memory of a chunk could hold more. (Memory that a larger
+        /// region had before was taken for a longer chunk once, whose entries had the places of the next one's.)
+        #[test]
+        fn chunks_have_their_length_whatever_memory_they_get(length in 0..5_000_usize) {
+            let _turn = TURN.lock();
+            keep_spare(64 * CHUNK);
+            let larger = [2, 2].map(|chunks| Region::with_capacity(chunks * CHUNK, true).unwrap());
+            drop(larger);
+            let mut arena = Arena::default();
+            let value = Value::Meta(vec![7; length].into());
+            let times = 4 * CHUNK as u64 / Arena::cost((&value).into());
+            let put: Vec<u32> = (0..times)
+                .map(|number| arena.push(number as u32, NONE, (Lsn(number), 0), (&value).into()).unwrap())
+                .collect();
+            for (number, at) in put.iter().enumerate() {
+                prop_assert_eq!(arena.get(*at).expect("an entry that was put").place(), number as u32);
+            }
+            prop_assert_eq!(arena.iter().map(|(at, _)| at).collect::<Vec<_>>(), put);
+            keep_spare(0);
         }
 
         /// Promise: memory is counted as it is taken, but for what is left over at the end of chunks.
