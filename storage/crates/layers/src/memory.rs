@@ -133,6 +133,7 @@ impl VersionSource for MemoryLayer {
         let inner = self.inner.read();
         let mut copies = Copies::default();
         for version in inner.newest_first(inner.found(key), window) {
+            let version = version?;
             if visit(version.version(&mut copies)).is_break() {
                 break;
             }
@@ -149,6 +150,7 @@ impl VersionSource for MemoryLayer {
         let mut copies = Copies::default();
         for (at, (key, window)) in keys.iter().enumerate() {
             for version in inner.newest_first(inner.found(key), *window) {
+                let version = version?;
                 if visit(at, version.version(&mut copies)).is_break() {
                     break;
                 }
@@ -167,7 +169,7 @@ impl VersionSource for MemoryLayer {
         let mut copies = Copies::default();
         for (key, place) in inner.in_order(keys) {
             let newest_first = inner.newest_first(Some(place), window);
-            let versions: SmallVec<[Entry<'_>; 16]> = newest_first.collect();
+            let versions = newest_first.collect::<Result<SmallVec<[Entry<'_>; 16]>, _>>()?;
             for version in versions.into_iter().rev() {
                 if visit(key, version.version(&mut copies)).is_break() {
                     return Ok(());
@@ -187,7 +189,7 @@ impl VersionSource for MemoryLayer {
         let mut copies = Copies::default();
         for (key, place) in inner.in_order(keys) {
             if let Some(version) = inner.newest_first(Some(place), window).next()
-                && visit(key, version.version(&mut copies)).is_break()
+                && visit(key, version?.version(&mut copies)).is_break()
             {
                 break;
             }

@@ -102,14 +102,17 @@ impl Versions {
     ) -> Result<(), LayerError> {
         let keys = self.in_order(&KeyRange::all());
         let order = self.entries_by_key(&keys);
-        let mut key_of = keys.iter().flat_map(|(key, place)| {
+        let mut key_of = keys.iter().flat_map(|key| {
+            let (_, place) = key;
             std::iter::repeat_n(key, self.heads[*place as usize].count as usize)
         });
         for some in order.chunks(AT_ONCE) {
             self.entries.look_at(some);
-            for (at, key) in some.iter().zip(key_of.by_ref()) {
+            for (at, (key, place)) in some.iter().zip(key_of.by_ref()) {
                 // Never left out: those behind it would go to another key.
-                let entry = self.entries.get(*at).ok_or_else(|| broken(key))?;
+                let entry = self.entries.get(*at);
+                let entry = entry.filter(|entry| entry.place() == *place);
+                let entry = entry.ok_or_else(|| broken(key))?;
                 visit(key, entry.as_ref())?;
             }
         }
@@ -150,18 +153,27 @@ impl Versions {
         Ok(place)
     }
 
-    /// The key's versions inside the window, newest first.
+    /// The key's versions inside the window, newest first. An error, the last of them, when one cannot be found.
     pub(super) fn newest_first(
         &self,
         place: Option<u32>,
         window: Window,
-    ) -> impl Iterator<Item = Entry<'_>> {
-        let first = place.map_or(NONE, |place| self.heads[place as usize].newest);
-        std::iter::successors(self.entries.get(first), |entry| {
-            self.entries.get(entry.older())
+    ) -> impl Iterator<Item = Result<Entry<'_>, LayerError>> {
+        let mut next = place.map_or(NONE, |place| self.heads[place as usize].newest);
+        std::iter::from_fn(move || {
+            let at = std::mem::replace(&mut next, NONE);
+            if at == NONE {
+                return None;
+            }
+            let entry = self.entries.get(at);
+            let Some(entry) = entry.filter(|entry| Some(entry.place()) == place) else {
+                return Some(Err(lost()));
+            };
+            next = entry.older();
+            Some(Ok(entry))
         })
-        .skip_while(move |entry| entry.lsn() > window.upto)
-        .take_while(move |entry| entry.lsn() > window.floor)
+        .skip_while(move |entry| is(entry, |entry| entry.lsn() > window.upto))
+        .take_while(move |entry| !is(entry, |entry| entry.lsn() <= window.floor))
     }
 
     /// The keys of a range that have versions, with their places, in key order.
@@ -268,6 +280,16 @@ impl Versions {
     }
 }
 
+fn is(entry: &Result<Entry<'_>, LayerError>, so: impl Fn(&Entry<'_>) -> bool) -> bool {
+    entry.as_ref().is_ok_and(so)
+}
+
+/// For a read, which must not take another key's version for this one's, nor what is left for all there is.
+#[cold]
+fn lost() -> LayerError {
+    LayerError::corrupt("in memory", "a version is not where it was put")
+}
+
 /// Nothing is flushed then, and the WAL is kept.
 fn broken(key: &Key) -> LayerError {
     LayerError::Write(std::io::Error::other(format!(
@@ -283,4 +305,47 @@ pub(super) fn number(index: usize) -> Result<u32, LayerError> {
             "a layer in memory has more versions than it can count",
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::Value;
+
+    /// Promise: whatever went wrong before, no read takes another key's version for the key's own, nor does a flush.
+    #[test]
+    fn a_version_of_another_key_is_an_error() {
+        let mut versions = Versions::default();
+        let [ours, other] = [Key::aux(1), Key::aux(2)];
+        for (key, lsn) in [(other, 8), (ours, 16), (ours, 24)] {
+            let value = Value::Meta(vec![key.e as u8; 10].into());
+            versions.put(key, Lsn(lsn), (&value).into(), None).unwrap();
+        }
+        let place = versions.found(&ours);
+        let read = |versions: &Versions| {
+            let found = versions.newest_first(place, Window::upto(Lsn::MAX));
+            found
+                .map(|entry| entry.map(|entry| entry.lsn()).ok())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(read(&versions), [Some(Lsn(24)), Some(Lsn(16))]);
+        let [newest, others] =
+            [&ours, &other].map(|key| versions.heads[versions.found(key).unwrap() as usize].newest);
+        versions.entries.link(newest, others);
+        assert_eq!(read(&versions), [Some(Lsn(24)), None]);
+        versions.entries.link(newest, NONE - 1);
+        assert_eq!(read(&versions), [Some(Lsn(24)), None]);
+
+        let mut written = 0;
+        let mut flush = |versions: &Versions| {
+            versions.for_each_by_key(|_, _| {
+                written += 1;
+                Ok(())
+            })
+        };
+        flush(&versions).unwrap();
+        let [first, second] = [0, 1].map(|at| versions.heads[at].count);
+        (versions.heads[0].count, versions.heads[1].count) = (second, first);
+        assert!(flush(&versions).is_err());
+    }
 }
