@@ -159,13 +159,12 @@ pub fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// CPU time of this process so far, all threads, in seconds: all of it, and the kernel's part.
-pub fn cpu_seconds() -> (f64, f64) {
+/// CPU time of this process so far, user and system, all threads, in seconds.
+pub fn cpu_seconds() -> f64 {
     let usage = getrusage(UsageWho::RUSAGE_SELF).expect("the kernel counts CPU time");
     let seconds =
         |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-    let system = seconds(usage.system_time());
-    (seconds(usage.user_time()) + system, system)
+    seconds(usage.user_time()) + seconds(usage.system_time())
 }
 
 /// Sum over all series of a counter or gauge that have this label value, if one is asked for.

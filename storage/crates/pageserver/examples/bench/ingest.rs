@@ -47,7 +47,6 @@ pub struct Arguments {
 pub struct Reading {
     at: Instant,
     cpu: f64,
-    system: f64,
     lsn: Lsn,
     flushed: f64,
     compacted: f64,
@@ -57,11 +56,9 @@ pub struct Reading {
 
 impl Reading {
     pub fn take(lsn: Lsn) -> Reading {
-        let (cpu, system) = cpu_seconds();
         Reading {
             at: Instant::now(),
-            cpu,
-            system,
+            cpu: cpu_seconds(),
             lsn,
             flushed: metric("weir_pageserver_flushed_bytes_total", None),
             compacted: metric(
@@ -87,7 +84,6 @@ impl Reading {
             "wal_bytes": wal_bytes,
             "seconds": self.seconds_since(before),
             "cpu_seconds": self.cpu_since(before),
-            "system_seconds": self.system - before.system,
             "flushed_bytes": self.flushed - before.flushed,
             "compacted_bytes": self.compacted - before.compacted,
             "image_bytes": self.images - before.images,

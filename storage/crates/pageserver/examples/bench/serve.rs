@@ -40,9 +40,9 @@ pub async fn run(arguments: Arguments) -> Result<Value> {
     });
     println!("{place}");
     std::io::stdout().flush()?;
-    let (before, _) = cpu_seconds();
+    let before = cpu_seconds();
     tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
-    let spent = cpu_seconds().0 - before;
+    let spent = cpu_seconds() - before;
     engine.close().await;
     Ok(json!({"cpu_seconds": spent}))
 }

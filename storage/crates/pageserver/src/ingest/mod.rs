@@ -255,7 +255,7 @@ fn take_record(
 ) -> Result<Option<Box<Unsettled>>, Box<Ended>> {
     // Read where it is used: to hand it over whole would take longer than to read it.
     let taken = wal_decode::decode_for(raw.start_lsn, raw.end_lsn, raw.bytes, |record| {
-        take_decoded(timeline, ingest, gathered, record)
+        take_decoded(timeline, ingest, gathered, raw, record)
     });
     taken.map_err(|error| refused(raw, &error))?
 }
@@ -264,22 +264,18 @@ fn take_decoded(
     timeline: &Timeline,
     ingest: &mut IngestState,
     gathered: &mut Gathered,
+    raw: &RawRecord<'_>,
     record: &DecodedRecord<'_>,
 ) -> Result<Option<Box<Unsettled>>, Box<Ended>> {
     let IngestState { directory, taker } = ingest;
-    let raw = RawRecord {
-        start_lsn: record.start_lsn,
-        end_lsn: record.end_lsn,
-        bytes: record.raw,
-    };
     taker.changes.clear();
     match wal_decode::interpret_into(record, &gathered.state, taker) {
         Ok(()) => {}
-        Err(Unkept::Interpret(error)) => return Err(refused(&raw, &error)),
+        Err(Unkept::Interpret(error)) => return Err(refused(raw, &error)),
         Err(Unkept::Encode(error)) => return Err(Box::new(error.into())),
     }
     if let Some(why) = taker.changes.meta.iter().find_map(not_served) {
-        return Err(refused(&raw, &why));
+        return Err(refused(raw, &why));
     }
     if gathered.state.is_untouched_by(record)
         && gathered.take(directory, &mut taker.changes, record.end_lsn)
@@ -290,7 +286,7 @@ fn take_decoded(
     }
     let mut state = gathered.state;
     let observed = state.observe(record);
-    let changed = observed.map_err(|error| refused(&raw, &error))?.changed;
+    let changed = observed.map_err(|error| refused(raw, &error))?.changed;
     let stored = changed.then(|| encode_state(&state)).transpose();
     let stored = stored.map_err(|error| Box::new(error.into()))?;
     if !gathered.take(directory, &mut taker.changes, record.end_lsn) {
