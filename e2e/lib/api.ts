@@ -1,13 +1,19 @@
 import { apiKey, baseUrl } from './env.ts'
 
+/** One call. 423 means that the project is busy with an earlier request: it is repeated for a while. */
 export async function call<T>(method: string, path: string, body?: unknown): Promise<T> {
-  const answer = await fetch(`${baseUrl()}/api/v2${path}`, {
-    method,
-    headers: { authorization: `Bearer ${apiKey()}`, 'content-type': 'application/json' },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-  })
-  if (!answer.ok) throw new Error(`${method} ${path}: ${String(answer.status)} ${await answer.text()}`)
-  return (await answer.json()) as T
+  const deadline = Date.now() + 30_000
+  for (;;) {
+    const answer = await fetch(`${baseUrl()}/api/v2${path}`, {
+      method,
+      headers: { authorization: `Bearer ${apiKey()}`, 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    })
+    if (answer.ok) return (await answer.json()) as T
+    const problem = await answer.text()
+    if (answer.status !== 423 || Date.now() > deadline) throw new Error(`${method} ${path}: ${String(answer.status)} ${problem}`)
+    await new Promise((resolve) => setTimeout(resolve, 200))
+  }
 }
 
 type Endpoint = { id: string; current_state: string; pending_state: string | null }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import signal
 import socket
@@ -11,6 +12,8 @@ import pytest
 from stack import Stack, wait_for
 from weirbench.api import Database
 from weirbench.postgres import SqlError, query
+
+from weir.kit.http import CLIENT_KEEP_ALIVE_SECONDS
 
 
 def _answers(database: Database, sql: str = "SELECT sum(n) FROM kept") -> str | None:
@@ -52,6 +55,18 @@ def test_every_process_has_its_log_and_status_shows_every_port(stack: Stack, kep
 def test_doctor_finds_nothing_wrong_with_a_healthy_stack(stack: Stack):
     result = stack.weir("doctor")
     assert result.returncode == 0, result.stdout
+
+
+def test_the_api_keeps_an_idle_connection_longer_than_clients_do(stack: Stack):
+    connection = http.client.HTTPConnection("127.0.0.1", stack.port_base, timeout=10)
+    connection.connect()
+    first = connection.sock
+    for pause in (CLIENT_KEEP_ALIVE_SECONDS + 1, 0):
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().read()
+        assert connection.sock is first, "the server closed it at once"
+        time.sleep(pause)
+    connection.close()
 
 
 def test_up_takes_over_from_a_dead_supervisor_and_databases_do_not_notice(stack: Stack, kept: Database):

@@ -22,6 +22,7 @@ from weir_testing.fixtures import own_database
 from weir_testing.storage import Server
 
 from weir.config import Settings
+from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS
 
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", Path("~/.cache/weir/target").expanduser()))
 BIN_DIR = Path(os.environ.get("WEIR_BIN_DIR", TARGET / "release"))
@@ -116,6 +117,7 @@ async def _api(
             start(f"safekeeper-{number}", _safekeeper(home, number, wal_port, http_port), http_port)
         start("pageserver", _pageserver(home, ports["pages"], ports["pageserver"], settings), ports["pageserver"])
         uvicorn = [sys.executable, "-m", "uvicorn", "weir.main:app", "--port", str(ports["api"])]
+        uvicorn += ["--timeout-keep-alive", str(SERVER_KEEP_ALIVE_SECONDS)]
         start("api", uvicorn, ports["api"])
         start("worker", [sys.executable, "-m", "weir_workflows.worker"], ports["worker"])
         key = (settings.secrets_dir / "api_key").read_text().strip()

@@ -28,6 +28,7 @@ from temporalio.worker import Interceptor
 from weir import admin
 from weir.config import Settings, get_settings
 from weir.identity import service as identity
+from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS
 from weir.main import create_app
 from weir_testing import compute_double, programs
 from weir_testing.storage import Server, StorageDouble, pageserver_app, safekeeper_app
@@ -192,7 +193,15 @@ class Weir:
 async def serve(app: Any) -> tuple[uvicorn.Server, asyncio.Task[None], str]:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=2,
+            timeout_keep_alive=SERVER_KEEP_ALIVE_SECONDS,
+        )
+    )
     task = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started:
         if task.done():

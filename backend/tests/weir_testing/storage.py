@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS
 from weir.kit.ids import format_lsn, parse_lsn
 from weir_testing.programs import free_port
 
@@ -272,7 +273,14 @@ class Server:
 
     def __init__(self, app: Any, port: int) -> None:
         self._server = uvicorn.Server(
-            uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", lifespan="off")
+            uvicorn.Config(
+                app,
+                host="127.0.0.1",
+                port=port,
+                log_level="error",
+                lifespan="off",
+                timeout_keep_alive=SERVER_KEEP_ALIVE_SECONDS,
+            )
         )
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 

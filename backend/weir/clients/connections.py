@@ -12,9 +12,9 @@ import aiohttp
 import httpx
 from opentelemetry.instrumentation.aiohttp_client import create_trace_config
 
+from weir.kit.http import CLIENT_KEEP_ALIVE_SECONDS
+
 MAX_CONNECTIONS = 200
-# Shorter than any of our servers keeps an idle connection: who sends on one that is being closed has to send again.
-KEEP_ALIVE_SECONDS = 15.0
 
 
 class Connections:
@@ -23,7 +23,7 @@ class Connections:
     def __init__(self, *, traced: bool = False) -> None:
         """`traced`: each call is a span, and carries the trace on."""
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, keepalive_timeout=KEEP_ALIVE_SECONDS),
+            connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, keepalive_timeout=CLIENT_KEEP_ALIVE_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
             trace_configs=[create_trace_config()] if traced else None,
         )

@@ -25,6 +25,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 
+from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS
 from weir.kit.ids import parse_lsn
 from weir_workflows.simulated import exposition, views
 from weir_workflows.simulated.compute import Compute, Plant
@@ -301,7 +302,14 @@ def main() -> None:
     arguments = parser.parse_args()
     host, _, port = arguments.listen.rpartition(":")
     fleet = Fleet(arguments.seed, arguments.regress_share, arguments.regress_ratio)
-    uvicorn.run(app(fleet), host=host, port=int(port), access_log=False, log_level="warning", timeout_keep_alive=60)
+    uvicorn.run(
+        app(fleet),
+        host=host,
+        port=int(port),
+        access_log=False,
+        log_level="warning",
+        timeout_keep_alive=SERVER_KEEP_ALIVE_SECONDS,
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,7 @@
+"""How long idle HTTP connections are kept. A server that closes one just as a request is sent on it leaves the client
+not knowing whether anything was done, so servers wait far longer than our clients do."""
+
+# Of Weir's own clients. httpx keeps one 5 s; browsers repeat what they sent on one that was closed.
+CLIENT_KEEP_ALIVE_SECONDS = 15.0
+# Of Weir's own servers; uvicorn's 5 s are as long as httpx keeps one.
+SERVER_KEEP_ALIVE_SECONDS = 75
