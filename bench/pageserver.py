@@ -42,8 +42,8 @@ ARMS = {
 # A quarter of the default: level 0 gathers and is compacted within a short workload as it is in a long one.
 SMALLER_LAYERS = ["--checkpoint-distance-mib", "64"]
 BOOTSTRAP = 2000
-# More than a stretch of ingest takes, for memory and for the kernel's copies of files.
-TOUCHED_MIB = 3072
+# What two layers in memory and their files take.
+WARM_MIB = 640
 # Reads of each page, for each round of everything else.
 READ_ROUNDS = 10
 # Latencies are of the clock: where it is allowed, they are measured before whatever else the machine does.
@@ -127,15 +127,6 @@ def ingest(
     return result
 
 
-def available_mib() -> int:
-    """Memory that nobody uses, as the kernel says it."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        name, value = line.split(":")
-        if name == "MemAvailable":
-            return int(value.split()[0]) // 1024
-    raise RuntimeError("/proc/meminfo does not say how much memory is available")
-
-
 def rate(stretch: dict[str, Any]) -> float:
     """MiB of WAL for each second of CPU time, until it is in durable level-0 layers."""
     return stretch["wal_bytes"] / MIB / stretch["cpu_seconds"]
@@ -156,11 +147,11 @@ def measure_ingest(setting: Setting) -> dict[str, Any]:
         for suffix, options in beside.items()
         for workload, found in stretched.items()
     }
-    touched = ["--touched-mib", str(min(TOUCHED_MIB, available_mib() // 4))]
+    warm = ["--warm-mib", str(WARM_MIB)]
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in runs}
     for number in range(setting.rounds):
         for name, ((cluster, ends), stretch, options, pinned) in runs.items():
-            result = ingest(setting, cluster, ends, [*options, *touched], pinned=pinned)
+            result = ingest(setting, cluster, ends, [*options, *warm], pinned=pinned)
             found[name].append(result["stretches"][stretch])
             latest = found[name][-1]
             progress(f"ingest {number + 1}, {name}: {rate(latest):.1f} MiB/s a core, level 0 {latest['l0_max']}")
@@ -169,6 +160,8 @@ def measure_ingest(setting: Setting) -> dict[str, Any]:
         workloads[name] = {
             "mib_s_per_core": spread([rate(it) for it in stretches], 2),
             "mib_s_wall": spread([it["wal_bytes"] / MIB / it["seconds"] for it in stretches], 2),
+            # Of it, what the kernel took.
+            "kernel_share": spread([it["kernel_seconds"] / it["cpu_seconds"] for it in stretches], 3),
             # With the images that ingest left for later, and whatever else follows.
             "mib_s_per_core_until_quiet": spread([rate(it["until_quiet"]) for it in stretches], 2),
             "image_bytes_per_wal_byte": spread([it["image_bytes"] / it["wal_bytes"] for it in stretches], 2),

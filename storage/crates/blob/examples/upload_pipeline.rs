@@ -8,8 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use blob::{IndexChange, IndexPart, QueueOptions, Store, UploadQueue};
-use bytes::Bytes;
+use blob::{IndexChange, IndexPart, PutPayload, QueueOptions, Store, UploadQueue};
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use layers::{LayerDesc, MemoryLayer, Value, WriterOptions};
@@ -65,10 +64,11 @@ fn memory_layer(number: usize, bytes: usize) -> Arc<MemoryLayer> {
     Arc::new(layer)
 }
 
-async fn written(layer: Arc<MemoryLayer>) -> (LayerDesc, Bytes) {
+async fn written(layer: Arc<MemoryLayer>) -> (LayerDesc, PutPayload) {
     let write = move || layer.write_delta_layer(&WriterOptions::level_0());
     let written = tokio::task::spawn_blocking(write).await.expect("write");
-    written.expect("layer")
+    let (desc, pieces) = written.expect("layer");
+    (desc, pieces.into_iter().collect())
 }
 
 async fn queue() -> UploadQueue {

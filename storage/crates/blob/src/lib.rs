@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod copy;
+mod direct;
 mod error;
 mod file;
 mod http_client;
@@ -47,6 +48,7 @@ mod timeline;
 pub use error::BlobError;
 pub use file::LocalLayerFile;
 pub use index::{Ancestor, Generation, INDEX_FORMAT_VERSION, IndexPart, RemoteLayer, seal, unseal};
+pub use object_store::PutPayload;
 pub use queue::{IndexChange, QueueOptions, UploadQueue, UploadStatus};
 pub use store::Store;
 pub use timeline::{Loaded, TimelineStore};

@@ -12,8 +12,8 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use layers::{LayerDesc, LayerName};
+use object_store::PutPayload;
 use pg_types::Lsn;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -188,9 +188,13 @@ impl UploadQueue {
 
     /// Queues a layer; its upload begins at once, beside what else is queued, so that whoever writes layers can
     /// write the next one meanwhile. Waits only while too many bytes are queued.
-    pub async fn upload(&self, desc: LayerDesc, content: Bytes) -> Result<RemoteLayer, BlobError> {
-        let layer = self.remote(desc);
-        let wanted = content.len().min(self.backlog_bytes) as u32;
+    pub async fn upload(
+        &self,
+        desc: LayerDesc,
+        content: impl Into<PutPayload>,
+    ) -> Result<RemoteLayer, BlobError> {
+        let (layer, content) = (self.remote(desc), content.into());
+        let wanted = content.content_length().min(self.backlog_bytes) as u32;
         let room = self
             .room
             .clone()

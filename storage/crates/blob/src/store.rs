@@ -9,6 +9,7 @@ use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use pg_types::{TenantId, TimelineId};
 
+use crate::direct;
 use crate::error::BlobError;
 use crate::s3;
 use crate::timeline::TimelineStore;
@@ -176,16 +177,14 @@ impl Store {
     pub(crate) async fn put(
         &self,
         path: &ObjectPath,
-        content: Bytes,
+        content: impl Into<PutPayload>,
         mode: PutMode,
     ) -> Result<(), BlobError> {
         let options = PutOptions {
             mode,
             ..PutOptions::default()
         };
-        let put = self
-            .objects
-            .put_opts(path, PutPayload::from(content), options);
+        let put = self.objects.put_opts(path, content.into(), options);
         match put.await {
             Ok(_) => Ok(()),
             // What callers look for.
@@ -195,6 +194,26 @@ impl Store {
                 source,
             }),
         }
+    }
+
+    /// The same of a layer. In a local directory its whole pages go past the kernel's cache.
+    pub(crate) async fn put_layer(
+        &self,
+        path: &ObjectPath,
+        content: PutPayload,
+    ) -> Result<(), BlobError> {
+        let Some(file) = self.local_path(path).filter(|file| has_directory(file)) else {
+            return self.put(path, content, PutMode::Overwrite).await;
+        };
+        let write = {
+            let file = file.clone();
+            move || direct::write(&file, &content)
+        };
+        let written = tokio::task::spawn_blocking(write).await;
+        written
+            .map_err(std::io::Error::from)
+            .flatten()
+            .map_err(|source| BlobError::File { path: file, source })
     }
 
     /// The object's bytes, `None` if there is no such object.
@@ -226,6 +245,11 @@ impl Store {
             .as_ref()
             .and_then(|local| local.path_to_filesystem(path).ok())
     }
+}
+
+/// Whose directory is missing is left to the store, which makes it and sees it durable.
+fn has_directory(file: &Path) -> bool {
+    file.parent().is_some_and(Path::is_dir)
 }
 
 fn document_path(tenant: TenantId, name: &str) -> ObjectPath {

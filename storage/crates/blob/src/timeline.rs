@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path as ObjectPath;
-use object_store::{ObjectMeta, ObjectStoreExt, PutMode};
+use object_store::{ObjectMeta, ObjectStoreExt, PutMode, PutPayload};
 use pg_types::{TenantId, TimelineId};
 
 use crate::error::BlobError;
@@ -269,9 +269,13 @@ impl TimelineStore {
     // ---- layers
 
     /// Writes a layer; durable on return. Writing the same layer again is fine: equal names mean equal bytes.
-    pub async fn put_layer(&self, layer: &RemoteLayer, content: Bytes) -> Result<(), BlobError> {
+    pub async fn put_layer(
+        &self,
+        layer: &RemoteLayer,
+        content: impl Into<PutPayload>,
+    ) -> Result<(), BlobError> {
         self.store
-            .put(&self.layer_path(layer), content, PutMode::Overwrite)
+            .put_layer(&self.layer_path(layer), content.into())
             .await
     }
 

@@ -88,7 +88,8 @@ fn main() -> Result<(), LayerError> {
         }
         layer.freeze();
         let started = Instant::now();
-        let (desc, bytes) = layer.write_delta_layer(&WriterOptions::default())?;
+        let (desc, pieces) = layer.write_delta_layer(&WriterOptions::default())?;
+        let bytes = Bytes::from(pieces.concat());
         if file == 0 {
             report("write to a layer file, a version", started, records);
             println!(

@@ -37,6 +37,8 @@ pub enum ImageRule {
     Adaptive { bound: u32 },
 }
 
+/// Packed, so that with its key it takes 48 bytes of the table, which is large and read at random.
+#[repr(C, packed(4))]
 #[derive(Clone, Copy, Debug)]
 struct Count {
     deltas: u32,
@@ -285,9 +287,10 @@ impl ChainCounts {
         let Some(count) = self.counts.get(key).copied() else {
             return;
         };
-        if count.last <= lsn {
+        let Count { first, last, .. } = count;
+        if last <= lsn {
             self.set(*key, count.without_chain());
-        } else if count.first <= lsn {
+        } else if first <= lsn {
             self.set(
                 *key,
                 Count {
@@ -321,7 +324,8 @@ impl ChainCounts {
 
     /// The page can't be read as of `at`: its relation was gone, or it is broken. What came later stays counted.
     pub fn forget(&mut self, key: &Key, at: Lsn) {
-        if self.counts.get(key).is_some_and(|count| count.last <= at) {
+        let last = self.counts.get(key).map(|count| count.last);
+        if last.is_some_and(|last| last <= at) {
             self.set(*key, Count::NONE);
         }
     }
@@ -389,7 +393,7 @@ impl ChainCounts {
             let count = if stat.last_lsn > upto {
                 // Some of it is past the branch point; which part is not known without reading it.
                 both(stat.total_deltas)
-            } else if stat.start_lsn.is_valid() && stat.start_lsn >= held.last {
+            } else if stat.start_lsn.is_valid() && stat.start_lsn >= { held.last } {
                 Count {
                     deltas: stat.deltas,
                     first: stat.start_lsn,

@@ -28,7 +28,7 @@ use smallvec::SmallVec;
 use crate::desc::LayerDesc;
 use crate::error::LayerError;
 use crate::read::VersionSource;
-use crate::region::{LARGE_PAGE, Region};
+use crate::region::{REGION, Regions};
 use crate::value::{LsnRange, Put, Value, Version, Window};
 use crate::writer::{LayerWriter, WriterOptions};
 use arena::{Copies, Entry};
@@ -89,19 +89,17 @@ impl MemoryLayer {
         self.versions() == 0
     }
 
-    /// Writes the layer out as a level-0 delta layer. Freeze it first.
+    /// Writes the layer out as a level-0 delta layer, a file in pieces of two megabytes. Freeze it first.
     pub fn write_delta_layer(
         &self,
         options: &WriterOptions,
-    ) -> Result<(LayerDesc, Bytes), LayerError> {
+    ) -> Result<(LayerDesc, Vec<Bytes>), LayerError> {
         let inner = self.inner.read();
-        // Nothing is made longer. What is not needed of it is never there.
-        let most = inner.bytes as usize;
-        let file = Region::with_capacity(most, most >= LARGE_PAGE).map_err(LayerError::Write)?;
+        let file = Regions::new(inner.bytes >= REGION as u64);
         let mut writer = LayerWriter::delta(file, 0, options.clone())?;
         inner.for_each_by_key(|key, version| writer.push_ref(key, version))?;
         let (desc, file) = writer.finish()?;
-        Ok((desc, Bytes::from_owner(file)))
+        Ok((desc, file.into_pieces()))
     }
 
     /// Whether a version of the key lies in the window.

@@ -4,102 +4,131 @@
 //! four kilobytes at a time, as they are first touched, they would cost ingest a sixth of its processor time; in large
 //! pages they cost little. Where the kernel has none to give, it gives small ones. What is given back is kept for a while
 //! for the next layer ([`keep_spare`], [`give_back_spare`]): a kernel clears what it gives out, and a virtual machine's host
-//! may have to find it first.
+//! may have to find it first. All regions are of one length, so that whatever is given back fits whoever needs some.
 //!
-//! Invariant: of a region nobody sees more than what was written to it since it was taken, whoever had its memory before.
+//! Invariants: of a region nobody sees more than what was written to it since it was taken, whoever had its memory before.
+//! It begins at a page's border, which files that are written past the kernel's cache need.
 
 use std::io;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use memmap2::{Advice, MmapMut, MmapOptions};
 use parking_lot::Mutex;
 
-/// A large page, as x86-64 and most of ARM have them. Large regions have a multiple of it.
-pub(crate) const LARGE_PAGE: usize = 2 << 20;
+/// Bytes of a region: a large page, as x86-64 and most of ARM have them.
+pub(crate) const REGION: usize = 2 << 20;
 
-/// A large region's memory while nobody uses it.
+/// A region's memory while nobody uses it.
 struct Spare {
     map: MmapMut,
     /// When it was first looked at since then.
     seen: Option<Instant>,
 }
 
-static SPARE: Mutex<Vec<Spare>> = Mutex::new(Vec::new());
-/// Bytes of them that are kept at most.
-static SPARE_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// Memory of large pages: what is used of it, and what is kept.
+pub(crate) struct Pool(Mutex<Held>);
 
-/// So many bytes of memory that layers gave back are kept for other layers; none before this is called. Of a process, not of
-/// a timeline.
+struct Held {
+    spare: Vec<Spare>,
+    used: usize,
+    /// Regions, used or spare, beyond which none is kept.
+    most: usize,
+}
+
+/// That of the process.
+static POOL: Pool = Pool::new();
+
+/// Memory that layers give back is kept for other layers as long as it and all that is in use make no more than so many
+/// bytes; none is before this is called. Of a process, not of a timeline.
 pub fn keep_spare(bytes: usize) {
-    SPARE_BYTES.store(bytes, Ordering::Relaxed);
+    POOL.keep(bytes);
 }
 
-/// Gives those back to the kernel that were not wanted for so long. To be called again and again, `now` never going back.
+/// Gives what was kept back to the kernel once nobody has wanted it for so long. To be called again and again, `now` never
+/// going back.
 pub fn give_back_spare(now: Instant, unwanted_for: Duration) {
-    let old = |spare: &mut Spare| {
-        let seen = *spare.seen.get_or_insert(now);
-        now.saturating_duration_since(seen) >= unwanted_for
-    };
-    // Given back when nobody waits for the lock: to unmap takes its time.
-    let unwanted: Vec<Spare> = SPARE.lock().extract_if(.., old).collect();
-    drop(unwanted);
+    POOL.give_back(now, unwanted_for);
 }
 
-/// One that is large enough, and not much larger.
-fn take_spare(capacity: usize) -> Option<MmapMut> {
-    let mut spare = SPARE.lock();
-    let fits = |spare: &Spare| (capacity..=capacity * 2).contains(&spare.map.len());
-    let place = spare.iter().rposition(fits)?;
-    Some(spare.swap_remove(place).map)
-}
+impl Pool {
+    const fn new() -> Pool {
+        Pool(Mutex::new(Held {
+            spare: Vec::new(),
+            used: 0,
+            most: 0,
+        }))
+    }
 
-fn put_spare(map: MmapMut) {
-    let mut spare = SPARE.lock();
-    let kept: usize = spare.iter().map(|spare| spare.map.len()).sum();
-    if kept + map.len() <= SPARE_BYTES.load(Ordering::Relaxed) {
-        spare.push(Spare { map, seen: None });
+    fn keep(&self, bytes: usize) {
+        self.0.lock().most = bytes / REGION;
+    }
+
+    fn give_back(&self, now: Instant, unwanted_for: Duration) {
+        let old = |spare: &mut Spare| {
+            let seen = *spare.seen.get_or_insert(now);
+            now.saturating_duration_since(seen) >= unwanted_for
+        };
+        // Given back when nobody waits for the lock: to unmap takes its time.
+        let unwanted: Vec<Spare> = self.0.lock().spare.extract_if(.., old).collect();
+        drop(unwanted);
+    }
+
+    fn take(&'static self) -> io::Result<Region> {
+        let spare = {
+            let mut held = self.0.lock();
+            held.used += 1;
+            held.spare.pop()
+        };
+        let mut region = Region {
+            map: None,
+            written: 0,
+            pool: Some(self),
+        };
+        region.map = match spare {
+            Some(spare) => Some(spare.map),
+            None => {
+                let map = MmapOptions::new().len(REGION).map_anon()?;
+                // A kernel without them is none the worse.
+                let _ = map.advise(Advice::HugePage);
+                Some(map)
+            }
+        };
+        Ok(region)
+    }
+
+    fn put(&self, map: Option<MmapMut>) {
+        let mut held = self.0.lock();
+        held.used -= 1;
+        if held.used + held.spare.len() < held.most {
+            held.spare.extend(map.map(|map| Spare { map, seen: None }));
+        }
     }
 }
 
-/// For tests that change what is spare, which is the process's: one at a time.
-#[cfg(test)]
-pub(crate) static TURN: Mutex<()> = Mutex::new(());
-
 /// See the module head. Derefs to what was written so far.
 pub(crate) struct Region {
-    /// Always there, until it is dropped. May be longer than what was asked for, which nobody is to see.
+    /// Always there once it is made, until it is dropped.
     map: Option<MmapMut>,
-    capacity: usize,
     written: usize,
-    large: bool,
+    /// Whom the memory goes back to.
+    pool: Option<&'static Pool>,
 }
 
 impl Region {
-    /// Room for `capacity` bytes, rounded up to whole large pages if they are `large`. What nobody has written to takes
-    /// no memory, up to a page.
-    pub fn with_capacity(capacity: usize, large: bool) -> io::Result<Region> {
-        let capacity = match large {
-            true => capacity.max(1).next_multiple_of(LARGE_PAGE),
-            false => capacity.max(1),
-        };
-        let region = |map| Region {
-            map: Some(map),
-            capacity,
+    /// One in a large page.
+    pub fn large() -> io::Result<Region> {
+        POOL.take()
+    }
+
+    /// One of small pages, which takes only as much memory as is written to it.
+    pub fn small() -> io::Result<Region> {
+        Ok(Region {
+            map: Some(MmapOptions::new().len(REGION).map_anon()?),
             written: 0,
-            large,
-        };
-        if !large {
-            return Ok(region(MmapOptions::new().len(capacity).map_anon()?));
-        }
-        if let Some(map) = take_spare(capacity) {
-            return Ok(region(map));
-        }
-        let map = MmapOptions::new().len(capacity).map_anon()?;
-        // A kernel without them is none the worse.
-        let _ = map.advise(Advice::HugePage);
-        Ok(region(map))
+            pool: None,
+        })
     }
 
     #[inline]
@@ -112,11 +141,10 @@ impl Region {
         self.map.as_deref_mut().unwrap_or_default()
     }
 
-    /// Bytes that can still be written without taking more memory: what was asked for and not yet written, whatever
-    /// memory there is.
+    /// Bytes that can still be written.
     #[inline]
     pub fn room(&self) -> usize {
-        self.capacity - self.written
+        REGION - self.written
     }
 
     /// Appends all of it, for which there must be [`room`](Region::room).
@@ -137,8 +165,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if let Some(map) = self.map.take().filter(|_| self.large) {
-            put_spare(map);
+        if let Some(pool) = self.pool {
+            pool.put(self.map.take());
         }
     }
 }
@@ -158,17 +186,43 @@ impl AsRef<[u8]> for Region {
     }
 }
 
-/// Takes more memory when there is no room, and moves there.
-impl io::Write for Region {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() > self.room() {
-            let capacity = (self.written + bytes.len()).max(self.capacity * 2);
-            let mut larger = Region::with_capacity(capacity, true)?;
-            larger.push(self);
-            *self = larger;
+/// A file in memory: one region behind the other, all but the last of them full.
+#[derive(Default)]
+pub(crate) struct Regions {
+    regions: Vec<Region>,
+    large: bool,
+}
+
+impl Regions {
+    /// `large`: for a file that is likely longer than a region.
+    pub fn new(large: bool) -> Regions {
+        Regions {
+            regions: Vec::new(),
+            large,
         }
-        self.push(bytes);
-        Ok(bytes.len())
+    }
+
+    /// What was written, cut where the regions end. Their memory is given back with the last copy of each piece.
+    pub fn into_pieces(self) -> Vec<Bytes> {
+        self.regions.into_iter().map(Bytes::from_owner).collect()
+    }
+}
+
+impl io::Write for Regions {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.regions.last().is_none_or(|last| last.room() == 0) {
+            let is_large = self.large || !self.regions.is_empty();
+            self.regions.push(match is_large {
+                true => Region::large()?,
+                false => Region::small()?,
+            });
+        }
+        let Some(last) = self.regions.last_mut() else {
+            return Ok(0);
+        };
+        let fit = bytes.len().min(last.room());
+        last.push(&bytes[..fit]);
+        Ok(fit)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -182,56 +236,52 @@ mod tests {
 
     use super::*;
 
+    /// Promise: the pieces hold what was written in its order, each full but the last, each at a page's border.
     #[test]
-    fn what_is_written_stays_whether_there_was_room_or_not() {
+    fn a_file_is_its_pieces() {
         for large in [false, true] {
-            let mut region = Region::with_capacity(1000, large).unwrap();
+            let mut file = Regions::new(large);
             let mut expected = Vec::new();
             for number in 0..100_000_u32 {
-                region.write_all(&number.to_le_bytes()).unwrap();
+                file.write_all(&number.to_le_bytes()).unwrap();
                 expected.extend_from_slice(&number.to_le_bytes());
             }
-            let vast = vec![7; LARGE_PAGE + 1];
-            region.write_all(&vast).unwrap();
+            let vast = vec![7; 2 * REGION + 1];
+            file.write_all(&vast).unwrap();
             expected.extend_from_slice(&vast);
-            assert!(*region == *expected);
-            region.written_mut()[3] = 9;
-            assert_eq!(region[3], 9);
+            let pieces = file.into_pieces();
+            let (last, full) = pieces.split_last().unwrap();
+            assert!(full.iter().all(|piece| piece.len() == REGION));
+            assert!(!last.is_empty());
+            assert!(pieces.iter().all(|piece| piece.as_ptr().addr() % 4096 == 0));
+            assert!(pieces.concat() == expected);
         }
-        assert!(Region::with_capacity(0, false).unwrap().is_empty());
+        assert!(Regions::default().into_pieces().is_empty());
     }
 
-    /// Promise: memory is used again, of the next one's size only, and shows nothing of whoever had it; it is not kept
-    /// beyond what may be, nor for long.
+    /// Promise: memory is used again and shows nothing of whoever had it; it is not kept beyond what may be, nor for long.
     #[test]
     fn memory_is_used_again_for_a_while() {
-        let _turn = TURN.lock();
-        let lengths = || -> Vec<usize> {
-            let spare = SPARE.lock();
-            let mut lengths: Vec<usize> = spare.iter().map(|spare| spare.map.len()).collect();
-            lengths.sort_unstable();
-            lengths
-        };
-        // Lengths that no other test has.
-        let pages = |number: usize| (100 + number) * LARGE_PAGE;
-        let is_ours = |length: &usize| *length >= pages(0);
-        let ours = || lengths().into_iter().filter(is_ours).collect::<Vec<_>>();
-        let region = |length| Region::with_capacity(length, true).unwrap();
-        drop(region(pages(0)));
-        assert!(ours().is_empty(), "none is kept until it is said how much");
+        let pool: &'static Pool = Box::leak(Box::new(Pool::new()));
+        let spare = || pool.0.lock().spare.len();
+        let take = || pool.take().unwrap();
+        drop(take());
+        assert_eq!(spare(), 0, "none is kept until it is said how much");
 
-        keep_spare(pages(0) + pages(1) + 50 * LARGE_PAGE);
-        let mut regions = [region(pages(0)), region(pages(1)), region(pages(2))];
-        regions[0].push(b"secret");
-        drop(regions);
-        assert_eq!(ours(), [pages(0), pages(1)], "no more than may be kept");
-        let mut again = region(pages(0) - 1);
-        assert_eq!(
-            again.memory().len(),
-            pages(1),
-            "the one that came last of those that fit"
-        );
-        assert_eq!(again.room(), pages(0), "but no more than was asked for");
+        pool.keep(3 * REGION);
+        let mut regions = [take(), take(), take(), take()];
+        for region in &mut regions {
+            region.push(b"secret");
+        }
+        let [first, second, third, fourth] = regions;
+        drop(first);
+        assert_eq!(spare(), 0, "three are in use, which is all that may be");
+        drop(second);
+        assert_eq!(spare(), 1);
+        drop((third, fourth));
+        assert_eq!(spare(), 3);
+        let mut again = take();
+        assert_eq!((spare(), again.room()), (2, REGION));
         assert!(again.is_empty());
         again.push(b"x");
         assert_eq!(&*again, b"x");
@@ -239,12 +289,11 @@ mod tests {
 
         let start = Instant::now();
         let second = Duration::from_secs(1);
-        give_back_spare(start, second);
-        drop(region(pages(0)));
-        give_back_spare(start + second, second);
-        assert_eq!(ours().len(), 1, "one was wanted meanwhile");
-        give_back_spare(start + 2 * second, second);
-        assert!(ours().is_empty());
-        keep_spare(0);
+        pool.give_back(start, second);
+        drop(take());
+        pool.give_back(start + second, second);
+        assert_eq!(spare(), 1, "one was wanted meanwhile");
+        pool.give_back(start + 2 * second, second);
+        assert_eq!(spare(), 0);
     }
 }

@@ -6,8 +6,8 @@
 
 use anyhow::Context;
 use blob::{
-    Generation, IndexChange, IndexPart, QueueOptions, RemoteLayer, Store, TimelineStore,
-    UploadQueue, UploadStatus,
+    Generation, IndexChange, IndexPart, PutPayload, QueueOptions, RemoteLayer, Store,
+    TimelineStore, UploadQueue, UploadStatus,
 };
 use bytes::Bytes;
 use layers::{LayerDesc, LayerName};
@@ -184,8 +184,12 @@ impl TimelineIndex {
     }
 
     /// Begins to bring a layer to the object store, to be named by the next change of the index.
-    pub async fn upload_layer(&self, desc: LayerDesc, bytes: Bytes) -> Result<RemoteLayer> {
-        let uploading = self.queue.upload(desc, bytes).await;
+    pub async fn upload_layer(
+        &self,
+        desc: LayerDesc,
+        content: impl Into<PutPayload>,
+    ) -> Result<RemoteLayer> {
+        let uploading = self.queue.upload(desc, content).await;
         Ok(uploading.context("upload a layer")?)
     }
 

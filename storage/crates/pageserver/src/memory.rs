@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use blob::PutPayload;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use prometheus::{IntCounter, IntGauge, register_int_counter, register_int_gauge};
@@ -29,9 +30,9 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 const LOOK_SHARE: u64 = 128;
 /// Longest time between two looks: an allowance is lifted, and the gauge goes on, when nobody says anything.
 const IDLE_LOOK: Duration = Duration::from_millis(500);
-/// This share of the limit is kept for the next layer when one has been written, for so long: in a bulk load the next one
-/// has begun by then.
-const SPARE_SHARE: u64 = 8;
+/// Memory that layers gave back is kept for the next ones, for so long, while all of it is no more than this share of the
+/// limit: in a bulk load the next one has begun by then.
+const SPARE_SHARE: u64 = 2;
 const SPARE_FOR: Duration = Duration::from_secs(10);
 /// An open layer smaller than this is not worth a flush of its own.
 const SMALLEST_FLUSH: u64 = 1 << 20;
@@ -127,13 +128,16 @@ struct Uploading {
 }
 
 impl Uploads {
-    /// A layer to be uploaded: it counts until the last copy of this handle is dropped.
-    pub fn counted(&self, content: Bytes) -> Bytes {
-        let length = content.len() as u64;
-        self.bytes.fetch_add(length, Ordering::Relaxed);
-        self.budget.add(length);
-        let of = self.clone();
-        Bytes::from_owner(Uploading { content, of })
+    /// A layer to be uploaded: each piece counts until its last copy is dropped.
+    pub fn counted(&self, pieces: impl IntoIterator<Item = Bytes>) -> PutPayload {
+        let counted = |content: Bytes| {
+            let length = content.len() as u64;
+            self.bytes.fetch_add(length, Ordering::Relaxed);
+            self.budget.add(length);
+            let of = self.clone();
+            Bytes::from_owner(Uploading { content, of })
+        };
+        pieces.into_iter().map(counted).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use blob::{IndexChange, IndexPart, QueueOptions, Store, UploadQueue};
+use blob::{IndexChange, IndexPart, PutPayload, QueueOptions, Store, UploadQueue};
 use bytes::Bytes;
 use layers::{MemoryLayer, Value, WriterOptions};
 use pg_types::{Key, Lsn, TenantId, TimelineId};
@@ -28,10 +28,13 @@ async fn stored(root: &std::path::Path) -> Vec<PathBuf> {
                 .expect("put");
         }
         memory.freeze();
-        let (desc, bytes) = memory
+        let (desc, pieces) = memory
             .write_delta_layer(&WriterOptions::default())
             .expect("layer");
-        let layer = queue.upload(desc, bytes).await.expect("upload");
+        let layer = queue
+            .upload(desc, PutPayload::from_iter(pieces))
+            .await
+            .expect("upload");
         paths.push(timeline.local_layer_path(&layer).expect("local"));
     }
     queue.commit(IndexChange::default()).expect("commit");

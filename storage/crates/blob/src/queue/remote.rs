@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use bytes::Bytes;
+use object_store::PutPayload;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
@@ -23,11 +23,11 @@ impl Remote {
     pub(super) async fn upload(
         &self,
         layer: &RemoteLayer,
-        content: Bytes,
+        content: PutPayload,
         room: OwnedSemaphorePermit,
     ) -> Result<(), BlobError> {
         let what = format!("layer {}", layer.object_name());
-        let bytes = content.len();
+        let bytes = content.content_length();
         crash::point!("upload.before-layer");
         let put = || async {
             // Who has lost the timeline leaves nothing more behind, and learns of it with the first layer.

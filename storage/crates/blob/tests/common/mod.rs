@@ -271,7 +271,8 @@ pub fn layer(lsns: &[u64]) -> (LayerDesc, Bytes) {
         }
     }
     memory.freeze();
-    memory.write_delta_layer(&WriterOptions::default()).unwrap()
+    let (desc, pieces) = memory.write_delta_layer(&WriterOptions::default()).unwrap();
+    (desc, pieces.concat().into())
 }
 
 /// The LSNs a layer file holds; checks it from end to end.

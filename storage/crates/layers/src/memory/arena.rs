@@ -10,12 +10,9 @@ use bytes::{Bytes, BytesMut};
 use pg_types::Lsn;
 
 use crate::error::LayerError;
-use crate::region::{LARGE_PAGE, Region};
+use crate::region::{REGION, Region};
 use crate::value::{Put, Value, ValueRef, Version, VersionRef};
 
-/// Bytes taken at once. The first ones come in small pages: memory nobody has written to is not there yet, so that an
-/// almost empty layer costs little.
-const CHUNK: usize = LARGE_PAGE;
 /// Entries begin at multiples of it, and are numbered in it.
 const UNIT: usize = 8;
 /// A longer value is not copied.
@@ -268,15 +265,18 @@ impl Arena {
             tag,
         };
         let stride = head.stride();
-        let is_full = |chunk: &Region| chunk.len() + stride > CHUNK;
+        let is_full = |chunk: &Region| chunk.room() < stride;
         if self.chunks.last().is_none_or(is_full) {
-            let is_large = !self.chunks.is_empty();
-            let chunk = Region::with_capacity(CHUNK, is_large);
+            // So that an almost empty layer costs little.
+            let chunk = match self.chunks.is_empty() {
+                true => Region::small(),
+                false => Region::large(),
+            };
             self.chunks.push(chunk.map_err(LayerError::Write)?);
         }
         let before = self.chunks.len() - 1;
         let chunk = &mut self.chunks[before];
-        let at = super::versions::number((before * CHUNK + chunk.len()) / UNIT)?;
+        let at = super::versions::number((before * REGION + chunk.len()) / UNIT)?;
         chunk.push(&head.to_bytes());
         chunk.push(bytes);
         chunk.push(&[0; UNIT][..stride - HEAD - bytes.len()]);
@@ -287,7 +287,7 @@ impl Arena {
     /// The entry that begins there; none at [`NONE`].
     pub fn get(&self, at: u32) -> Option<Entry<'_>> {
         let at = at as usize * UNIT;
-        self.read(self.chunks.get(at / CHUNK)?, at % CHUNK)
+        self.read(self.chunks.get(at / REGION)?, at % REGION)
     }
 
     fn read<'a>(&'a self, chunk: &'a [u8], offset: usize) -> Option<Entry<'a>> {
@@ -303,10 +303,10 @@ impl Arena {
     /// Makes `older` the version before the one that begins at `at`.
     pub fn link(&mut self, at: u32, older: u32) {
         let at = at as usize * UNIT;
-        let link = at % CHUNK + OLDER;
+        let link = at % REGION + OLDER;
         if let Some(link) = self
             .chunks
-            .get_mut(at / CHUNK)
+            .get_mut(at / REGION)
             .and_then(|chunk| chunk.written_mut().get_mut(link..link + 4))
         {
             link.copy_from_slice(&older.to_le_bytes());
@@ -322,7 +322,7 @@ impl Arena {
                 let mut offset = 0;
                 std::iter::from_fn(move || {
                     let entry = self.read(chunk, offset)?;
-                    let at = (number * CHUNK + offset) / UNIT;
+                    let at = (number * REGION + offset) / UNIT;
                     offset += entry.head.stride();
                     Some((at as u32, entry))
                 })
@@ -336,10 +336,10 @@ impl Arena {
             let at = *at as usize * UNIT;
             let chunk = self
                 .chunks
-                .get(at / CHUNK)
+                .get(at / REGION)
                 .map_or(&[][..], |chunk| &chunk[..]);
             for line in 0..LINES {
-                seen ^= chunk.get(at % CHUNK + line * CACHE_LINE).unwrap_or(&0);
+                seen ^= chunk.get(at % REGION + line * CACHE_LINE).unwrap_or(&0);
             }
         }
         std::hint::black_box(seen);
@@ -351,7 +351,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::region::{TURN, keep_spare};
 
     fn value() -> impl Strategy<Value = Value> {
         let bytes = prop_oneof![
@@ -403,27 +402,6 @@ mod tests {
                 prop_assert_eq!(entry.version(&mut copies), Version { lsn, seq, value: value.clone() });
             }
             prop_assert!(arena.get(NONE).is_none());
-        }
-
-        /// Promise: an entry is where `push` said also where the memory of a chunk could hold more. (Memory that a larger
-        /// region had before was taken for a longer chunk once, whose entries had the places of the next one's.)
-        #[test]
-        fn chunks_have_their_length_whatever_memory_they_get(length in 0..5_000_usize) {
-            let _turn = TURN.lock();
-            keep_spare(64 * CHUNK);
-            let larger = [2, 2].map(|chunks| Region::with_capacity(chunks * CHUNK, true).unwrap());
-            drop(larger);
-            let mut arena = Arena::default();
-            let value = Value::Meta(vec![7; length].into());
-            let times = 4 * CHUNK as u64 / Arena::cost((&value).into());
-            let put: Vec<u32> = (0..times)
-                .map(|number| arena.push(number as u32, NONE, (Lsn(number), 0), (&value).into()).unwrap())
-                .collect();
-            for (number, at) in put.iter().enumerate() {
-                prop_assert_eq!(arena.get(*at).expect("an entry that was put").place(), number as u32);
-            }
-            prop_assert_eq!(arena.iter().map(|(at, _)| at).collect::<Vec<_>>(), put);
-            keep_spare(0);
         }
 
         /// Promise: memory is counted as it is taken, but for what is left over at the end of chunks.

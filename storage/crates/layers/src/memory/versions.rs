@@ -15,6 +15,8 @@ use crate::value::{LsnRange, Put, Version, VersionRef, Window};
 
 /// What a key costs: its place, and its share of the table that knows it.
 const KEY_COST: u64 = 64;
+/// What a version costs beside its entry: its place in the log.
+const VERSION_COST: u64 = 8;
 
 /// Versions looked for before the first of them is worked on.
 const AT_ONCE: usize = 32;
@@ -35,6 +37,8 @@ pub(super) struct Versions {
     metadata: BTreeMap<Key, u32>,
     heads: Vec<Head>,
     entries: Arena,
+    /// The place of each entry's key and where the entry begins, in the order in which they came.
+    log: Vec<(u32, u32)>,
     /// Some version came after a newer one of its key.
     out_of_order: bool,
     pub(super) lsns: Option<LsnRange>,
@@ -201,9 +205,9 @@ impl Versions {
             begin += self.heads[*place as usize].count as usize;
         }
         let mut order = vec![NONE; begin];
-        for (at, entry) in self.entries.iter() {
-            let next = &mut next[entry.place() as usize];
-            order[*next] = at;
+        for (place, at) in &self.log {
+            let next = &mut next[*place as usize];
+            order[*next] = *at;
             *next += 1;
         }
         if self.out_of_order {
@@ -244,8 +248,9 @@ impl Versions {
             return Ok(0);
         }
         let is_first = head.newest == NONE;
-        let size = Arena::cost(value) + if is_first { KEY_COST } else { 0 };
+        let size = Arena::cost(value) + VERSION_COST + if is_first { KEY_COST } else { 0 };
         let at = self.entries.push(place, older, (lsn, seq), value)?;
+        self.log.push((place, at));
         let head = &mut self.heads[place as usize];
         head.count += 1;
         if newer == NONE {

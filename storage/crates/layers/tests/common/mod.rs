@@ -164,7 +164,10 @@ impl Timeline {
                 let frozen: Vec<_> = self.memory.drain(..self.memory.len() - 1).collect();
                 let filled = frozen.iter().filter(|layer| !layer.is_empty());
                 let files = filled
-                    .map(|layer| File::new(layer.write_delta_layer(&options()).unwrap()))
+                    .map(|layer| {
+                        let (desc, pieces) = layer.write_delta_layer(&options()).unwrap();
+                        File::new((desc, pieces.concat().into()))
+                    })
                     .collect();
                 self.map = self.map.with(files, &[]);
             }

@@ -159,12 +159,26 @@ pub fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// CPU time of this process so far, user and system, all threads, in seconds.
-pub fn cpu_seconds() -> f64 {
-    let usage = getrusage(UsageWho::RUSAGE_SELF).expect("the kernel counts CPU time");
-    let seconds =
-        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-    seconds(usage.user_time()) + seconds(usage.system_time())
+/// CPU time of this process so far, all threads, in seconds.
+#[derive(Clone, Copy)]
+pub struct CpuTime {
+    /// Of the program and of the kernel.
+    pub all: f64,
+    /// Of the kernel alone.
+    pub kernel: f64,
+}
+
+impl CpuTime {
+    pub fn now() -> CpuTime {
+        let usage = getrusage(UsageWho::RUSAGE_SELF).expect("the kernel counts CPU time");
+        let seconds =
+            |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+        let kernel = seconds(usage.system_time());
+        CpuTime {
+            all: seconds(usage.user_time()) + kernel,
+            kernel,
+        }
+    }
 }
 
 /// Sum over all series of a counter or gauge that have this label value, if one is asked for.

@@ -15,7 +15,8 @@ use parking_lot::Mutex;
 use pg_types::Lsn;
 use serde_json::{Value, json};
 
-use crate::engine::{Input, Memory, cpu_seconds, metric};
+use crate::engine::{CpuTime, Input, Memory, metric};
+use crate::steady::warm_layers;
 
 pub const TIMEOUT: Duration = Duration::from_secs(3600);
 const SAMPLE: Duration = Duration::from_millis(10);
@@ -37,16 +38,16 @@ pub struct Arguments {
     /// MiB of versions in memory that are flushed: with fewer, a short stretch has as many layers as a long one.
     #[arg(long)]
     checkpoint_distance_mib: Option<u64>,
-    /// MiB of memory that are taken and given back before each stretch. A virtual machine's host may have taken back
-    /// what nobody used; who touches it first then waits ten times as long for it, which is no cost of ingest's.
+    /// MiB of layers in memory that are filled and dropped before each stretch: a pageserver that runs has their memory at
+    /// hand.
     #[arg(long, default_value_t = 0)]
-    touched_mib: usize,
+    warm_mib: u64,
 }
 
 /// Counters as of one moment.
 pub struct Reading {
     at: Instant,
-    cpu: f64,
+    cpu: CpuTime,
     lsn: Lsn,
     flushed: f64,
     compacted: f64,
@@ -58,7 +59,7 @@ impl Reading {
     pub fn take(lsn: Lsn) -> Reading {
         Reading {
             at: Instant::now(),
-            cpu: cpu_seconds(),
+            cpu: CpuTime::now(),
             lsn,
             flushed: metric("weir_pageserver_flushed_bytes_total", None),
             compacted: metric(
@@ -75,7 +76,7 @@ impl Reading {
     }
 
     pub fn cpu_since(&self, before: &Reading) -> f64 {
-        self.cpu - before.cpu
+        self.cpu.all - before.cpu.all
     }
 
     pub fn since(&self, before: &Reading) -> Value {
@@ -84,6 +85,7 @@ impl Reading {
             "wal_bytes": wal_bytes,
             "seconds": self.seconds_since(before),
             "cpu_seconds": self.cpu_since(before),
+            "kernel_seconds": self.cpu.kernel - before.cpu.kernel,
             "flushed_bytes": self.flushed - before.flushed,
             "compacted_bytes": self.compacted - before.compacted,
             "image_bytes": self.images - before.images,
@@ -154,10 +156,7 @@ pub async fn run(arguments: Arguments) -> Result<Value> {
     engine.manager.configure(&tenant, &patch).await?;
     let mut stretches = Vec::new();
     for upto in arguments.upto {
-        drop(std::hint::black_box(vec![
-            1_u8;
-            arguments.touched_mib << 20
-        ]));
+        warm_layers(arguments.warm_mib)?;
         let watch = L0Watch::new(timeline.clone());
         let before = Reading::take(timeline.last_record_lsn());
         wal.limit.send_replace(upto);

@@ -27,6 +27,7 @@ mod read;
 mod records;
 mod serve;
 mod stages;
+mod steady;
 mod touched;
 
 use anyhow::Result;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use pg_types::{ForkNumber, RelTag};
 use serde_json::{Value, json};
 
-use crate::engine::{Engine, Memory, cpu_seconds};
+use crate::engine::{CpuTime, Engine, Memory};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -40,9 +40,9 @@ pub async fn run(arguments: Arguments) -> Result<Value> {
     });
     println!("{place}");
     std::io::stdout().flush()?;
-    let before = cpu_seconds();
+    let before = CpuTime::now();
     tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
-    let spent = cpu_seconds() - before;
+    let spent = CpuTime::now().all - before.all;
     engine.close().await;
     Ok(json!({"cpu_seconds": spent}))
 }

@@ -17,8 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use blob::RemoteLayer;
-use bytes::Bytes;
+use blob::{PutPayload, RemoteLayer};
 use layers::{
     Brake, CompactionPlan, LayerDesc, LayerError, LayerName, MergeOptions, Retention, merge_layers,
     plan_l0, plan_settling,
@@ -246,7 +245,7 @@ impl Timeline {
         turn: MergeTurn<'_>,
     ) -> Result<Merged> {
         // Not bounded but by the inputs: whoever has the turn waits for no upload.
-        let (outputs, written) = mpsc::unbounded_channel::<(LayerDesc, Bytes)>();
+        let (outputs, written) = mpsc::unbounded_channel::<(LayerDesc, PutPayload)>();
         let uploads = self.store.uploads().clone();
         let memory = self.memory.clone();
         let gives_way = options.level > 1;
@@ -270,7 +269,7 @@ impl Timeline {
                 &options,
                 |key| floors.of(key),
                 |desc, bytes| {
-                    let sent = outputs.send((desc, uploads.counted(bytes)));
+                    let sent = outputs.send((desc, uploads.counted([bytes])));
                     sent.map_err(|_| anyhow!("nobody takes the merged layers any more"))
                 },
             )

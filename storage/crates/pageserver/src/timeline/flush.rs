@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use blob::RemoteLayer;
-use bytes::Bytes;
+use blob::{PutPayload, RemoteLayer};
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use layers::{LayerDesc, WriterOptions};
@@ -33,7 +32,7 @@ const RETRY: Duration = Duration::from_secs(1);
 struct Written {
     frozen: Frozen,
     desc: LayerDesc,
-    bytes: Bytes,
+    content: PutPayload,
     started: Instant,
 }
 
@@ -139,14 +138,14 @@ impl Timeline {
         let written = tokio::task::spawn_blocking(write)
             .await
             .context("flush task")?;
-        let (desc, bytes) = written.context("write a delta layer")?;
-        let bytes = self.store.uploads().counted(bytes);
+        let (desc, pieces) = written.context("write a delta layer")?;
+        let content = self.store.uploads().counted(pieces);
         // An upload that hangs is when somebody looks at what is in memory.
         self.report_memory();
         Ok(Written {
             frozen,
             desc,
-            bytes,
+            content,
             started,
         })
     }
@@ -159,11 +158,11 @@ impl Timeline {
         let Written {
             frozen,
             desc,
-            bytes,
+            content,
             started,
         } = written;
         crash::point!("flush.written");
-        let remote = self.index.upload_layer(desc, bytes).await?;
+        let remote = self.index.upload_layer(desc, content).await?;
         crash::point!("flush.queued");
         let reached = self.index.reach(frozen.upto);
         Ok(async move {

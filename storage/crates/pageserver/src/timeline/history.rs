@@ -10,10 +10,12 @@ use crate::api::{LsnByTimestamp, LsnKind, TimestampOfLsn};
 use crate::error::{Error, Result};
 use crate::timestamp::PgTimestamp;
 
+/// What most states take. The room is taken once: one is encoded with each record that changes it.
+const STATE_BYTES: usize = 512;
+
 pub fn encode_state(state: &TimelineState) -> Result<Bytes> {
-    Ok(postcard::to_stdvec(state)
-        .context("encode the timeline state")?
-        .into())
+    let encoded = postcard::to_extend(state, Vec::with_capacity(STATE_BYTES));
+    Ok(encoded.context("encode the timeline state")?.into())
 }
 
 pub fn decode_state(value: &[u8]) -> Result<TimelineState> {
