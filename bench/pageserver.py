@@ -42,8 +42,8 @@ ARMS = {
 # A quarter of the default: level 0 gathers and is compacted within a short workload as it is in a long one.
 SMALLER_LAYERS = ["--checkpoint-distance-mib", "64"]
 BOOTSTRAP = 2000
-# What two layers in memory and their files take.
-WARM_MIB = 640
+# What two layers in memory, their files and those of the last two take.
+WARM_MIB = 896
 # Reads of each page, for each round of everything else.
 READ_ROUNDS = 10
 # Latencies are of the clock: where it is allowed, they are measured before whatever else the machine does.

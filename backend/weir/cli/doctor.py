@@ -86,7 +86,8 @@ def _state(installation: Installation) -> Iterator[_Finding]:
     free = shutil.disk_usage(installation.home).free
     yield free > 2 << 30, f"{free >> 30} GiB free in {installation.home}", "Make room: a full disk stops writes."
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
-    wanted = sum(installation.pageserver_limits[name] for name in ("memory_mib", "block_cache_mib", "page_cache_mib"))
+    of_memory = ("memory_mib", "recent_layers_mib", "block_cache_mib", "page_cache_mib")
+    wanted = sum(installation.pageserver_limits[name] for name in of_memory)
     yield (
         wanted <= memory * 3 // 4,
         f"the pageserver may take {wanted} MiB of this machine's {memory} MiB of memory",

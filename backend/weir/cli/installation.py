@@ -40,6 +40,7 @@ COMPUTE_PORTS = (7700, 7899)
 # What the pageserver may take, MiB: by default, and at least. Its own options have the same names and defaults.
 PAGESERVER_LIMITS: Mapping[str, tuple[int, int]] = {
     "memory_mib": (2048, 16),
+    "recent_layers_mib": (256, 0),
     "block_cache_mib": (256, 1),
     "page_cache_mib": (128, 0),
     "layer_cache_mib": (16384, 1),
@@ -70,6 +71,8 @@ object_store = "{object_store}"
 # Memory for what is not in a layer file yet, over all databases. A busy database is flushed at 256 MiB, or sooner
 # when an eighth of this is less. Beyond half of it the busiest wait.
 memory_mib = {memory_mib}
+# Memory for new layers, for reads, when the object store is a directory: those of a busy database's last two flushes.
+recent_layers_mib = {recent_layers_mib}
 # Memory for blocks of layers, and for pages as they were read last.
 block_cache_mib = {block_cache_mib}
 page_cache_mib = {page_cache_mib}

@@ -68,7 +68,7 @@ async fn written(layer: Arc<MemoryLayer>) -> (LayerDesc, PutPayload) {
     let write = move || layer.write_delta_layer(&WriterOptions::level_0());
     let written = tokio::task::spawn_blocking(write).await.expect("write");
     let (desc, pieces) = written.expect("layer");
-    (desc, pieces.into_iter().collect())
+    (desc, pieces.iter().collect())
 }
 
 async fn queue() -> UploadQueue {

@@ -89,7 +89,7 @@ fn main() -> Result<(), LayerError> {
         layer.freeze();
         let started = Instant::now();
         let (desc, pieces) = layer.write_delta_layer(&WriterOptions::default())?;
-        let bytes = Bytes::from(pieces.concat());
+        let bytes = pieces.to_bytes();
         if file == 0 {
             report("write to a layer file, a version", started, records);
             println!(

@@ -33,6 +33,7 @@ mod format;
 mod map;
 mod memory;
 mod pace;
+mod pieces;
 mod read;
 mod reader;
 mod region;
@@ -53,6 +54,7 @@ pub use format::{FORMAT_VERSION, KeyStat};
 pub use map::LayerMap;
 pub use memory::MemoryLayer;
 pub use pace::Brake;
+pub use pieces::Pieces;
 pub use read::{
     Base, Chain, ChainCollector, ChainDelta, PersistentLayer, RangeScan, VersionSource, View,
     collect, history, newest_lsn,

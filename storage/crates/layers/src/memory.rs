@@ -27,6 +27,7 @@ use smallvec::SmallVec;
 
 use crate::desc::LayerDesc;
 use crate::error::LayerError;
+use crate::pieces::Pieces;
 use crate::read::VersionSource;
 use crate::region::{REGION, Regions};
 use crate::value::{LsnRange, Put, Value, Version, Window};
@@ -89,11 +90,11 @@ impl MemoryLayer {
         self.versions() == 0
     }
 
-    /// Writes the layer out as a level-0 delta layer, a file in pieces of two megabytes. Freeze it first.
+    /// Writes the layer out as a level-0 delta layer. Freeze it first.
     pub fn write_delta_layer(
         &self,
         options: &WriterOptions,
-    ) -> Result<(LayerDesc, Vec<Bytes>), LayerError> {
+    ) -> Result<(LayerDesc, Pieces), LayerError> {
         let inner = self.inner.read();
         let file = Regions::new(inner.bytes >= REGION as u64);
         let mut writer = LayerWriter::delta(file, 0, options.clone())?;

@@ -17,6 +17,8 @@ use bytes::Bytes;
 use memmap2::{Advice, MmapMut, MmapOptions};
 use parking_lot::Mutex;
 
+use crate::pieces::Pieces;
+
 /// Bytes of a region: a large page, as x86-64 and most of ARM have them.
 pub(crate) const REGION: usize = 2 << 20;
 
@@ -202,9 +204,9 @@ impl Regions {
         }
     }
 
-    /// What was written, cut where the regions end. Their memory is given back with the last copy of each piece.
-    pub fn into_pieces(self) -> Vec<Bytes> {
-        self.regions.into_iter().map(Bytes::from_owner).collect()
+    /// What was written, cut where the regions end.
+    pub fn into_pieces(self) -> Pieces {
+        Pieces::new(self.regions.into_iter().map(Bytes::from_owner).collect())
     }
 }
 
@@ -249,14 +251,14 @@ mod tests {
             let vast = vec![7; 2 * REGION + 1];
             file.write_all(&vast).unwrap();
             expected.extend_from_slice(&vast);
-            let pieces = file.into_pieces();
+            let pieces: Vec<Bytes> = file.into_pieces().iter().collect();
             let (last, full) = pieces.split_last().unwrap();
             assert!(full.iter().all(|piece| piece.len() == REGION));
             assert!(!last.is_empty());
             assert!(pieces.iter().all(|piece| piece.as_ptr().addr() % 4096 == 0));
             assert!(pieces.concat() == expected);
         }
-        assert!(Regions::default().into_pieces().is_empty());
+        assert_eq!(Regions::default().into_pieces().iter().count(), 0);
     }
 
     /// Promise: memory is used again and shows nothing of whoever had it; it is not kept beyond what may be, nor for long.

@@ -1,25 +1,51 @@
 //! Handles of layer files: opened when first read, brought to local disk when they are not there.
 //!
-//! The object store is the truth. When it is a local directory, layers are read in place; otherwise a copy
-//! is kept in the timeline's cache directory, for as long as there is room (`disk`). A crash leaves whole copies,
-//! which are used again, and staging files, which the next start removes.
+//! The object store is the truth. When it is a local directory, layers are read in place, new ones from memory for a
+//! while (`recent`); otherwise a copy is kept in the timeline's cache directory, for as long as there is room (`disk`). A
+//! crash leaves whole copies, which are used again, and staging files, which the next start removes.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 use blob::{BlobError, LocalLayerFile, RemoteLayer, TimelineStore};
+use bytes::Bytes;
 use layers::{
-    BlockCache, LayerDesc, LayerError, LayerName, LayerReader, PersistentLayer, VersionSource,
+    BlockCache, BlockSource, LayerDesc, LayerError, LayerName, LayerReader, PersistentLayer,
+    Pieces, VersionSource,
 };
 use parking_lot::RwLock;
 use pg_types::Key;
 
 use crate::disk::{Copy, DiskCache};
+use crate::recent::RecentLayers;
 
 /// An open layer file: it can be read even when the file is removed.
-pub type Reader = Arc<LayerReader<LocalLayerFile>>;
+pub type Reader = Arc<LayerReader<LayerBytes>>;
+
+/// What was written to a layer's file, as long as it is in memory.
+type Written = Arc<RwLock<Option<Pieces>>>;
+
+/// A layer's file, and what was written to it.
+pub struct LayerBytes {
+    file: LocalLayerFile,
+    written: Written,
+}
+
+impl BlockSource for LayerBytes {
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        match &*self.written.read() {
+            Some(written) => written.read_at(offset, len),
+            None => self.file.read_at(offset, len),
+        }
+    }
+
+    fn size(&self) -> u64 {
+        self.file.size()
+    }
+}
 
 /// One layer of a timeline: its place in the object store, and its open reader once it was needed.
 pub struct LayerFile {
@@ -33,6 +59,7 @@ pub struct LayerFile {
     blocks: Arc<BlockCache>,
     disk: Arc<DiskCache>,
     reader: RwLock<Option<Reader>>,
+    written: Written,
     /// One download at a time: whoever waits finds the file there.
     fetching: tokio::sync::Mutex<()>,
 }
@@ -68,6 +95,15 @@ impl LayerFile {
         self.remote.object_name()
     }
 
+    pub(crate) fn bytes_in_memory(&self) -> u64 {
+        self.written.read().as_ref().map_or(0, Pieces::size)
+    }
+
+    /// From here on it is read from its file.
+    pub(crate) fn let_go_of_memory(&self) {
+        *self.written.write() = None;
+    }
+
     /// Takes back what is known of its last read, or puts in what an earlier process knew of it.
     pub(crate) fn set_used(&self, look: u64) {
         self.used.store(look, Ordering::Relaxed);
@@ -99,8 +135,9 @@ impl LayerFile {
                 source: std::io::Error::other(error),
             },
         })?;
-        let reader =
-            Arc::new(LayerReader::open(self.name.as_str(), file)?.with_cache(self.blocks.clone()));
+        let written = self.written.clone();
+        let reader = LayerReader::open(self.name.as_str(), LayerBytes { file, written })?;
+        let reader = Arc::new(reader.with_cache(self.blocks.clone()));
         *slot = Some(reader.clone());
         Ok(reader)
     }
@@ -137,6 +174,7 @@ impl LayerFile {
     /// The file was found damaged: a copy goes, to be fetched again; an object is opened anew by the next read, so
     /// that a mended one is noticed. Whether a repeated read may succeed now.
     pub fn distrust(&self) -> Result<bool> {
+        self.let_go_of_memory();
         *self.reader.write() = None;
         self.evict()?;
         Ok(self.is_copy)
@@ -158,6 +196,7 @@ pub struct LayerCache {
     directory: PathBuf,
     blocks: Arc<BlockCache>,
     disk: Arc<DiskCache>,
+    recent: Arc<RecentLayers>,
     remote: TimelineStore,
 }
 
@@ -166,14 +205,27 @@ impl LayerCache {
         directory: PathBuf,
         blocks: Arc<BlockCache>,
         disk: Arc<DiskCache>,
+        recent: Arc<RecentLayers>,
         remote: TimelineStore,
     ) -> LayerCache {
         LayerCache {
             directory,
             blocks,
             disk,
+            recent,
             remote,
         }
+    }
+
+    /// A handle of a layer that has just been written. While it is new it is read from memory if it would be read in
+    /// place.
+    pub fn new_file(&self, remote: RemoteLayer, written: Pieces) -> Arc<LayerFile> {
+        let file = self.file(remote);
+        if !file.is_copy {
+            *file.written.write() = Some(written);
+            self.recent.add(&file);
+        }
+        file
     }
 
     /// A handle of a layer, wherever its bytes are.
@@ -191,6 +243,7 @@ impl LayerCache {
             blocks: self.blocks.clone(),
             disk: self.disk.clone(),
             reader: RwLock::new(None),
+            written: Written::default(),
             fetching: tokio::sync::Mutex::default(),
         });
         if is_copy {

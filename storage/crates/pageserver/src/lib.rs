@@ -37,6 +37,7 @@ pub mod metrics;
 mod page_cache;
 pub mod page_service;
 mod pages;
+mod recent;
 mod redo;
 mod store;
 pub mod timeline;

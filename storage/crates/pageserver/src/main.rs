@@ -64,6 +64,10 @@ struct Args {
     /// Memory for versions that are not in layer files yet, over all timelines, MiB.
     #[arg(long, default_value_t = 2048, value_parser = clap::value_parser!(u64).range(16..))]
     memory_mib: u64,
+    /// Memory for new layers, read from it until older ones make room, when the object store is a local directory, MiB; 0
+    /// keeps none.
+    #[arg(long, default_value_t = 256)]
+    recent_layers_mib: u64,
     /// Local disk for copies of layers when the object store is not a local directory, MiB. A twentieth of the disk
     /// is left free in any case.
     #[arg(long, default_value_t = 16384)]
@@ -106,6 +110,7 @@ async fn run(args: Args) -> Result<()> {
         block_cache_bytes: args.block_cache_mib << 20,
         page_cache_bytes: args.page_cache_mib << 20,
         memory_bytes: args.memory_mib << 20,
+        recent_layers_bytes: args.recent_layers_mib << 20,
         layer_cache_bytes: args.layer_cache_mib << 20,
         time: Arc::new(MachineTime::new()?),
         wal: Arc::new(Safekeepers {

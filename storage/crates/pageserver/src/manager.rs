@@ -34,6 +34,7 @@ use crate::ingest::SafekeeperSource;
 use crate::layer_file::LayerCache;
 use crate::memory::MemoryBudget;
 use crate::page_cache::PageCache;
+use crate::recent::RecentLayers;
 use crate::store::Store;
 use crate::timeline::{OpenTimeline, SharedConfig, Timeline};
 use crate::wal_source::WalSource;
@@ -53,6 +54,8 @@ pub struct ManagerOptions {
     pub page_cache_bytes: usize,
     /// Bytes of versions, over all timelines, that are not in layer files yet.
     pub memory_bytes: u64,
+    /// Bytes of new layers kept in memory for reads, when the object store is a local directory.
+    pub recent_layers_bytes: u64,
     /// Bytes of layers copied to local disk, when the object store is not on it.
     pub layer_cache_bytes: u64,
     /// Where timelines get their WAL from.
@@ -165,6 +168,7 @@ pub struct TenantManager {
     blocks: Arc<BlockCache>,
     pages: Arc<PageCache>,
     disk: Arc<DiskCache>,
+    recent: Arc<RecentLayers>,
     memory: Arc<MemoryBudget>,
     clock: Arc<Clock>,
     background: Background,
@@ -185,6 +189,7 @@ impl TenantManager {
             memory: MemoryBudget::new(options.memory_bytes),
             pages: Arc::new(PageCache::new(options.page_cache_bytes)),
             disk: DiskCache::new(&options.data_dir, options.layer_cache_bytes),
+            recent: Arc::new(RecentLayers::new(options.recent_layers_bytes)),
             options,
             blocks,
             clock,
@@ -212,8 +217,8 @@ impl TenantManager {
             .join(tenant.to_string())
             .join(timeline.to_string());
         let remote = self.options.objects.timeline(tenant, timeline);
-        let (blocks, disk) = (self.blocks.clone(), self.disk.clone());
-        Arc::new(LayerCache::new(directory, blocks, disk, remote))
+        let (blocks, disk, recent) = (self.blocks.clone(), self.disk.clone(), self.recent.clone());
+        Arc::new(LayerCache::new(directory, blocks, disk, recent, remote))
     }
 
     /// Registers a timeline and starts its work.

@@ -17,7 +17,7 @@ use blob::RemoteLayer;
 use bytes::Bytes;
 use layers::{
     Chain, ChainCounts, ChainsCollector, LayerError, LayerMap, LayerName, MemoryLayer,
-    PersistentLayer, Put, RangeScan, Value, View, Window,
+    PersistentLayer, Pieces, Put, RangeScan, Value, View, Window,
 };
 use parking_lot::RwLock;
 use pg_types::{Key, KeyRange, Lsn};
@@ -222,8 +222,8 @@ impl Store {
     }
 
     /// Puts a file in the place of the frozen layer it was written from.
-    pub fn replace_frozen(&self, frozen: &Frozen, layer: RemoteLayer) {
-        let file = self.cache.file(layer);
+    pub fn replace_frozen(&self, frozen: &Frozen, layer: RemoteLayer, written: Pieces) {
+        let file = self.cache.new_file(layer, written);
         let mut stack = self.stack.write();
         stack.map = Arc::new(stack.map.with(vec![file], &[]));
         stack

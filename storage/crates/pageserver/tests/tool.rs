@@ -32,7 +32,7 @@ async fn stored(root: &std::path::Path) -> Vec<PathBuf> {
             .write_delta_layer(&WriterOptions::default())
             .expect("layer");
         let layer = queue
-            .upload(desc, PutPayload::from_iter(pieces))
+            .upload(desc, PutPayload::from_iter(pieces.iter()))
             .await
             .expect("upload");
         paths.push(timeline.local_layer_path(&layer).expect("local"));

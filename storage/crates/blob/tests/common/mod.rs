@@ -272,7 +272,7 @@ pub fn layer(lsns: &[u64]) -> (LayerDesc, Bytes) {
     }
     memory.freeze();
     let (desc, pieces) = memory.write_delta_layer(&WriterOptions::default()).unwrap();
-    (desc, pieces.concat().into())
+    (desc, pieces.to_bytes())
 }
 
 /// The LSNs a layer file holds; checks it from end to end.

@@ -166,7 +166,7 @@ impl Timeline {
                 let files = filled
                     .map(|layer| {
                         let (desc, pieces) = layer.write_delta_layer(&options()).unwrap();
-                        File::new((desc, pieces.concat().into()))
+                        File::new((desc, pieces.to_bytes()))
                     })
                     .collect();
                 self.map = self.map.with(files, &[]);

@@ -53,6 +53,7 @@ pub struct Memory {
     pub block_cache_bytes: usize,
     pub page_cache_bytes: usize,
     pub layers_bytes: u64,
+    pub recent_layers_bytes: u64,
 }
 
 impl Default for Memory {
@@ -61,6 +62,7 @@ impl Default for Memory {
             block_cache_bytes: 256 << 20,
             page_cache_bytes: 128 << 20,
             layers_bytes: 2 << 30,
+            recent_layers_bytes: 256 << 20,
         }
     }
 }
@@ -94,6 +96,7 @@ impl Engine {
             block_cache_bytes: memory.block_cache_bytes,
             page_cache_bytes: memory.page_cache_bytes,
             memory_bytes: memory.layers_bytes,
+            recent_layers_bytes: memory.recent_layers_bytes,
             layer_cache_bytes: 16 << 30,
             wal: Arc::new(wals),
             time: Arc::new(MachineTime::new()?),

@@ -12,7 +12,7 @@ use anyhow::Context;
 use blob::{PutPayload, RemoteLayer};
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
-use layers::{LayerDesc, WriterOptions};
+use layers::{LayerDesc, Pieces, WriterOptions};
 use parking_lot::Mutex;
 use pg_types::{Key, Lsn};
 use tokio::sync::Notify;
@@ -32,6 +32,7 @@ const RETRY: Duration = Duration::from_secs(1);
 struct Written {
     frozen: Frozen,
     desc: LayerDesc,
+    pieces: Pieces,
     content: PutPayload,
     started: Instant,
 }
@@ -39,6 +40,7 @@ struct Written {
 /// The same once the index names it.
 struct Uploaded {
     frozen: Frozen,
+    pieces: Pieces,
     remote: RemoteLayer,
     started: Instant,
 }
@@ -139,12 +141,13 @@ impl Timeline {
             .await
             .context("flush task")?;
         let (desc, pieces) = written.context("write a delta layer")?;
-        let content = self.store.uploads().counted(pieces);
+        let content = self.store.uploads().counted(pieces.iter());
         // An upload that hangs is when somebody looks at what is in memory.
         self.report_memory();
         Ok(Written {
             frozen,
             desc,
+            pieces,
             content,
             started,
         })
@@ -158,6 +161,7 @@ impl Timeline {
         let Written {
             frozen,
             desc,
+            pieces,
             content,
             started,
         } = written;
@@ -170,6 +174,7 @@ impl Timeline {
             crash::point!("flush.indexed");
             Ok(Uploaded {
                 frozen,
+                pieces,
                 remote,
                 started,
             })
@@ -180,11 +185,12 @@ impl Timeline {
     fn replace_frozen(&self, uploaded: Uploaded) {
         let Uploaded {
             frozen,
+            pieces,
             remote,
             started,
         } = uploaded;
         let size = remote.desc.size;
-        self.store.replace_frozen(&frozen, remote);
+        self.store.replace_frozen(&frozen, remote, pieces);
         crash::point!("flush.replaced");
         self.flush.done.notify_waiters();
         let consistent = self.remote_consistent_lsn();

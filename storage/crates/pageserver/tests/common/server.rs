@@ -188,6 +188,7 @@ impl Server {
             block_cache_bytes: 64 << 20,
             page_cache_bytes: 16 << 20,
             memory_bytes: 256 << 20,
+            recent_layers_bytes: 4 << 20,
             layer_cache_bytes,
             wal: Arc::new(wals.clone()),
             time: Arc::new(MachineTime::new().expect("clocks")),

@@ -16,6 +16,7 @@ use crate::index::{Manifest, TimelineIndex};
 use crate::layer_file::LayerCache;
 use crate::memory::MemoryBudget;
 use crate::page_cache::PageCache;
+use crate::recent::RecentLayers;
 use crate::store::Store;
 use crate::timeline::{OpenTimeline, Timeline, encode_state};
 use crate::timestamp::PgTimestamp;
@@ -140,6 +141,7 @@ async fn open(root: &Path, time: &Arc<SetTime>) -> Arc<Timeline> {
         root.join("copies"),
         Arc::new(BlockCache::new(1 << 20)),
         DiskCache::new(root, 1 << 30),
+        Arc::new(RecentLayers::new(0)),
         objects.timeline(TENANT, TIMELINE),
     );
     let memory = MemoryBudget::new(64 << 20);

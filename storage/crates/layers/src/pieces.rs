@@ -1,0 +1,101 @@
+//! A layer's file in memory, as it was written: pieces of one length, but for the last.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::region::REGION;
+use crate::source::BlockSource;
+
+/// Cloning it is cheap. Its memory is given back with the last clone, and the last slice of a piece.
+#[derive(Clone, Debug)]
+pub struct Pieces {
+    /// Each of [`REGION`] bytes but the last.
+    pieces: Arc<[Bytes]>,
+    size: u64,
+}
+
+impl Pieces {
+    pub(crate) fn new(pieces: Vec<Bytes>) -> Pieces {
+        let size = pieces.iter().map(|piece| piece.len() as u64).sum();
+        Pieces {
+            pieces: pieces.into(),
+            size,
+        }
+    }
+
+    /// One behind the other they are the file.
+    pub fn iter(&self) -> impl Iterator<Item = Bytes> {
+        self.pieces.iter().cloned()
+    }
+
+    /// A copy of the file, in one.
+    pub fn to_bytes(&self) -> Bytes {
+        Bytes::from(self.pieces.concat())
+    }
+}
+
+impl BlockSource for Pieces {
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let end = offset.checked_add(len as u64);
+        if end.is_none_or(|end| end > self.size) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let (first, begin) = (offset as usize / REGION, offset as usize % REGION);
+        if let Some(piece) = self.pieces.get(first)
+            && begin + len <= piece.len()
+        {
+            return Ok(piece.slice(begin..begin + len));
+        }
+        let mut copied = BytesMut::with_capacity(len);
+        let mut begin = begin;
+        for piece in self.pieces.iter().skip(first) {
+            let part = (len - copied.len()).min(piece.len() - begin);
+            copied.extend_from_slice(&piece[begin..begin + part]);
+            begin = 0;
+        }
+        Ok(copied.freeze())
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::region::Regions;
+
+    /// Promise: a part of the file is what was written there, wherever the pieces end; beyond the end is an error.
+    #[test]
+    fn parts_are_what_was_written() {
+        let written: Vec<u8> = (0..(2 * REGION + 100) / 4)
+            .flat_map(|number| (number as u32).to_le_bytes())
+            .collect();
+        let mut file = Regions::default();
+        file.write_all(&written).unwrap();
+        let file = file.into_pieces();
+        assert_eq!(file.size(), written.len() as u64);
+        assert!(file.to_bytes() == written);
+        let ends = [0, 1, 99, 100];
+        let places = (0..3).flat_map(|region| ends.map(|end| region * REGION + end));
+        let places: Vec<usize> = places
+            .chain([REGION - 1, 2 * REGION - 1])
+            .chain([written.len()])
+            .collect();
+        for begin in &places {
+            for end in places.iter().filter(|end| *end >= begin) {
+                let part = file.read_at(*begin as u64, end - begin).unwrap();
+                assert!(part == written[*begin..*end], "{begin}..{end}");
+            }
+            let beyond = written.len() - begin + 1;
+            file.read_at(*begin as u64, beyond).unwrap_err();
+        }
+        file.read_at(u64::MAX, 1).unwrap_err();
+        file.read_at(1, usize::MAX).unwrap_err();
+    }
+}
