@@ -79,7 +79,10 @@ def test_writes_fail_at_once_with_the_reason_when_storage_has_stopped(own: Engin
                 return False
 
             wait_for("writes to be refused", refused)
-            # The session that was in a transaction has been ended.
+            # The session that is in a transaction is ended next.
+            is_there = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"
+            backend = writer.info.backend_pid
+            wait_for("its session to be ended", lambda: session.execute(is_there, [backend]).fetchone() == (0,))
             with pytest.raises(psycopg.OperationalError):
                 writer.execute("INSERT INTO t VALUES (2)")
         status = compute.status()
