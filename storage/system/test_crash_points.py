@@ -229,6 +229,21 @@ def under_load(drill: Drill, point: str) -> None:
     drill.start()
 
 
+def in_place(drill: Drill, point: str) -> None:
+    """Under load, on the same store as one whose layers are read in place."""
+    pageserver = drill.running.pageserver
+    copying = pageserver.arguments
+    pageserver.kill9()
+    pageserver.arguments = [word.replace("mount://", "file://") for word in copying]
+    drill.start()
+    drill.die_at(point, lambda: read(drill))
+    pageserver.arguments = copying
+    drill.start()
+    # Others are being written meanwhile, which does not take long.
+    objects = drill.running.root / "objects"
+    wait_for("what is half written to go", lambda: not list(objects.rglob("*#*")), 10)
+
+
 def at_start(drill: Drill, point: str) -> None:
     if "orphan" in point:
         drill.die_at("upload.layer-stored", lambda: None)
@@ -247,6 +262,7 @@ WAYS: dict[str, Callable[[Drill, str], None]] = {
     "aux": of_auxiliary_files,
     "lease": of_leases,
     "delete": of_deletion,
+    "in-place": in_place,
     "detach": of_detaching,
     **dict.fromkeys(
         [

@@ -5,16 +5,17 @@
 //! borders in memory goes to the disk from there; the rest, and all of it where the file system will not have it so, goes
 //! through the cache.
 //!
-//! A crash leaves a staging file, whose name no listing shows, or the whole file.
+//! A crash leaves a staging file (`staged`), or the whole file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use object_store::PutPayload;
-use tempfile::TempPath;
+
+use crate::staged::stage;
 
 /// Places, lengths and addresses must be multiples of it: of a disk's blocks, which are no larger.
 const ALIGNMENT: usize = 4096;
@@ -36,8 +37,11 @@ pub(crate) fn write(path: &Path, content: &PutPayload) -> io::Result<()> {
         file.write_all_at(rest, (position + pages.len()) as u64)?;
         position += piece.len();
     }
+    crash::point!("in-place.written");
     file.sync_all()?;
+    crash::point!("in-place.synced");
     staged.persist(path)?;
+    crash::point!("in-place.renamed");
     File::open(directory)?.sync_all()
 }
 
@@ -65,21 +69,6 @@ fn past_the_cache(file: &File, direct: bool) -> nix::Result<()> {
         OFlag::empty()
     };
     fcntl(file, FcntlArg::F_SETFL(flags)).map(drop)
-}
-
-/// A new file beside this one, gone when it is not put in its place; with such a name as the object store gives its own,
-/// which it does not list.
-fn stage(path: &Path) -> io::Result<(File, TempPath)> {
-    let mut number = 1;
-    loop {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!("#{number}"));
-        match OpenOptions::new().write(true).create_new(true).open(&name) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            Err(error) => return Err(error),
-            Ok(file) => return Ok((file, TempPath::try_from_path(PathBuf::from(name))?)),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -23,8 +23,8 @@
 //!
 //! What a crash leaves, by the moment it comes:
 //!
-//! - while a layer is written: a staging file (invisible), or a layer no index names: an orphan, removed by
-//!   [`TimelineStore::remove_orphans`];
+//! - while a layer is written: a staging file, which no listing shows, or a layer no index names: an orphan. Both are
+//!   removed by [`TimelineStore::remove_orphans`];
 //! - between a layer and the index that names it: the same;
 //! - while the index is written: the old index or the new one, whole;
 //! - between an index and the deletion of layers it dropped: orphans;
@@ -42,6 +42,7 @@ mod index;
 mod queue;
 mod resident;
 mod s3;
+mod staged;
 mod store;
 mod timeline;
 

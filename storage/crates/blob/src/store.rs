@@ -12,6 +12,7 @@ use pg_types::{TenantId, TimelineId};
 use crate::direct;
 use crate::error::BlobError;
 use crate::s3;
+use crate::staged;
 use crate::timeline::TimelineStore;
 
 /// An object that every pageserver tries to create when it starts.
@@ -21,8 +22,10 @@ const CREATE_ONCE: &str = "create-once";
 #[derive(Clone, Debug)]
 pub struct Store {
     pub(crate) objects: Arc<dyn ObjectStore>,
-    /// The same store when it is a local directory: layers are then read in place.
-    local: Option<LocalFileSystem>,
+    /// The same store when it is a directory.
+    directory: Option<LocalFileSystem>,
+    /// Whether that is a local one, of which layers are read in place.
+    in_place: bool,
 }
 
 impl Store {
@@ -37,7 +40,8 @@ impl Store {
             .with_automatic_cleanup(true);
         Ok(Store {
             objects: Arc::new(local.clone()),
-            local: Some(local),
+            directory: Some(local),
+            in_place: true,
         })
     }
 
@@ -62,10 +66,10 @@ impl Store {
         };
         match address.split_once("://") {
             Some(("file", path)) if path.starts_with('/') => Store::local(Path::new(path)),
-            Some(("mount", path)) if path.starts_with('/') => {
-                let store = Store::local(Path::new(path))?;
-                Ok(Store::new(store.objects))
-            }
+            Some(("mount", path)) if path.starts_with('/') => Ok(Store {
+                in_place: false,
+                ..Store::local(Path::new(path))?
+            }),
             Some(("file" | "mount", _)) => Err(unsupported(
                 "give an absolute directory, such as file:///var/lib/weir/objects",
             )),
@@ -80,7 +84,8 @@ impl Store {
     pub fn new(objects: Arc<dyn ObjectStore>) -> Store {
         Store {
             objects,
-            local: None,
+            directory: None,
+            in_place: false,
         }
     }
 
@@ -209,11 +214,7 @@ impl Store {
             let file = file.clone();
             move || direct::write(&file, &content)
         };
-        let written = tokio::task::spawn_blocking(write).await;
-        written
-            .map_err(std::io::Error::from)
-            .flatten()
-            .map_err(|source| BlobError::File { path: file, source })
+        blocking(file, write).await
     }
 
     /// The object's bytes, `None` if there is no such object.
@@ -240,11 +241,44 @@ impl Store {
         }
     }
 
+    /// Where the object is read in place.
     pub(crate) fn local_path(&self, path: &ObjectPath) -> Option<PathBuf> {
-        self.local
-            .as_ref()
-            .and_then(|local| local.path_to_filesystem(path).ok())
+        self.in_place.then(|| self.file_path(path)).flatten()
     }
+
+    /// Where the object is if the store is a directory, local or not.
+    fn file_path(&self, path: &ObjectPath) -> Option<PathBuf> {
+        let directory = self.directory.as_ref()?;
+        directory.path_to_filesystem(path).ok()
+    }
+
+    /// Removes what crashes left half written of those objects in a folder of which `may_go` says so by their names.
+    /// Returns how many there were. Only directories are left with such files.
+    pub(crate) async fn remove_staged(
+        &self,
+        folder: &ObjectPath,
+        may_go: impl Fn(&str) -> bool + Send + 'static,
+    ) -> Result<usize, BlobError> {
+        let Some(directory) = self.file_path(folder) else {
+            return Ok(0);
+        };
+        let remove = {
+            let directory = directory.clone();
+            move || staged::remove(&directory, may_go)
+        };
+        blocking(directory, remove).await
+    }
+}
+
+/// Work on a file or directory, off the threads that must not wait for a disk.
+async fn blocking<T: Send + 'static>(
+    path: PathBuf,
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> Result<T, BlobError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(std::io::Error::from)
+        .flatten()
+        .map_err(|source| BlobError::File { path, source })
 }
 
 /// Whose directory is missing is left to the store, which makes it and sees it durable.

@@ -23,6 +23,9 @@ const CLAIM_PAUSE: Duration = Duration::from_millis(50);
 /// was replaced meanwhile can be missing together with the one that replaced it.
 const LOOKS: u32 = 3;
 
+/// In which a timeline's objects are, those first by which the others are found.
+const FOLDERS: [&str; 3] = ["index", "layers", "generation"];
+
 /// What object storage holds of a timeline.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Loaded {
@@ -341,8 +344,9 @@ impl TimelineStore {
             .collect())
     }
 
-    /// Deletes what crashes left behind: layers of this or earlier generations that `index`, the newest
-    /// durable one, does not name. Only while no upload is under way. Returns how many there were.
+    /// Deletes what crashes left behind of this or earlier generations: layers that `index`, the newest
+    /// durable one, does not name, and what is half written. Only while no upload is under way. Returns how many there
+    /// were.
     pub async fn remove_orphans(
         &self,
         index: &IndexPart,
@@ -365,7 +369,13 @@ impl TimelineStore {
             self.delete_layer(layer).await?;
             crash::point!("attach.orphans-removed");
         }
-        Ok(orphans.len())
+        let mut half_written = 0;
+        for folder in FOLDERS {
+            let is_ours = move |name: &str| generation_of(name).is_some_and(|it| it <= ours);
+            let path = self.path(folder);
+            half_written += self.store.remove_staged(&path, is_ours).await?;
+        }
+        Ok(orphans.len() + half_written)
     }
 
     // ---- deletion
@@ -378,7 +388,10 @@ impl TimelineStore {
             .put(&mark, Bytes::new(), PutMode::Overwrite)
             .await?;
         crash::point!("delete.marked");
-        for folder in ["index", "layers", "generation"] {
+        for folder in FOLDERS {
+            self.store
+                .remove_staged(&self.path(folder), |_| true)
+                .await?;
             let objects = self.list(folder).await?;
             let delete = |meta: ObjectMeta| async move { self.store.delete(&meta.location).await };
             futures::stream::iter(objects)
@@ -391,4 +404,11 @@ impl TimelineStore {
         crash::point!("delete.before-unmark");
         self.store.delete(&mark).await
     }
+}
+
+/// Of an object in any of a timeline's folders.
+fn generation_of(name: &str) -> Option<Generation> {
+    let of_layer = RemoteLayer::parse(name, 0).map(|layer| layer.generation);
+    let suffix = name.strip_suffix(".json").unwrap_or(name);
+    of_layer.or_else(|| Generation::from_suffix(suffix))
 }

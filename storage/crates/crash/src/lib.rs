@@ -50,6 +50,10 @@ pub const POINTS: &[&str] = &[
     "flush.replaced",
     "upload.before-layer",
     "upload.layer-stored",
+    // The same into a directory that is read in place.
+    "in-place.written",
+    "in-place.synced",
+    "in-place.renamed",
     "index.before-put",
     "index.put",
     "index.reported",

@@ -59,9 +59,9 @@ impl TimelineIndex {
         let orphans = remote
             .remove_orphans(&index, generation)
             .await
-            .context("remove layers without an index")?;
+            .context("remove layers that no index names")?;
         if orphans > 0 {
-            tracing::info!(%tenant, %timeline, orphans, "removed layers that a crash left without an index");
+            tracing::info!(%tenant, %timeline, orphans, "removed layers that a crash left half written or without an index");
         }
         let metadata: Metadata = serde_json::from_value(index.metadata.clone())
             .context("decode the index's metadata")?;

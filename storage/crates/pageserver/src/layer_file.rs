@@ -99,9 +99,10 @@ impl LayerFile {
         self.written.read().as_ref().map_or(0, Pieces::size)
     }
 
-    /// From here on it is read from its file.
-    pub(crate) fn let_go_of_memory(&self) {
-        *self.written.write() = None;
+    /// From here on it is read from its file. Returns how many bytes were in memory.
+    pub(crate) fn let_go_of_memory(&self) -> u64 {
+        let written = self.written.write().take();
+        written.map_or(0, |it| it.size())
     }
 
     /// Takes back what is known of its last read, or puts in what an earlier process knew of it.

@@ -33,15 +33,12 @@ impl RecentLayers {
         let mut layers = self.layers.lock();
         layers.push_back(Arc::downgrade(layer));
         layers.retain(|layer| layer.strong_count() > 0);
-        let bytes = |layer: &Weak<LayerFile>| layer.upgrade().map_or(0, |it| it.bytes_in_memory());
-        let mut sum: u64 = layers.iter().map(bytes).sum();
+        let there = layers.iter().filter_map(Weak::upgrade);
+        let mut sum: u64 = there.map(|it| it.bytes_in_memory()).sum();
         while sum > self.limit
             && let Some(oldest) = layers.pop_front()
         {
-            sum -= bytes(&oldest);
-            if let Some(oldest) = oldest.upgrade() {
-                oldest.let_go_of_memory();
-            }
+            sum -= oldest.upgrade().map_or(0, |it| it.let_go_of_memory());
         }
         BYTES.set(i64::try_from(sum).unwrap_or(i64::MAX));
     }
