@@ -19,6 +19,8 @@ from .suite import Step, steps
 
 LEDGER = REPO / ".ledger"
 BAR = 24
+# Of a line of a failed step's output; its log has the whole.
+LINE = 300
 # Property tests draw the same cases in every run, so that a commit passes or fails and does not do both; `make soak`
 # draws others.
 SEED = "20261122"
@@ -121,9 +123,12 @@ def say_outcome(entry: Entry, result: Finished, name: str) -> None:
         say(f"      {name}ok{tests} ({duration(entry.seconds)})")
         return
     say(f"      {name}FAILED{tests}, {entry.count.failed} failed, status {entry.status} ({duration(entry.seconds)})")
+    # First, because a test that logged much fills the end of the output with it.
+    for line in entry.failures:
+        say("      > " + line[:LINE])
     say("      ---- the end of its output; all of it: " + str(result.log))
-    for line in result.tail(80).splitlines():
-        say("      | " + line)
+    for line in result.tail(40).splitlines():
+        say("      | " + line[:LINE])
 
 
 def lane_names(entries: list[Entry], lane: str) -> str:
@@ -165,7 +170,7 @@ def report(entries: list[Entry], set_up: float, total: float) -> int:
     for entry in entries:
         # Last, so that whoever sees the end of the output alone still sees what broke.
         for line in entry.failures:
-            say(f"  {entry.step.name}: {line[:300]}")
+            say(f"  {entry.step.name}: {line[:LINE]}")
     if failed:
         say(f"Failed: {', '.join(failed)}. Output of every step: {LEDGER / 'output'}, of set-up: {LOGS}")
     say(f"{overall.passed} passed, {overall.failed} failed")

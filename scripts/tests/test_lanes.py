@@ -53,6 +53,13 @@ def test_a_failed_step_is_counted_and_the_rest_goes_on():
     assert [entry.good for entry in entries] == [False, True, True]
 
 
+def test_what_failed_is_said_before_the_end_of_an_output_that_is_full_of_logs(capsys: pytest.CaptureFixture[str]):
+    script = "print('E   assert 1 == 2')\nfor _ in range(100): print('a log line')\nraise SystemExit(1)"
+    testing.run_all([step("bad", script)])
+    said = capsys.readouterr().out
+    assert 0 < said.index("> E   assert 1 == 2") < said.index("| a log line")
+
+
 def test_a_lane_that_breaks_stops_the_other(monkeypatch: pytest.MonkeyPatch):
     def broken(*_: object) -> None:
         raise RuntimeError("no room for the ledger")
