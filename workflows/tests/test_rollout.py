@@ -9,6 +9,12 @@ from weir_testing.fleet import WINDOW, Fleet
 from weir_workflows.reconciler.activities import ReconcilerActivities
 
 
+def assert_rate(seen: float, true: float) -> None:
+    """A window this short has five scrapes, and Prometheus goes on from the outermost for half an interval only: its
+    rate is short by a fifth for each that comes late at an edge, and never above the true one."""
+    assert 0.35 * true < seen < 1.05 * true
+
+
 async def test_two_waves_switch_everyone_and_keep_the_evidence(fleet: Fleet) -> None:
     ids = await fleet.add(3)
     tenants = [item["project"]["tenant_id"] for item in fleet.projects]
@@ -32,10 +38,12 @@ async def test_two_waves_switch_everyone_and_keep_the_evidence(fleet: Fleet) -> 
         assert evidence["verdict"] == "pass"
         figures = evidence["metrics"]
         assert figures["wal_image_bytes_per_second"]["after"] == pytest.approx(0, abs=1)
-        assert figures["wal_bytes_per_second"]["before"] == pytest.approx(1_000_000, rel=0.25)
-        assert figures["wal_bytes_per_second"]["after"] == pytest.approx(100_000, rel=0.25)
-        assert figures["wal_bytes_per_transaction"]["before"] == pytest.approx(10_000, rel=0.25)
-        assert figures["transactions_per_second"]["after"] == pytest.approx(100, rel=0.25)
+        assert_rate(figures["wal_bytes_per_second"]["before"], 1_000_000)
+        assert_rate(figures["wal_bytes_per_second"]["after"], 100_000)
+        assert_rate(figures["transactions_per_second"]["after"], 100)
+        # Both of a quotient are of the same scrapes.
+        assert figures["wal_bytes_per_transaction"]["before"] == pytest.approx(10_000, rel=0.05)
+        assert figures["wal_bytes_per_transaction"]["after"] == pytest.approx(1_000, rel=0.05)
         assert await fleet.switch_of(item["compute_id"]) == (False, False)
     assert {fleet.weir.storage.tenants[tenant]["image_threshold_pushdown"] for tenant in tenants} == {16}
 
