@@ -65,13 +65,13 @@ oracle: ## redo against Postgres: its own suites, every page after every record 
 # Seconds for each of the 13 fuzz targets.
 SECONDS_EACH ?= 600
 
-fuzz: ## fuzz decoding and redo, SECONDS_EACH for each target, from seeds of real WAL (needs cargo-fuzz)
+fuzz: ## fuzz decoding, redo, layer files and frames, SECONDS_EACH for each target, from seeds of real WAL (needs cargo-fuzz)
 	@seeds=$$(mktemp -d) && trap 'rm -rf "$$seeds"' EXIT && $(VENV)/python bench/oracle.py --seeds "$$seeds" && storage/fuzz/run $(SECONDS_EACH) "$$seeds"
 
 bench-redo: ## what decoding and redo cost, beside Postgres's recovery and pg_waldump (about 5 min, in memory)
 	@$(VENV)/python bench/redo.py
 
-bench-pageserver: ## ingest, reads, and what is written and kept, on the WAL of real workloads (about 30 min)
+bench-pageserver: ## ingest, reads, and what is written and kept, on the WAL of real workloads (15 to 35 min)
 	@$(VENV)/python bench/pageserver.py
 
 bench-verdict: ## how often verdicts on computes and waves are wrong, on recorded traces

@@ -6,6 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+mod frames;
+mod layer;
+
+pub use frames::frames;
+pub use layer::layer;
+
 use bytes::{Bytes, BytesMut};
 use pg_types::wal::{RECORD_HEADER_BYTES, rmgr};
 use pg_types::{BLCKSZ, ForkNumber, Key, Lsn, PgMajor, RelTag, SlruKind};

@@ -206,10 +206,12 @@ proptest! {
         index in prop::collection::vec(any::<u8>(), 0..200),
         block in prop::collection::vec(any::<u8>(), 0..200),
         valid_key in any::<bool>(),
+        version in 1..=2_u8,
     ) {
         // A file of one block and one index slot, assembled by the description of the format, with
         // arbitrary content behind right checksums.
         let mut file = b"WEIRLAYR\x01\x00\x01\x00\0\0\0\0".to_vec();
+        file[8] = version;
         let section = |raw: &[u8], compressed: bool, file: &mut Vec<u8>| {
             let stored = if compressed { zstd::bulk::compress(raw, 1).unwrap() } else { raw.to_vec() };
             let mut slot = (file.len() as u64).to_le_bytes().to_vec();
@@ -233,7 +235,7 @@ proptest! {
         stat.extend([0; 24]);
         let keys = section(&stat, true, &mut file);
         let bloom = section(&[0xFF; 8], false, &mut file);
-        let mut footer = b"\x01\x00\x01\x00".to_vec();
+        let mut footer = vec![version, 0, 1, 0];
         footer.extend(Key::aux(0).to_bytes());
         footer.extend(Key::aux(50).to_bytes());
         for number in [1_u64, 1000, 1, 1] {
