@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -62,9 +62,7 @@ impl S3Server {
     pub fn start() -> S3Server {
         let root = tempfile::tempdir().expect("tempdir");
         std::fs::create_dir(root.path().join("weir")).expect("bucket");
-        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = free.local_addr().expect("its number").port();
-        drop(free);
+        let port = test_ports::free_port();
         let child = launch(port, root.path());
         S3Server { child, port, root }
     }

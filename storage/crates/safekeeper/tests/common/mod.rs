@@ -2,7 +2,6 @@
 
 #![allow(dead_code)]
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 use pg_types::v15::ControlFile;
 use pg_types::{Lsn, PgMajor, TenantId, TimelineId, WAL_SEGMENT_BYTES, wal::record_end};
 use proposer::{PgConn, ProposerConfig};
+use test_ports::free_port;
 use wal_decode::WalStreamDecoder;
 
 const PG_BIN: &str = "/usr/lib/postgresql/15/bin";
@@ -27,11 +27,6 @@ pub async fn eventually<T>(what: &str, mut ready: impl AsyncFnMut() -> Option<T>
         assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-}
-
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("address").port()
 }
 
 pub struct SafekeeperProcess {
