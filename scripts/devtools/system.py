@@ -23,6 +23,7 @@ PACKAGES = {
     "chromium": "the browser journeys",
     "fonts-liberation": "text in the journeys' screenshots",
 }
+POSTGRES_PACKAGES = ("postgresql-15", "postgresql-client-15")
 POLICY = Path("/usr/sbin/policy-rc.d")
 # The postgres a compute runs must write multixact offsets the way the storage engine reads them.
 OLDEST_POSTGRES_MINOR = 18
@@ -76,26 +77,80 @@ def installed(package: str) -> bool:
 
 
 def install_packages() -> str:
+    """Install what is missing and bring Postgres to the newest minor that the distribution offers."""
     if shutil.which("dpkg-query") is None:
         raise StepError("Weir is set up with Debian's packages, and this system has no dpkg. Debian 12 is supported.")
     missing = [package for package in PACKAGES if not installed(package)]
-    if not missing:
-        return f"all {len(PACKAGES)} are installed"
     for package in missing:
         say(f"      missing: {package} ({PACKAGES[package]})")
-    command = ["apt-get", "install", "-y", "--no-install-recommends", *missing]
     if os.geteuid() != 0:
+        return _as_another_user(missing)
+    remark = _refresh_lists(needed=bool(missing))
+    outdated = [package for package in POSTGRES_PACKAGES if package not in missing and _newer(package)]
+    if missing or outdated:
+        _apt("apt-install", ["install", "-y", "--no-install-recommends", *missing, *outdated])
+    said = f"Postgres {postgres_minor() or 'unknown'}, the newest of the distribution"
+    if remark:
+        said = f"Postgres {postgres_minor() or 'unknown'}; {remark}"
+    if missing:
+        return f"installed {', '.join(missing)}; {said}"
+    return f"upgraded {', '.join(outdated)}; {said}" if outdated else f"all {len(PACKAGES)} are installed; {said}"
+
+
+def _as_another_user(missing: list[str]) -> str:
+    """What a user without root's rights is told: set-up stops for a missing package, not for an old minor."""
+    install = "sudo apt-get update && sudo apt-get install -y --no-install-recommends"
+    if missing:
         raise StepError(
             "System packages can only be installed by root. Run this, then set-up again:\n"
-            f"  sudo apt-get update && sudo {' '.join(command)}"
+            f"  {install} {' '.join(missing)}"
         )
-    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    newer = next((version for package in POSTGRES_PACKAGES if (version := _newer(package))), None)
+    said = f"all {len(PACKAGES)} are installed; Postgres {postgres_minor() or 'unknown'}"
+    if newer is None:
+        return said
+    return f"{said}; the distribution has {newer}: {install} {' '.join(POSTGRES_PACKAGES)}"
+
+
+def _refresh_lists(needed: bool) -> str:
+    """Ask the distribution what is newest. Without an answer set-up goes on with what is installed, and says so."""
+    try:
+        _apt("apt-update", ["update"])
+    except StepError:
+        if needed:
+            raise
+        return f"the distribution could not be asked for a newer minor (see {LOGS / 'apt-update.log'})"
+    return ""
+
+
+def _apt(name: str, words: list[str]) -> None:
+    command = ["apt-get", *words]
     with _services_stay_down():
-        for name, words in (("apt-update", ["apt-get", "update"]), ("apt-install", command)):
-            result = run_logged(words, LOGS / f"{name}.log", environment=environment)
-            if result.status != 0:
-                raise StepError(f"`{' '.join(words)}` failed:\n{result.tail(20)}\nWhole output: {result.log}")
-    return f"installed {', '.join(missing)}"
+        environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+        result = run_logged(command, LOGS / f"{name}.log", environment=environment)
+    if result.status != 0:
+        raise StepError(f"`{' '.join(command)}` failed:\n{result.tail(20)}\nWhole output: {result.log}")
+
+
+def _newer(package: str) -> str | None:
+    """The version that apt would install in place of the installed one, if there is another. A package that an
+    operator holds back (`apt-mark hold`) stays what it is."""
+    if package in (capture(("apt-mark", "showhold")) or "").split():
+        return None
+    return newer_candidate(capture(("apt-cache", "policy", package), dict(os.environ, LC_ALL="C")) or "")
+
+
+def newer_candidate(policy: str) -> str | None:
+    """Of what `apt-cache policy PACKAGE` says in English: the candidate, when it is not what is installed."""
+    found = dict(re.findall(r"^\s+(Installed|Candidate): (\S+)$", policy, re.MULTILINE))
+    candidate = found.get("Candidate")
+    return candidate if candidate not in (None, "(none)", found.get("Installed")) else None
+
+
+def postgres_minor() -> str | None:
+    """The minor of the server in `PG_BIN`, such as `15.20`."""
+    version = version_of(capture((PG_BIN / "postgres", "--version")) or "")
+    return f"{version[0]}.{version[1]}" if version else None
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 
-from . import results, setup
+from . import history, results, setup
 from .paths import LOGS, REPO, tool_environment
 from .results import Count
 from .run import Finished, duration, run_logged, say
@@ -62,14 +62,36 @@ def main() -> int:
         if step.name not in options.skip
     ]
     started = time.monotonic()
+    checkout = history.checkout()
     if not options.no_setup:
         # Building the engine and the console is a step of the tests themselves.
         wanted = [step for step in setup.STEPS if step.name not in {"storage", "console"}]
         if setup.run_steps(wanted) != 0:
             return 1
     set_up = time.monotonic() - started
+    minors = history.minors()
+    say("Postgres " + ", ".join(minors.values()))
     entries = run_all(chosen)
-    return report(entries, set_up, time.monotonic() - started)
+    seconds = time.monotonic() - started
+    if len(chosen) == len(steps()):
+        keep(entries, checkout, minors, seconds)
+    return report(entries, set_up, seconds, minors)
+
+
+def keep(entries: list[Entry], checkout: history.Checkout, minors: dict[str, str], seconds: float) -> None:
+    """A whole run is written down, whichever way it ended."""
+    failed = [entry.step.name for entry in entries if not entry.good]
+    history.append(
+        history.Run(
+            at=datetime.now(UTC).isoformat(timespec="seconds"),
+            tree=checkout.tree,
+            clean=checkout.clean,
+            outcome="failed" if failed else "ok",
+            failed=failed,
+            minors=minors,
+            seconds=round(seconds, 1),
+        )
+    )
 
 
 def run_all(chosen: list[Step]) -> list[Entry]:
@@ -135,12 +157,12 @@ def lane_names(entries: list[Entry], lane: str) -> str:
     return " then ".join(entry.step.name for entry in entries if entry.step.lane == lane)
 
 
-def report(entries: list[Entry], set_up: float, total: float) -> int:
-    """The ledger: where the time went, step by step, and one line that says how it ended.
+def report(entries: list[Entry], set_up: float, total: float, minors: dict[str, str]) -> int:
+    """The ledger: where the time went, step by step, what it ran on, and one line that says how it ended.
 
     `total`, seconds, is what passed; steps that ran side by side add up to more."""
     say()
-    say("Where the time went")
+    say(f"Where the time went, on Postgres {', '.join(minors.values())}")
     rows = [("set-up", set_up, "ok", "")]
     for entry in entries:
         tests = (
@@ -162,6 +184,7 @@ def report(entries: list[Entry], set_up: float, total: float) -> int:
     document = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(total, 1),
+        "minors": minors,
         "steps": [{"name": n, "seconds": round(s, 1), "outcome": o, "tests": t} for n, s, o, t in rows],
     }
     (LEDGER / "ledger.json").write_text(json.dumps(document, indent=2) + "\n")
