@@ -232,6 +232,7 @@ class Engine:
     # With mount://, layers are copied to local disk, as from a store that is far away.
     object_store: str = "file://{objects}"
     pageserver_environment: dict[str, str] = field(default_factory=dict)
+    safekeeper_count: int = 3
     safekeepers: list[Process] = field(default_factory=list)
     wal_ports: list[int] = field(default_factory=list)
     http_ports: list[int] = field(default_factory=list)
@@ -239,7 +240,7 @@ class Engine:
 
     def start(self) -> None:
         self.root.chmod(0o755)
-        for number in (1, 2, 3):
+        for number in range(1, self.safekeeper_count + 1):
             wal, http = free_port(), free_port()
             self.wal_ports.append(wal)
             self.http_ports.append(http)
@@ -319,18 +320,25 @@ class Engine:
         assert answer.status_code == 201, answer.text
         status = answer.json()
         timeline = Timeline(tenant, body["new_timeline_id"], status["start_lsn"])
-        for port in self.http_ports:
-            created = httpx.post(
-                f"http://127.0.0.1:{port}/v1/tenant/{tenant}/timeline/{timeline.id}",
-                json={
-                    "start_lsn": status["start_lsn"],
-                    "system_identifier": str(status["system_identifier"]),
-                    "pg_version": 15,
-                },
-                timeout=10,
-            )
-            assert created.status_code in (200, 201), created.text
+        for number in range(len(self.safekeepers)):
+            created = self.create_on_safekeeper(number, timeline, str(status["system_identifier"]))
+            assert created in (200, 201), created
         return timeline
+
+    def create_on_safekeeper(self, number: int, timeline: Timeline, system_identifier: str) -> int:
+        """Asks a safekeeper, counted from 0, to make an empty log of the timeline; the status of its answer."""
+        answer = httpx.post(
+            self.safekeeper_url(number, timeline),
+            json={"start_lsn": timeline.start_lsn, "system_identifier": system_identifier, "pg_version": 15},
+            timeout=10,
+        )
+        return answer.status_code
+
+    def safekeeper_url(self, number: int, timeline: Timeline) -> str:
+        return f"http://127.0.0.1:{self.http_ports[number]}/v1/tenant/{timeline.tenant}/timeline/{timeline.id}"
+
+    def safekeeper_status(self, number: int, timeline: Timeline) -> dict[str, Any]:
+        return httpx.get(self.safekeeper_url(number, timeline), timeout=10).raise_for_status().json()
 
     def timeline_status(self, timeline: Timeline) -> dict[str, Any]:
         return self.storage.get(f"/v1/tenant/{timeline.tenant}/timeline/{timeline.id}").raise_for_status().json()

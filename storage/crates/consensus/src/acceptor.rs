@@ -178,7 +178,9 @@ impl Acceptor {
             .durable
             .history
             .common_point(self.end_lsn, &request.history)
-            .unwrap_or(commit);
+            // The logs share no term. What is committed here is part of every log that may win, so a term that starts
+            // before it belongs to another history.
+            .unwrap_or(commit.min(announced.start_lsn));
         if truncate_to < commit {
             return Err(Refusal::Diverged {
                 to: truncate_to,
@@ -330,5 +332,46 @@ impl Acceptor {
     /// Raises the horizon; the caller stores [`Acceptor::snapshot`] before it deletes anything below.
     pub fn raise_horizon(&mut self, horizon: Lsn) {
         self.durable.horizon_lsn = self.durable.horizon_lsn.max(horizon.min(self.commit_lsn()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::TermStart;
+
+    #[test]
+    fn a_history_that_shares_no_term_and_begins_before_the_commit_is_another_one() {
+        let history = |term, start| -> TermHistory {
+            let entry = TermStart {
+                term: Term(term),
+                start_lsn: Lsn(start),
+            };
+            [entry].into_iter().collect()
+        };
+        let durable = Durable {
+            term: Term(1),
+            history: history(1, 100),
+            commit_lsn: Lsn(900),
+            ..Durable::new(Lsn(100))
+        };
+        let acceptor = Acceptor::new(durable, Lsn(950));
+        // As an empty member announces it that was made anew beside this one.
+        let request = ElectedRequest {
+            history: history(5, 100),
+        };
+        let refusal = Refusal::Diverged {
+            to: Lsn(100),
+            commit: Lsn(900),
+        };
+        assert_eq!(acceptor.elected(&request), Err(refusal));
+        // As a member that was away for more terms than a history holds meets it.
+        let request = ElectedRequest {
+            history: history(500, 2000),
+        };
+        let adoption = acceptor
+            .elected(&request)
+            .expect("what is committed is shared");
+        assert_eq!(adoption.truncate_to, Lsn(900));
     }
 }

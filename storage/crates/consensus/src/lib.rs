@@ -13,7 +13,10 @@
 //! Invariants (checked over random schedules by the `sim` crate):
 //! - a committed position is part of every later elected proposer's log;
 //! - two acceptors whose histories share a term hold equal bytes up to the smaller end of that term;
-//! - an acceptor never truncates below its commit LSN.
+//! - an acceptor never truncates below its commit LSN;
+//! - no term begins on a log that ends before WAL known to be committed, whoever knows it: a voter, an acceptor that
+//!   refused its vote, or a reader of the log. Among acceptors that keep what they acknowledged this never happens;
+//!   it is what an acceptor shows that has lost its disk, or has one from the past.
 //!
 //! What a crash leaves: [`acceptor::Durable`] as last stored, and the longest valid run of records in the
 //! log, which is at least everything acknowledged as flushed.
@@ -31,7 +34,7 @@ pub use message::{
     AppendHeader, AppendReply, CandidateId, ElectedReply, ElectedRequest, LogPosition, Refusal,
     ResetRequest, VoteReply, VoteRequest,
 };
-pub use proposer::{Election, Fenced, Proposer, VoteOutcome};
+pub use proposer::{CommitProof, Election, Fenced, LostWal, Proposer, VoteOutcome};
 
 /// Members that form a majority of `members`.
 pub fn majority(members: usize) -> usize {

@@ -96,7 +96,9 @@ pub enum Refusal {
     Gap { begin: Lsn, end: Lsn },
     #[error("a message whose fields contradict each other")]
     Malformed,
-    #[error("asked to cut the log to {to}, below the committed {commit}; logs have diverged")]
+    #[error(
+        "was asked to cut its log to {to}, below {commit}, up to which it is committed; it keeps the log as it is"
+    )]
     Diverged { to: Lsn, commit: Lsn },
     #[error(
         "asked to start again at {to}, which lies behind the log's end {end} or past the committed {commit}"

@@ -18,6 +18,25 @@ pub struct Fenced {
     pub by: Term,
 }
 
+/// Proof from before an election that WAL up to a position is committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CommitProof {
+    pub lsn: Lsn,
+    /// Number of the acceptor that has committed up to `lsn`; `None` when the proof comes from outside the log, such
+    /// as from a reader that has ingested up to there.
+    pub acceptor: Option<usize>,
+}
+
+/// A majority has voted, but the best log among the voters ends before WAL that is known to be committed. A voter
+/// has lost WAL that it acknowledged: announcing this log would throw acknowledged commits away.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LostWal {
+    /// Number of the voter whose log would have won, and where it ends.
+    pub donor: usize,
+    pub end_lsn: Lsn,
+    pub proof: CommitProof,
+}
+
 /// What a won election settled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Election {
@@ -35,6 +54,8 @@ pub struct Election {
 pub enum VoteOutcome {
     Pending,
     Won(Election),
+    /// No term may begin on what the voters hold. Nothing but their promises has changed.
+    LostWal(LostWal),
     /// Try again with a term above this one.
     Lost {
         highest: Term,
@@ -59,6 +80,8 @@ pub struct Proposer {
     election: Option<Election>,
     write_quorum: Lsn,
     commit_lsn: Lsn,
+    /// What a reader of the log has proven to be committed before the election; `INVALID` when nobody was asked.
+    committed_outside: Lsn,
 }
 
 impl Proposer {
@@ -71,7 +94,34 @@ impl Proposer {
             election: None,
             write_quorum: Lsn::INVALID,
             commit_lsn: Lsn::INVALID,
+            committed_outside: Lsn::INVALID,
         }
+    }
+
+    /// No log that ends before `lsn` may win: a reader of committed WAL has read up to there.
+    pub fn require(&mut self, lsn: Lsn) {
+        self.committed_outside = self.committed_outside.max(lsn);
+    }
+
+    /// The highest position known to be committed before the election, and who proves it. Acceptors that refused
+    /// their vote count: what they have committed is committed all the same.
+    fn commit_proof(&self) -> CommitProof {
+        let outside = CommitProof {
+            lsn: self.committed_outside,
+            acceptor: None,
+        };
+        let acceptors = self.members.iter().enumerate().filter_map(|(i, member)| {
+            Some(CommitProof {
+                lsn: member.greeting.as_ref()?.commit_lsn,
+                acceptor: Some(i),
+            })
+        });
+        acceptors.fold(
+            outside,
+            |best, proof| {
+                if proof.lsn > best.lsn { proof } else { best }
+            },
+        )
     }
 
     pub fn term(&self) -> Term {
@@ -91,9 +141,22 @@ impl Proposer {
         self.write_quorum
     }
 
-    /// An acceptor's state when the connection to it began.
-    pub fn greeted(&mut self, member: usize, position: LogPosition) {
+    /// An acceptor's state when the connection to it began. An acceptor that comes back with less than it had
+    /// committed before has lost WAL; what it had committed still counts as committed.
+    pub fn greeted(&mut self, member: usize, mut position: LogPosition) {
+        let known = self.members[member].greeting.as_ref();
+        let known_commit = known.map_or(Lsn::INVALID, |known| known.commit_lsn);
+        position.commit_lsn = position.commit_lsn.max(known_commit);
         self.members[member].greeting = Some(position);
+    }
+
+    /// Whether an acceptor that greets now shows the log to have two histories: it has committed past everything
+    /// that this term's log holds or has committed.
+    pub fn contradicted_by(&self, position: &LogPosition) -> bool {
+        self.election.as_ref().is_some_and(|election| {
+            position.term <= self.term
+                && position.commit_lsn > self.commit_lsn.max(election.start_lsn)
+        })
     }
 
     /// The next campaign must go above `term`.
@@ -128,7 +191,7 @@ impl Proposer {
         if self.election.is_some() || reply.granted && reply.position.term != self.term {
             return VoteOutcome::Pending;
         }
-        self.members[member].greeting = Some(reply.position.clone());
+        self.greeted(member, reply.position.clone());
         self.members[member].vote = Some(reply);
         let granted = || {
             self.members.iter().enumerate().filter_map(|(i, member)| {
@@ -140,6 +203,10 @@ impl Proposer {
                 return VoteOutcome::Pending;
             };
             let start_lsn = vote.position.flush_lsn;
+            let proof = self.commit_proof();
+            if proof.lsn > start_lsn {
+                return self.lost_wal(donor, start_lsn, proof);
+            }
             let history = vote.position.history.continued_by(self.term, start_lsn);
             let known_commit = granted()
                 .map(|(_, vote)| vote.position.commit_lsn)
@@ -171,6 +238,23 @@ impl Proposer {
             };
         }
         VoteOutcome::Pending
+    }
+
+    /// The best log of the voters ends before what `proof` says is committed. Where a later term has committed that,
+    /// nothing is lost: this election comes too late.
+    fn lost_wal(&self, donor: usize, end_lsn: Lsn, proof: CommitProof) -> VoteOutcome {
+        let term = proof.acceptor.and_then(|acceptor| {
+            let greeting = self.members[acceptor].greeting.as_ref()?;
+            Some(greeting.term)
+        });
+        match term.filter(|term| *term > self.term) {
+            Some(highest) => VoteOutcome::Lost { highest },
+            None => VoteOutcome::LostWal(LostWal {
+                donor,
+                end_lsn,
+                proof,
+            }),
+        }
     }
 
     /// What to announce to every acceptor, those that did not vote included.
@@ -268,3 +352,7 @@ impl Proposer {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "proposer_tests.rs"]
+mod tests;

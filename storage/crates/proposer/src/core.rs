@@ -129,6 +129,7 @@ impl Shared {
     }
 
     pub fn greeted(&self, index: usize, greeting: &Greeting) -> Result<(), String> {
+        self.check_history(index, &greeting.position)?;
         self.core(|core| {
             let identity = (greeting.system_identifier, greeting.pg_version);
             let expected = *core.identity.get_or_insert(identity);
@@ -164,6 +165,7 @@ impl Shared {
     }
 
     pub fn voted(&self, index: usize, reply: VoteReply) {
+        let mut lost_wal = None;
         self.core(|core| {
             core.members[index].last_reply = Some(Instant::now());
             if core.proposer.election().is_some() {
@@ -172,12 +174,16 @@ impl Shared {
             match core.proposer.voted(index, reply) {
                 VoteOutcome::Pending => {}
                 VoteOutcome::Lost { highest } => core.lost_to = Some(highest),
+                VoteOutcome::LostWal(lost) => lost_wal = Some(lost),
                 VoteOutcome::Won(election) => {
                     core.buffer = WalBuffer::new(election.start_lsn);
                     core.record_end = election.start_lsn;
                 }
             }
         });
+        if let Some(lost) = lost_wal {
+            self.wal_is_lost(&lost);
+        }
         self.campaign.notify_one();
         self.wake_all();
     }

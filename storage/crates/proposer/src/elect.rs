@@ -88,6 +88,7 @@ pub async fn elect(config: ProposerConfig) -> Result<Elected, ElectError> {
         let timeout = config.election_timeout;
         let timeline = config.timeline.to_string();
         let shared = Arc::new(Shared::new(config));
+        shared.core(|core| core.proposer.require(shared.config.ingested_lsn));
         let running = Running {
             _guard: shared.closed.clone().drop_guard(),
             shared: shared.clone(),

@@ -10,7 +10,9 @@
 //! - Postgres is told `flush` only up to the commit LSN, which only `consensus` moves;
 //! - WAL leaves memory only when it is committed, so a lagging safekeeper always finds it at a peer;
 //! - once a higher term is seen, or no majority answers for the configured time, the proposer reports
-//!   [`Fatal`], acknowledges nothing more, and its compute must stop.
+//!   [`Fatal`], acknowledges nothing more, and its compute must stop;
+//! - a term is announced only when its log holds everything that the pageserver has ingested and that any
+//!   safekeeper heard of has committed; one that shows otherwise later ends the proposer ([`Fatal::Diverged`]).
 //!
 //! Nothing here is durable. A crash loses WAL that no majority holds, which nobody was told is safe.
 
@@ -19,6 +21,7 @@
 mod buffer;
 mod core;
 mod elect;
+mod evidence;
 mod follow;
 mod member;
 mod metrics;
@@ -52,6 +55,9 @@ pub struct ProposerConfig {
     /// WAL kept in memory for safekeepers that lag; what is not committed is kept beyond it, and then no more
     /// is taken from Postgres.
     pub buffer_bytes: usize,
+    /// The log is committed at least up to here, whatever the safekeepers hold: the pageserver has ingested it. An
+    /// election on less fails.
+    pub ingested_lsn: Lsn,
     /// For the labels of the metrics.
     pub compute_id: String,
     /// Where WAL is counted by relation; the owner keeps it from run to run.
@@ -73,6 +79,7 @@ impl ProposerConfig {
             election_timeout: Duration::from_secs(20),
             quorum_timeout: Duration::from_secs(10),
             buffer_bytes: 64 << 20,
+            ingested_lsn: Lsn::INVALID,
             compute_id: compute_id.into(),
             relations: Arc::default(),
         }
@@ -127,4 +134,12 @@ pub enum Fatal {
     NoQuorum { seconds: f64, detail: String },
     #[error("the WAL cannot be carried on: {detail}")]
     Stopped { detail: String },
+    #[error(
+        "acknowledged WAL is missing: {detail}. This compute has changed nothing in any log and must not write. Bring the safekeepers back that hold the missing WAL, and keep every directory of this timeline, also on safekeepers that look older or damaged: it may hold the last copy"
+    )]
+    LostWal { detail: String },
+    #[error(
+        "the log has two histories: {detail}. This compute must not write any more. Keep every directory of this timeline on every safekeeper: the one that has committed more may hold the last copy of what was acknowledged"
+    )]
+    Diverged { detail: String },
 }

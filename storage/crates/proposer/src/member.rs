@@ -163,6 +163,10 @@ async fn receive(
                 }
                 bail!("safekeeper {address}: promised to term {term}");
             }
+            AcceptorMessage::Refused(refusal @ Refusal::Diverged { .. }) => {
+                shared.diverged(index, refusal);
+                bail!("safekeeper {address}: {refusal}");
+            }
             AcceptorMessage::Refused(refusal) => bail!("safekeeper {address}: {refusal}"),
             AcceptorMessage::Failed(failure) => bail!("safekeeper {address}: {failure}"),
             AcceptorMessage::Greeting(_) => bail!("safekeeper {address}: greeted twice"),

@@ -201,7 +201,7 @@ async fn create(
         Created::Same => StatusCode::OK,
         Created::Different => {
             let message = format!(
-                "timeline {timeline} exists here with another start_lsn, system_identifier or pg_version; delete it first or use another id"
+                "timeline {timeline} exists here with another start_lsn, system_identifier or pg_version, or cannot be opened (GET says why); it is left as it is"
             );
             return Err(ApiError::new(StatusCode::CONFLICT, "conflict", message));
         }

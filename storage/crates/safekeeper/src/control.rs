@@ -43,7 +43,7 @@ pub enum ControlError {
         source: std::io::Error,
     },
     #[error(
-        "control file {path} is damaged ({why}); restore it or delete the timeline here and let another safekeeper supply it"
+        "control file {path} is damaged ({why}); put an intact disk of this safekeeper back, and keep this directory: its WAL may be the last copy. The timeline's other safekeepers go on without this one"
     )]
     Damaged { path: String, why: &'static str },
 }

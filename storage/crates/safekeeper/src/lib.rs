@@ -6,12 +6,14 @@
 //!
 //! Below the data directory each timeline has its own, `<tenant>/<timeline>/`:
 //! - `control`: identity, promise, term history, commit LSN, horizon; replaced atomically, checksummed;
-//! - `<segment>`: 16 MiB of WAL each, named as Postgres does, sparse where nothing was written yet.
+//! - `<segment>`: 16 MiB of WAL each, named as Postgres does, sparse where nothing was written yet;
+//! - `cut/`: WAL that was cut off the log, kept for a week (`cut_wal`).
 //!
 //! Invariants:
 //! - a promise or a history is on disk before any reply that follows from it leaves;
 //! - WAL is reported as flushed only after an fsync that began when it was complete, up to a record boundary;
-//! - a log is cut on disk, zeroes behind the cut, before the history that demanded it is stored;
+//! - a log is cut on disk, zeroes behind the cut, before the history that demanded it is stored, and what is cut off
+//!   is set aside durably before that;
 //! - segments go only when the control file already says that nothing below is needed.
 //!
 //! What a crash leaves: the last control file, and WAL that may end in a torn record. A start finds the end
@@ -23,6 +25,7 @@
 
 pub mod api;
 pub mod control;
+mod cut_wal;
 pub mod metrics;
 mod recovery;
 pub mod registry;

@@ -61,6 +61,13 @@ pub static ELECTIONS: LazyLock<IntCounterVec> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+pub static DIVERGED: LazyLock<IntCounter> = LazyLock::new(|| {
+    register_int_counter!(
+        "weir_safekeeper_diverged_total",
+        "Computes refused because their history lacks what is committed here"
+    )
+    .expect("registered once")
+});
 pub static POSITION: LazyLock<IntGaugeVec> = LazyLock::new(|| {
     register_int_gauge_vec!(
         "weir_safekeeper_position_bytes",

@@ -1,11 +1,13 @@
 //! Where a log ends after a start.
 
 use std::path::Path;
+use std::time::SystemTime;
 
 use pg_types::{Lsn, PgMajor};
 use wal_decode::WalStreamDecoder;
 
 use crate::control::{self, Control, Identity};
+use crate::cut_wal;
 use crate::segments::Segments;
 use crate::timeline::OpenError;
 
@@ -58,7 +60,12 @@ pub fn recover(dir: &Path, control: &Control) -> Result<Recovered, OpenError> {
     }
     rewrite(&mut segments, commit, end).map_err(io)?;
     if has_bytes_behind(&mut segments, end).map_err(io)? {
+        let kept = cut_wal::set_aside(dir, &mut segments, end).map_err(io)?;
         segments.cut(end).map_err(io)?;
+        tracing::info!(timeline = %control.identity.timeline, %end, ?kept, "what follows the last whole record was cut off");
+    }
+    for path in cut_wal::prune(dir, SystemTime::now()).map_err(io)? {
+        tracing::info!(timeline = %control.identity.timeline, path = %path.display(), "WAL set aside long ago was removed");
     }
     segments.sync_job().run().map_err(io)?;
     // A crash may have come between the creation of a segment and the fsync of its directory.

@@ -16,6 +16,8 @@ use crate::timeline::{OpenError, Timeline};
 
 /// A timeline that stopped because of its disk is opened again on demand, but not more often than this.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
+const BEING_CREATED: &str = "new";
+const BEING_DELETED: &str = "deleted";
 const MAINTENANCE_PERIOD: Duration = Duration::from_secs(1);
 
 pub type Id = (TenantId, TimelineId);
@@ -100,9 +102,11 @@ impl Registry {
                 let timeline = timeline?;
                 if let Some(timeline_id) = parse(&timeline.file_name()) {
                     found.push((tenant_id, timeline_id));
-                } else {
-                    // A creation or a deletion that a crash cut short.
+                } else if is_unfinished(&timeline.file_name()) {
                     fs::remove_dir_all(timeline.path())?;
+                } else {
+                    // An operator may have put a log aside here, and it may be the last copy.
+                    tracing::warn!(path = %timeline.path().display(), "not a timeline; left alone");
                 }
             }
         }
@@ -188,7 +192,7 @@ impl Registry {
     fn create_blocking(&self, identity: Identity) -> Result<Arc<Timeline>, RegistryError> {
         let path = self.path((identity.tenant, identity.timeline));
         let parent = self.dir.join(identity.tenant.to_string());
-        let temporary = parent.join(format!("{}.new", identity.timeline));
+        let temporary = path.with_extension(BEING_CREATED);
         let bad = |source| RegistryError::Dir {
             dir: path.display().to_string(),
             source,
@@ -209,7 +213,7 @@ impl Registry {
             return Ok(());
         };
         let (path, parent) = (self.path(id), self.dir.join(id.0.to_string()));
-        let doomed = path.with_extension("deleted");
+        let doomed = path.with_extension(BEING_DELETED);
         let bad = {
             let dir = path.display().to_string();
             |source| RegistryError::Dir { dir, source }
@@ -332,6 +336,14 @@ impl Registry {
 
 fn parse<T: std::str::FromStr>(name: &std::ffi::OsStr) -> Option<T> {
     name.to_str()?.parse().ok()
+}
+
+/// What a creation or a deletion leaves that a crash cut short: the id of a timeline with a suffix of its own.
+fn is_unfinished(name: &std::ffi::OsStr) -> bool {
+    let name = name.to_str().and_then(|name| name.rsplit_once('.'));
+    name.is_some_and(|(id, suffix)| {
+        [BEING_CREATED, BEING_DELETED].contains(&suffix) && id.parse::<TimelineId>().is_ok()
+    })
 }
 
 fn start_timeline(timeline: Arc<Timeline>) {

@@ -58,7 +58,7 @@ pub enum OpenError {
     #[error("cannot read the WAL in {dir}: {source}")]
     Io { dir: String, source: std::io::Error },
     #[error(
-        "WAL before {commit} was acknowledged but its file is missing in {dir}; restore it or delete the timeline here"
+        "WAL before {commit} was acknowledged but its file is missing in {dir}; put the file back, and keep this directory: what is left may be the last copy. The timeline's other safekeepers go on without this one"
     )]
     Missing { dir: String, commit: Lsn },
     #[error("Postgres {0} is not supported; this safekeeper knows 15")]
@@ -244,10 +244,6 @@ impl Timeline {
         let reason = format!(
             "cannot {doing} in {dir}: {error}; free or repair the disk, it is tried again on the next connection"
         );
-        self.stop_for(state, reason, true)
-    }
-
-    fn stop_for(&self, state: &mut State, reason: String, retryable: bool) -> Failure {
         let Identity {
             tenant, timeline, ..
         } = self.identity;
@@ -256,7 +252,7 @@ impl Timeline {
         state.stopped.get_or_insert(Stop {
             reason,
             since: Instant::now(),
-            retryable,
+            retryable: true,
         });
         self.closed.cancel();
         failure

@@ -21,6 +21,8 @@ pub enum Standing {
     /// The commit LSN moved.
     Committed,
     Fenced,
+    /// The best log of the voters ends before something that was committed.
+    LostWal,
 }
 
 pub struct SimProposer {
@@ -156,6 +158,7 @@ impl SimProposer {
                 if self.machine.election().is_none() && self.request.is_some() {
                     match self.machine.voted(member, reply) {
                         VoteOutcome::Won(_) => return (Standing::Won, Sends::new()),
+                        VoteOutcome::LostWal(_) => return (Standing::LostWal, Sends::new()),
                         VoteOutcome::Lost { .. } => self.request = None,
                         VoteOutcome::Pending => {}
                     }

@@ -198,6 +198,10 @@ impl World {
                 self.checker
                     .committed(&self.proposers[proposer], &self.acceptors)
             }
+            // No acceptor of this world loses what it has acknowledged.
+            Standing::LostWal => Err(format!(
+                "proposer {proposer} saw committed WAL that no voter holds"
+            )),
             Standing::Fenced => {
                 self.proposers[proposer].alive = false;
                 if self.healed {

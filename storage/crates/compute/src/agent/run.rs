@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
-use pg_types::Term;
+use pg_types::{Lsn, Term};
 use proposer::{ElectError, Elected, Fatal, PgConn, ProposerConfig, ProposerHandle, elect};
 use tokio_util::sync::CancellationToken;
 
@@ -94,7 +94,8 @@ impl Agent {
             .context("set up the client of the pageserver")?;
         self.check_not_replaced(&timeline, *last_term).await?;
 
-        let elected = self.elect(&spec).await?;
+        let ingested = fetch_ingested(&timeline, |why| self.waiting(why)).await?;
+        let elected = self.elect(&spec, ingested).await?;
         *last_term = Some(elected.term);
         let elect_ms = millis(began);
         self.set(|status| {
@@ -154,7 +155,8 @@ impl Agent {
         }
     }
 
-    async fn elect(&self, spec: &Spec) -> Result<Elected, End> {
+    /// `ingested`: where the pageserver was before the election began. No log that ends before it may win.
+    async fn elect(&self, spec: &Spec, ingested: Lsn) -> Result<Elected, End> {
         let mut config = ProposerConfig::new(
             spec.tenant_id,
             spec.timeline_id,
@@ -163,6 +165,7 @@ impl Agent {
         );
         config.quorum_timeout = Duration::from_millis(spec.quorum_timeout_ms);
         config.relations = self.relations.clone();
+        config.ingested_lsn = ingested;
         elect(config).await.map_err(|error| match error {
             ElectError::Fatal(Fatal::Fenced { .. }) => End::Fenced(error.to_string()),
             other => End::Storage(other.to_string()),
@@ -379,6 +382,35 @@ fn fatal_end(proposer: &ProposerHandle) -> Option<End> {
     })
 }
 
+/// A client error will not get better by asking again, "not yet" and "not here" may.
+fn is_hopeless(error: &StorageError) -> bool {
+    matches!(
+        error,
+        StorageError::Refused {
+            status: 400 | 404 | 412,
+            ..
+        } | StorageError::Bundle(_)
+    )
+}
+
+/// How far the pageserver has ingested the timeline: all of that is committed. Without this a start could take a log
+/// that lost acknowledged WAL for the whole one.
+async fn fetch_ingested(timeline: &Timeline, waiting: impl Fn(String)) -> Result<Lsn, End> {
+    let deadline = Instant::now() + BUNDLE_PATIENCE;
+    loop {
+        let error = match timeline.status().await {
+            Ok(status) => return Ok(status.last_record_lsn),
+            Err(error) => error,
+        };
+        if is_hopeless(&error) || Instant::now() > deadline {
+            return Err(error.into());
+        }
+        tracing::info!("waiting for the pageserver: {error}");
+        waiting(format!("waiting for the pageserver: {error}"));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
 async fn fetch_bundle(
     timeline: &Timeline,
     elected: &Elected,
@@ -403,15 +435,7 @@ async fn fetch_bundle(
             Err(StorageError::Fenced(reason)) => return Err(End::Fenced(reason)),
             Err(error) => error,
         };
-        // A client error will not get better by asking again, "not yet" and "not here" may.
-        let hopeless = matches!(
-            &error,
-            StorageError::Refused {
-                status: 400 | 404 | 412,
-                ..
-            } | StorageError::Bundle(_)
-        );
-        if hopeless || Instant::now() > deadline {
+        if is_hopeless(&error) || Instant::now() > deadline {
             return Err(error.into());
         }
         tracing::info!("waiting for the bundle: {error}");

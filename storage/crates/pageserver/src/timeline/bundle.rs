@@ -33,6 +33,7 @@ impl Timeline {
     pub async fn bundle(&self, lsn: Lsn, term: Term) -> Result<Bytes> {
         self.check_term(term)?;
         self.resolve_position(lsn, Some(lsn)).await?;
+        self.check_history(lsn, term)?;
         self.take_term(term).await?;
         let mut files = self.small_files(lsn).await?;
         if let Some(aux) = self.aux_at(lsn).await? {
@@ -41,6 +42,20 @@ impl Timeline {
         // A newer compute may have come meanwhile.
         self.check_term(term)?;
         archive(&files)
+    }
+
+    /// A new term begins where everything committed before it ends, and only committed WAL is ingested. A start below
+    /// that comes from a log that has lost acknowledged WAL: it would write a second history over the first.
+    fn check_history(&self, lsn: Lsn, term: Term) -> Result<()> {
+        let (max_term, ingested) = (self.max_term(), self.last_record_lsn());
+        if term <= max_term || ingested <= lsn {
+            return Ok(());
+        }
+        tracing::error!(tenant = %self.tenant, timeline = %self.id, %term, %lsn, %max_term, %ingested, "a start below what is ingested was refused");
+        Err(Error::PreconditionFailed(format!(
+            "a compute with term {term} wants to start timeline {} at {lsn}, but everything up to {ingested} was committed and ingested before, under terms up to {max_term}: the safekeepers that elected it lack acknowledged WAL. Nothing was changed here. Bring the safekeepers back that hold WAL up to {ingested}, and keep every directory of this timeline: it may hold the last copy",
+            self.id
+        )))
     }
 
     /// Accepts a term and stores it before anything is answered under it.

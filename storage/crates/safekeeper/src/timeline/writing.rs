@@ -4,13 +4,13 @@ use consensus::{
     AppendHeader, AppendReply, ElectedReply, ElectedRequest, LogPosition, Refusal, ResetRequest,
     VoteReply, VoteRequest,
 };
-use pg_types::Lsn;
+use pg_types::{Lsn, Term};
 use wal_decode::WalStreamDecoder;
 use wire::wal::{Failure, FailureKind};
 
 use super::{State, Timeline, TimelineError, failure};
-use crate::control::{self, Control};
-use crate::{metrics, recovery};
+use crate::control::{self, Control, Identity};
+use crate::{cut_wal, metrics, recovery};
 
 impl Timeline {
     /// Position for a greeting, after an fsync so that it is the best this log can offer. Blocks.
@@ -64,15 +64,11 @@ impl Timeline {
         let mut promises = self.promises.lock();
         let mut state = self.state.lock();
         let state = self.running(&mut state)?;
-        let adoption = match state.acceptor.elected(request) {
-            Err(refusal @ Refusal::Diverged { .. }) => {
-                let reason = format!(
-                    "{refusal}; delete the timeline here once the quorum's log is known to be right"
-                );
-                return Err(self.stop_for(state, reason, false).into());
+        let adoption = state.acceptor.elected(request).inspect_err(|refusal| {
+            if matches!(refusal, Refusal::Diverged { .. }) {
+                self.report_diverged(request, refusal);
             }
-            planned => planned?,
-        };
+        })?;
         // A decoder that failed can't be continued: what came after the last good record goes, too.
         let to = if state.decoder.is_some() {
             adoption.truncate_to
@@ -80,11 +76,14 @@ impl Timeline {
             adoption.truncate_to.min(state.acceptor.write_lsn())
         };
         if to < state.acceptor.end_lsn() {
+            let kept = cut_wal::set_aside(&self.dir, &mut state.segments, to).map_err(|error| {
+                self.stop(state, "set aside WAL that an election cuts off", &error)
+            })?;
             state
                 .segments
                 .cut(to)
                 .map_err(|error| self.stop(state, "cut the log", &error))?;
-            tracing::info!(timeline = %self.identity.timeline, %to, end = %state.acceptor.end_lsn(), "log cut");
+            tracing::info!(timeline = %self.identity.timeline, %to, end = %state.acceptor.end_lsn(), ?kept, "log cut");
             state.acceptor.truncated(to);
             state.decoder = None;
         }
@@ -103,6 +102,20 @@ impl Timeline {
         Ok(state
             .acceptor
             .elected_reply(decoder.and_then(WalStreamDecoder::last_record)))
+    }
+
+    /// The log here goes on as it is, readable: it may be the only one that holds what was acknowledged.
+    fn report_diverged(&self, request: &ElectedRequest, refusal: &Refusal) {
+        let Identity {
+            tenant, timeline, ..
+        } = self.identity;
+        let announced = request.history.last();
+        let (term, from) = announced.map_or((Term(0), Lsn::INVALID), |it| (it.term, it.start_lsn));
+        tracing::error!(
+            %tenant, %timeline, %term, start_lsn = %from,
+            "a compute with another history of this timeline was refused: this safekeeper {refusal}. Keep its directory"
+        );
+        metrics::DIVERGED.inc();
     }
 
     /// Empties the log to start again where nothing before is needed. Blocks.

@@ -1,0 +1,142 @@
+//! What safekeepers and proposer promise when a member has lost its disk: the log that is left is never cut, stays
+//! readable, and a proposer that stands on less stops as soon as it meets it.
+
+mod common;
+
+use common::{Postgres, Quorum, create, current_lsn, eventually};
+use pg_types::Lsn;
+use proposer::{ElectError, Fatal, elect};
+
+/// Rows that safekeepers 1 and 2 hold; then 1 has an empty log in place of its own, 2 is down and 3 is back, which
+/// never had the rows. `commit_is_durable`: whether 2 will still know after its restart that they are committed.
+async fn lose_the_first_disk(
+    dir: &std::path::Path,
+    postgres: &mut Postgres,
+    commit_is_durable: bool,
+) -> (Quorum, Lsn) {
+    let mut quorum = Quorum::start(dir, 3, postgres).await;
+    let elected = elect(quorum.config()).await.expect("elected");
+    postgres.start();
+    let handle = elected.stream(postgres.conn());
+    let client = postgres.connect().await;
+    client
+        .batch_execute("CREATE TABLE t (i int)")
+        .await
+        .expect("table");
+    quorum.all_committed(current_lsn(&client).await).await;
+    quorum.safekeepers[2].kill();
+    client
+        .batch_execute("INSERT INTO t SELECT generate_series(1, 777)")
+        .await
+        .expect("two of three are a majority");
+    let acknowledged = current_lsn(&client).await;
+    tokio::time::timeout(common::PATIENCE, handle.committed(acknowledged))
+        .await
+        .expect("committed in time")
+        .expect("committed");
+    if commit_is_durable {
+        let second = quorum.safekeepers[1].timeline_dir(quorum.tenant, quorum.timeline);
+        eventually("the second safekeeper to store the commit", async || {
+            let control = safekeeper::control::load(&second).ok()?;
+            (control.durable.commit_lsn >= acknowledged).then_some(())
+        })
+        .await;
+    }
+    handle.shutdown().await;
+    postgres.kill();
+
+    quorum.safekeepers[0].kill();
+    quorum.safekeepers[1].kill();
+    std::fs::remove_dir_all(quorum.safekeepers[0].dir.join(quorum.tenant.to_string()))
+        .expect("lose the disk");
+    quorum.safekeepers[0].restart().await;
+    let url = quorum.safekeepers[0].url(quorum.tenant, quorum.timeline);
+    let made = create(&url, quorum.start_lsn, quorum.system_identifier).await;
+    assert_eq!(made.status(), 201);
+    quorum.safekeepers[2].restart().await;
+    (quorum, acknowledged)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_term_is_not_won_below_what_the_pageserver_has_ingested() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut postgres = Postgres::init(dir.path());
+    let (mut quorum, acknowledged) = lose_the_first_disk(dir.path(), &mut postgres, true).await;
+    let before = quorum.status(2).await;
+    let mut config = quorum.config();
+    config.ingested_lsn = acknowledged;
+    let refused = elect(config.clone()).await;
+    let Err(ElectError::Fatal(Fatal::LostWal { detail })) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(detail.contains(&acknowledged.to_string()), "{detail}");
+    let now = quorum.status(2).await;
+    assert_eq!(
+        now["term_history"], before["term_history"],
+        "a term was announced"
+    );
+    assert_eq!(now["flush_lsn"], before["flush_lsn"]);
+
+    quorum.safekeepers[1].restart().await;
+    let elected = elect(config)
+        .await
+        .expect("elected by the one that has everything");
+    assert!(elected.start_lsn >= acknowledged);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_with_more_ends_a_proposer_that_stands_on_less_and_keeps_its_log() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut postgres = Postgres::init(dir.path());
+    let (mut quorum, acknowledged) = lose_the_first_disk(dir.path(), &mut postgres, true).await;
+    // Nobody who could know better is asked.
+    let elected = elect(quorum.config()).await.expect("elected on less");
+    assert!(elected.start_lsn < acknowledged);
+    let mut fatal = elected.fatal();
+    assert_eq!(*fatal.borrow(), None);
+
+    quorum.safekeepers[1].restart().await;
+    let held = quorum.wal(1, quorum.start_lsn, acknowledged);
+    let reason = tokio::time::timeout(common::PATIENCE, fatal.wait_for(Option::is_some))
+        .await
+        .expect("noticed in time")
+        .expect("proposer lives")
+        .clone();
+    let Some(Fatal::Diverged { detail }) = reason else {
+        panic!("{reason:?}")
+    };
+    assert!(detail.contains(&quorum.safekeepers[1].wal), "{detail}");
+    let status = quorum.status(1).await;
+    assert_eq!(
+        (&status["state"], &status["reason"]),
+        (&"active".into(), &serde_json::Value::Null)
+    );
+    assert!(quorum.lsn(1, "commit_lsn").await >= acknowledged);
+    assert!(
+        quorum.wal(1, quorum.start_lsn, acknowledged) == held,
+        "the log was touched"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_election_cuts_off_is_set_aside() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut postgres = Postgres::init(dir.path());
+    let (mut quorum, acknowledged) = lose_the_first_disk(dir.path(), &mut postgres, false).await;
+    let elected = elect(quorum.config()).await.expect("elected on less");
+    let start = elected.start_lsn;
+    assert!(start < acknowledged);
+    let held = quorum.wal(1, start, acknowledged);
+    // Whether the rows are committed is not known there, so the log is cut; they must not be gone with it.
+    quorum.safekeepers[1].restart().await;
+    eventually("the log to be cut", async || {
+        (quorum.lsn(1, "flush_lsn").await == start).then_some(())
+    })
+    .await;
+    let folder = quorum.safekeepers[1].timeline_dir(quorum.tenant, quorum.timeline);
+    let kept = folder.join(format!("cut/{:016X}-0", start.0));
+    let mut kept = std::fs::read(kept).expect("what was cut off");
+    // Padding behind the last record is zero, and zeroes at the end are left out.
+    kept.resize(kept.len().max(held.len()), 0);
+    assert!(kept.starts_with(&held), "other bytes than those of the log");
+}
