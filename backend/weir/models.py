@@ -1,5 +1,6 @@
 """Every table, so that migrations and tests see all of them."""
 
+from weir.branches.members import TimelineMember
 from weir.branches.models import Branch
 from weir.databases.models import BranchDatabase, Role
 from weir.endpoints.models import Endpoint
@@ -36,4 +37,5 @@ __all__ = [
     "RolloutMeasurement",
     "RolloutMember",
     "RolloutWave",
+    "TimelineMember",
 ]

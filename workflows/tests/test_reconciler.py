@@ -12,7 +12,6 @@ from weir.kit.clock import now
 from weir.operations.models import Operation, OperationStatus
 from weir_workflows.reconciler import activities
 from weir_workflows.reconciler.activities import LONGEST_BACKOFF_SECONDS, ReconcilerActivities, backoff
-from weir_workflows.reconciler.storage import repair_safekeepers
 
 
 @pytest.fixture(name="round_")
@@ -166,19 +165,6 @@ async def test_a_fleet_larger_than_a_round_is_gone_round_in_parts(
 async def _live_endpoints(weir: Weir) -> int:
     async with weir.resources.database.transaction() as session:
         return len((await session.scalars(select(Endpoint.id).where(Endpoint.deleted_at.is_(None)))).all())
-
-
-async def test_a_safekeeper_that_was_down_is_given_the_timelines_it_missed(weir: Weir) -> None:
-    weir.storage.fail("safekeeper-2", "POST", "/timeline", 503, times=100)
-    created = await weir.project(name="missed")
-    timeline = created["branch"]["timeline_id"]
-    assert [timeline in keeper for keeper in weir.storage.keepers] == [True, False, True]
-    weir.storage.faults.clear()
-    await repair_safekeepers(weir.resources)
-    keepers = weir.storage.keepers
-    assert keepers[1][timeline]["system_identifier"] == keepers[0][timeline]["system_identifier"]
-    assert keepers[1][timeline]["start_lsn"] == keepers[0][timeline]["start_lsn"]
-    assert created["branch"]["id"] not in await repair_safekeepers(weir.resources)
 
 
 def test_backoff_grows_to_a_limit() -> None:

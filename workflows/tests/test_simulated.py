@@ -198,7 +198,7 @@ async def started(http: httpx.AsyncClient) -> tuple[SimulatedDriver, ComputeAgen
     await pageserver.put_tenant(TENANT)
     timeline = await pageserver.create_timeline(TENANT, TIMELINE, 15, [])
     for number in (1, 2, 3):
-        keeper = Safekeeper(f"{BASE}/safekeepers/{number}", http)
+        keeper = Safekeeper(number, f"{BASE}/safekeepers/{number}", http)
         await keeper.create_timeline(TENANT, TIMELINE, timeline.start_lsn, timeline.system_identifier, 15)
     driver = SimulatedDriver(BASE, http)
     status = await driver.start(spec())
@@ -212,7 +212,7 @@ async def test_a_switch_is_confirmed_by_safekeepers_and_pageserver(http: httpx.A
     lsn = await agent.full_page_writes(enabled=False, timeout_ms=5000)
     assert lsn is not None
     for number in (1, 2, 3):
-        keeper = await Safekeeper(f"{BASE}/safekeepers/{number}", http).timeline(TENANT, TIMELINE)
+        keeper = await Safekeeper(number, f"{BASE}/safekeepers/{number}", http).timeline(TENANT, TIMELINE)
         assert keeper is not None
         assert parse_lsn(keeper.flush_lsn) >= parse_lsn(lsn)
     await asyncio.sleep(draw(1, "ep-one").ingest_lag_seconds)

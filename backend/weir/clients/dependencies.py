@@ -24,7 +24,7 @@ def _pageserver(http: Http) -> Pageserver:
 
 
 def _safekeepers(http: Http) -> list[Safekeeper]:
-    return [Safekeeper(url, http) for url in get_settings().safekeeper_http_urls]
+    return [Safekeeper(number, url, http) for number, url in enumerate(get_settings().safekeeper_http_urls, 1)]
 
 
 def _prometheus(http: Http) -> Prometheus:

@@ -26,7 +26,10 @@ class SafekeeperTimeline:
 
 
 class Safekeeper:
-    def __init__(self, base_url: str, client: HttpClient) -> None:
+    """`number`: which of the installation's safekeepers it is, from 1; its `--id`."""
+
+    def __init__(self, number: int, base_url: str, client: HttpClient) -> None:
+        self.number = number
         self.base_url = base_url
         self._http = JsonClient("the safekeeper", base_url, client)
 

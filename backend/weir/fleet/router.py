@@ -119,10 +119,10 @@ async def get_feature_coverage(
 
 @router.get("/storage")
 async def get_storage_health(
-    principal: CurrentPrincipal, safekeepers: SafekeeperClients, pageserver: PageserverClient
+    principal: CurrentPrincipal, session: Session, safekeepers: SafekeeperClients, pageserver: PageserverClient
 ) -> StorageHealth:
     del principal
-    return await service.storage_health(safekeepers, pageserver, get_settings().pageserver_http_url)
+    return await service.storage_health(session, safekeepers, pageserver, get_settings().pageserver_http_url)
 
 
 @internal_router.get("/prometheus/targets")

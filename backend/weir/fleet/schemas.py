@@ -39,6 +39,8 @@ class SafekeeperHealth(View):
     healthy: bool
     reason: str | None = None
     timelines: int | None = None
+    # Logs that this safekeeper held and lacks now: its disk was lost. No empty log takes their place.
+    lost_timelines: int = 0
 
 
 class PageserverHealth(View):

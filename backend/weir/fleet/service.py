@@ -4,6 +4,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from weir.branches.members import TimelineMember
+from weir.branches.models import Branch
 from weir.clients.http import HttpClient, RemoteError
 from weir.clients.pageserver import Pageserver
 from weir.clients.prometheus import Prometheus
@@ -68,16 +73,30 @@ async def _wal(computes: ComputeRepository, prometheus: Prometheus) -> FleetWal 
     return FleetWal(image_bytes_per_second=image, rest_bytes_per_second=rest)
 
 
-async def storage_health(safekeepers: list[Safekeeper], pageserver: Pageserver, url: str) -> StorageHealth:
+async def storage_health(
+    session: AsyncSession, safekeepers: list[Safekeeper], pageserver: Pageserver, url: str
+) -> StorageHealth:
+    lost = await lost_timelines(session)
     keepers, server = await asyncio.gather(
-        asyncio.gather(*(_safekeeper(index, keeper) for index, keeper in enumerate(safekeepers, 1))),
+        asyncio.gather(*(_safekeeper(keeper, lost.get(keeper.number, 0)) for keeper in safekeepers)),
         _pageserver(pageserver, url),
     )
     return StorageHealth(safekeepers=list(keepers), pageservers=[server])
 
 
-async def _safekeeper(index: int, keeper: Safekeeper) -> SafekeeperHealth:
-    address = urlsplit(keeper.base_url).netloc
+async def lost_timelines(session: AsyncSession) -> dict[int, int]:
+    """By safekeeper: branches whose log it held and lacks now, as the reconciler last saw it."""
+    statement = (
+        select(TimelineMember.safekeeper_id, func.count())
+        .join(Branch, Branch.timeline_id == TimelineMember.timeline_id)
+        .where(TimelineMember.lost_at.is_not(None), Branch.deleted_at.is_(None))
+        .group_by(TimelineMember.safekeeper_id)
+    )
+    return {row[0]: row[1] for row in (await session.execute(statement)).all()}
+
+
+async def _safekeeper(keeper: Safekeeper, lost: int) -> SafekeeperHealth:
+    index, address = keeper.number, urlsplit(keeper.base_url).netloc
     try:
         await keeper.healthy()
 
@@ -86,8 +105,19 @@ async def _safekeeper(index: int, keeper: Safekeeper) -> SafekeeperHealth:
 
         _, timelines = await _counted(keeper.base_url, count)
     except RemoteError as error:
-        return SafekeeperHealth(id=index, address=address, healthy=False, reason=str(error))
-    return SafekeeperHealth(id=index, address=address, healthy=True, timelines=timelines)
+        return SafekeeperHealth(id=index, address=address, healthy=False, reason=str(error), lost_timelines=lost)
+    return SafekeeperHealth(
+        id=index, address=address, healthy=True, reason=_loss(lost), timelines=timelines, lost_timelines=lost
+    )
+
+
+def _loss(count: int) -> str | None:
+    if count == 0:
+        return None
+    return (
+        f"lacks the WAL of {count} branch{'es' if count > 1 else ''} that it held before. Bring its disk back; until "
+        "then these have a safekeeper less, and no empty log takes the place of a lost one"
+    )
 
 
 async def _counted(url: str, count: Callable[[], Awaitable[tuple[int, int]]]) -> tuple[int, int]:

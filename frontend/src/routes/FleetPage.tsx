@@ -44,6 +44,17 @@ function Cells() {
   )
 }
 
+function NodeHealth({ node }: { node: { healthy: boolean; reason?: string | null; lost_timelines?: number } }) {
+  if (!node.healthy) return <Badge tone="bad">does not answer</Badge>
+  if (!node.lost_timelines) return <Badge tone="good">healthy</Badge>
+  return (
+    <div className="grid justify-items-start gap-1">
+      <Badge tone="bad">{`lost ${count(node.lost_timelines)} ${node.lost_timelines === 1 ? 'log' : 'logs'}`}</Badge>
+      <span className="text-xs text-muted">{node.reason}</span>
+    </div>
+  )
+}
+
 export function FleetPage() {
   const { data: fleet } = useSuspenseQuery(fleetQuery)
   const { data: storage } = useSuspenseQuery(storageQuery)
@@ -95,7 +106,7 @@ export function FleetPage() {
               { key: 'kind', header: 'Kind', cell: (row) => row.kind },
               { key: 'id', header: 'Id', cell: (row) => row.id },
               { key: 'address', header: 'Address', cell: (row) => <code className="text-xs">{row.address}</code> },
-              { key: 'health', header: 'Health', cell: (row) => <Badge tone={row.healthy ? 'good' : 'bad'}>{row.healthy ? 'healthy' : 'does not answer'}</Badge> },
+              { key: 'health', header: 'Health', cell: (row) => <NodeHealth node={row} /> },
               { key: 'timelines', header: 'Timelines', numeric: true, cell: (row) => count(row.timelines) },
             ]}
           />

@@ -31,7 +31,8 @@ class Resources:
 
     @property
     def safekeepers(self) -> list[Safekeeper]:
-        return [Safekeeper(url, self.http) for url in self.settings.safekeeper_http_urls]
+        urls = self.settings.safekeeper_http_urls
+        return [Safekeeper(number, url, self.http) for number, url in enumerate(urls, 1)]
 
     @property
     def prometheus(self) -> Prometheus:

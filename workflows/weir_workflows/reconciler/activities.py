@@ -35,7 +35,8 @@ from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
 from weir_workflows.reconciler.going_back import finish_going_back, restore_thresholds
 from weir_workflows.reconciler.rollouts import confirm_deferred, watch_deadlines
-from weir_workflows.reconciler.storage import repair_descriptions, repair_safekeepers, repair_tenants
+from weir_workflows.reconciler.safekeepers import repair_safekeepers
+from weir_workflows.reconciler.storage import repair_descriptions, repair_tenants
 from weir_workflows.runtime.local import BusyError
 
 log = structlog.get_logger()

@@ -10,7 +10,6 @@ from weir.branches.models import Branch, BranchState
 from weir.branches.repository import BranchRepository
 from weir.clients.compute import ComputeStatus
 from weir.clients.http import RemoteError
-from weir.clients.safekeeper import Safekeeper
 from weir.endpoints.models import EndpointState
 from weir.endpoints.repository import EndpointRepository
 from weir.kit.clock import now
@@ -20,6 +19,7 @@ from weir_workflows.common.errors import from_remote, missing
 from weir_workflows.common.heartbeat import heartbeats, until
 from weir_workflows.common.resources import Resources, majority
 from weir_workflows.storage.describing import ensure_described
+from weir_workflows.storage.founding import LogFacts, found
 
 INGEST_PATIENCE_SECONDS = 60
 
@@ -169,20 +169,15 @@ class StorageActivities:
 
     @activity.defn
     async def create_on_safekeepers(self, message: SafekeeperTimelineInput) -> int:
-        """A majority is enough to go on; one that was down is given the timeline by the reconciler."""
+        """A majority is enough to go on; one that was down is given the timeline by the reconciler. Once the branch
+        is ready its log may hold commits: a repetition that comes late founds nothing."""
         branch, project = await self._branch(message.branch_id)
-
-        async def create(keeper: Safekeeper) -> None:
-            await keeper.create_timeline(
-                project.tenant_id,
-                branch.timeline_id,
-                message.facts.start_lsn,
-                message.facts.system_identifier,
-                message.facts.pg_version,
-            )
-
-        answers = await asyncio.gather(*(create(keeper) for keeper in self._r.safekeepers), return_exceptions=True)
-        errors = [answer for answer in answers if isinstance(answer, BaseException)]
+        keepers = self._r.safekeepers
+        if branch.state == BranchState.READY:
+            return len(keepers)
+        facts = LogFacts(message.facts.start_lsn, message.facts.system_identifier, message.facts.pg_version)
+        answers = await found(self._r.database, project.tenant_id, branch.timeline_id, facts, keepers)
+        errors = [answer for answer in answers if answer is not None]
         for error in errors:
             if not isinstance(error, RemoteError) or not error.retryable:
                 raise from_remote(error) if isinstance(error, RemoteError) else error

@@ -3868,6 +3868,11 @@ export interface components {
             reason?: string | null;
             /** Timelines */
             timelines?: number | null;
+            /**
+             * Lost Timelines
+             * @default 0
+             */
+            lost_timelines?: number;
         };
         /**
          * Selector

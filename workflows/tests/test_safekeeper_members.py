@@ -1,0 +1,118 @@
+"""A log is founded on each safekeeper once: one that was down is given it later, one that lost it never again."""
+
+import httpx
+import pytest
+from sqlalchemy import delete, select, update
+from weir_testing.fixtures import Weir
+
+from weir.branches.members import TimelineMember
+from weir.clients.http import NO_ANSWER, RemoteError
+from weir_workflows.reconciler.safekeepers import LOST, repair_safekeepers
+from weir_workflows.storage import founding
+from weir_workflows.storage.activities import SafekeeperTimelineInput, StorageActivities, TimelineFacts
+
+
+async def _members(weir: Weir, timeline: str) -> dict[int, TimelineMember]:
+    async with weir.resources.database.transaction() as session:
+        rows = await session.scalars(select(TimelineMember).where(TimelineMember.timeline_id == timeline))
+        return {row.safekeeper_id: row for row in rows}
+
+
+async def test_a_safekeeper_that_was_down_is_given_the_timelines_it_missed(weir: Weir) -> None:
+    weir.storage.fail("safekeeper-2", "POST", "/timeline", 503, times=100)
+    created = await weir.project(name="missed")
+    timeline = created["branch"]["timeline_id"]
+    assert [timeline in keeper for keeper in weir.storage.keepers] == [True, False, True]
+    weir.storage.faults.clear()
+    await repair_safekeepers(weir.resources)
+    keepers = weir.storage.keepers
+    assert keepers[1][timeline]["system_identifier"] == keepers[0][timeline]["system_identifier"]
+    assert keepers[1][timeline]["start_lsn"] == keepers[0][timeline]["start_lsn"]
+    assert created["branch"]["id"] not in await repair_safekeepers(weir.resources)
+
+
+async def test_every_founding_is_stored_with_its_time(weir: Weir) -> None:
+    created = await weir.project(name="founded")
+    members = await _members(weir, created["branch"]["timeline_id"])
+    assert sorted(members) == [1, 2, 3]
+    assert all(member.founded_at is not None and member.lost_at is None for member in members.values())
+
+
+async def test_a_safekeeper_that_lost_a_log_is_reported_and_given_no_empty_one(weir: Weir) -> None:
+    created = await weir.project(name="lost-disk")
+    timeline = created["branch"]["timeline_id"]
+    lost = weir.storage.keepers[1].pop(timeline)
+    before = len(weir.storage.calls_of("safekeeper-2", "POST", "/timeline"))
+    for _ in range(2):
+        assert created["branch"]["id"] not in await repair_safekeepers(weir.resources)
+    assert timeline not in weir.storage.keepers[1]
+    assert len(weir.storage.calls_of("safekeeper-2", "POST", "/timeline")) == before
+    members = await _members(weir, timeline)
+    assert members[2].lost_at is not None
+    assert members[1].lost_at is None
+    assert LOST.labels("2")._value.get() == 1
+    health = await weir.call("GET", "/fleet/storage")
+    assert [node["lost_timelines"] for node in health["safekeepers"]] == [0, 1, 0]
+
+    # Its disk is put back.
+    weir.storage.keepers[1][timeline] = lost
+    await repair_safekeepers(weir.resources)
+    assert (await _members(weir, timeline))[2].lost_at is None
+    assert LOST.labels("2")._value.get() == 0
+
+
+async def test_a_timeline_of_before_counts_as_founded_everywhere(weir: Weir) -> None:
+    created = await weir.project(name="of-before")
+    timeline = created["branch"]["timeline_id"]
+    async with weir.resources.database.transaction() as session:
+        await session.execute(delete(TimelineMember).where(TimelineMember.timeline_id == timeline))
+    del weir.storage.keepers[2][timeline]
+    assert created["branch"]["id"] not in await repair_safekeepers(weir.resources)
+    assert timeline not in weir.storage.keepers[2]
+    assert (await _members(weir, timeline))[3].lost_at is not None
+
+
+async def test_a_founding_whose_answer_was_lost_is_not_repeated_by_the_reconciler(weir: Weir) -> None:
+    created = await weir.project(name="unsure")
+    timeline = created["branch"]["timeline_id"]
+    async with weir.resources.database.transaction() as session:
+        await session.execute(
+            update(TimelineMember)
+            .where(TimelineMember.timeline_id == timeline, TimelineMember.safekeeper_id == 1)
+            .values(founded_at=None)
+        )
+    held = weir.storage.keepers[0].pop(timeline)
+    assert created["branch"]["id"] not in await repair_safekeepers(weir.resources)
+    assert timeline not in weir.storage.keepers[0]
+    # It did found the log: it shows it later.
+    weir.storage.keepers[0][timeline] = held
+    await repair_safekeepers(weir.resources)
+    assert (await _members(weir, timeline))[1].founded_at is not None
+
+
+async def test_a_late_repetition_of_the_founding_step_founds_nothing(weir: Weir) -> None:
+    created = await weir.project(name="late-step")
+    timeline = created["branch"]["timeline_id"]
+    held = weir.storage.keepers[0].pop(timeline)
+    facts = TimelineFacts(held["start_lsn"], held["system_identifier"], 15, None)
+    step = StorageActivities(weir.resources)
+    assert await step.create_on_safekeepers(SafekeeperTimelineInput(created["branch"]["id"], facts)) == 3
+    assert timeline not in weir.storage.keepers[0]
+
+
+@pytest.mark.parametrize(
+    ("status", "cause", "certain"),
+    [
+        (None, httpx.ConnectError("refused"), True),
+        (None, httpx.ReadTimeout("silent"), False),
+        (409, None, True),
+        (503, None, True),
+        (500, None, False),
+    ],
+)
+def test_only_a_refusal_is_taken_for_a_founding_that_did_not_happen(
+    status: int | None, cause: Exception | None, certain: bool
+) -> None:
+    error = RemoteError("the safekeeper", "POST", status, NO_ANSWER, "")
+    error.__cause__ = cause
+    assert founding._did_nothing(error) is certain

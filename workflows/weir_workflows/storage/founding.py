@@ -1,0 +1,76 @@
+"""A timeline's log is founded on each safekeeper once, and never again.
+
+Before a safekeeper is asked, the wish is stored; when it answers, that it did. A crash between the two leaves a
+member of which nobody knows whether it held the log, which counts as one that did: an empty log in place of one that
+had acknowledged commits would vote against those who still hold them.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import httpx
+from sqlalchemy import delete, update
+from sqlalchemy.dialects.postgresql import insert
+
+from weir.branches.members import TimelineMember
+from weir.clients.http import RemoteError
+from weir.clients.safekeeper import Safekeeper
+from weir.db import Database
+from weir.kit.clock import now
+
+
+@dataclass(frozen=True)
+class LogFacts:
+    """What a safekeeper must know to found a log."""
+
+    start_lsn: str
+    system_identifier: str
+    pg_version: int
+
+
+async def found(
+    database: Database, tenant: str, timeline: str, facts: LogFacts, safekeepers: Sequence[Safekeeper]
+) -> list[BaseException | None]:
+    """Asks each of the safekeepers, which must never have been asked with success before, to found the log. Gives, in
+    their order, why one did not."""
+    await _asked(database, timeline, safekeepers)
+    answers = await asyncio.gather(
+        *(
+            keeper.create_timeline(tenant, timeline, facts.start_lsn, facts.system_identifier, facts.pg_version)
+            for keeper in safekeepers
+        ),
+        return_exceptions=True,
+    )
+    outcomes = list(zip(safekeepers, answers, strict=True))
+    founded = [keeper.number for keeper, answer in outcomes if not isinstance(answer, BaseException)]
+    untouched = [keeper.number for keeper, answer in outcomes if _did_nothing(answer)]
+    async with database.transaction() as session:
+        of_timeline = TimelineMember.timeline_id == timeline
+        await session.execute(
+            update(TimelineMember)
+            .where(of_timeline, TimelineMember.safekeeper_id.in_(founded), TimelineMember.founded_at.is_(None))
+            .values(founded_at=now())
+        )
+        await session.execute(
+            delete(TimelineMember).where(
+                of_timeline, TimelineMember.safekeeper_id.in_(untouched), TimelineMember.founded_at.is_(None)
+            )
+        )
+    return [answer if isinstance(answer, BaseException) else None for answer in answers]
+
+
+async def _asked(database: Database, timeline: str, safekeepers: Sequence[Safekeeper]) -> None:
+    rows = [{"timeline_id": timeline, "safekeeper_id": keeper.number, "asked_at": now()} for keeper in safekeepers]
+    async with database.transaction() as session:
+        await session.execute(insert(TimelineMember).values(rows).on_conflict_do_nothing())
+
+
+def _did_nothing(answer: BaseException | None) -> bool:
+    """Whether the safekeeper has certainly not founded the log: it could not be reached, or refused. One that failed
+    or fell silent may have."""
+    if not isinstance(answer, RemoteError):
+        return False
+    if answer.status is None:
+        return isinstance(answer.__cause__, httpx.ConnectError)
+    return answer.status < 500 or answer.status == 503
