@@ -37,6 +37,7 @@ from weir_workflows.reconciler.going_back import finish_going_back, restore_thre
 from weir_workflows.reconciler.rollouts import confirm_deferred, watch_deadlines
 from weir_workflows.reconciler.safekeepers import repair_safekeepers
 from weir_workflows.reconciler.storage import repair_descriptions, repair_tenants
+from weir_workflows.reconciler.versions import keep_servers, record_versions
 from weir_workflows.runtime.local import BusyError
 
 log = structlog.get_logger()
@@ -97,6 +98,7 @@ class ReconcilerActivities:
                     (started if starts else stopped).append(row.endpoint.id)
             cleaned = await self._clean(rows, running, strangers_too=whole_round)
             await confirm_deferred(self._r, rows, seen)
+            await record_versions(self._r, rows, seen)
             await watch_deadlines(self._r)
             await finish_going_back(self._r, rows, seen)
             await restore_thresholds(self._r)
@@ -107,6 +109,7 @@ class ReconcilerActivities:
                 await repair_safekeepers(self._r)
                 await repair_tenants(self._r)
                 await repair_descriptions(self._r)
+                await keep_servers(self._r)
         return Round(started, stopped, cleaned, switched)
 
     async def _part(self, computes: ComputeRepository) -> list[ComputeRow]:

@@ -8,6 +8,7 @@
 
 mod audit;
 mod configure;
+mod fetch;
 mod fpw;
 pub mod http;
 mod layout;
@@ -252,6 +253,7 @@ impl Agent {
             status.reason = Some(reason);
             status.active_connections = None;
             status.base_backups = None;
+            status.postgres_version = None;
         });
     }
 

@@ -9,6 +9,7 @@ use pg_types::{Lsn, Term};
 use proposer::{ElectError, Elected, Fatal, PgConn, ProposerConfig, ProposerHandle, elect};
 use tokio_util::sync::CancellationToken;
 
+use super::fetch::{fetch_bundle, fetch_ingested};
 use super::layout::Layout;
 use super::live::{Live, Stack};
 use super::spec::{SUPERUSER, Spec};
@@ -27,8 +28,6 @@ const PAGE_DEADLINE: Duration = Duration::from_secs(60);
 /// How long Postgres may take to answer after its start.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 const READY_PAUSE: Duration = Duration::from_millis(5);
-/// How long the bundle may take in all, restarts of the pageserver included.
-const BUNDLE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A start that succeeded.
 struct Started {
@@ -283,6 +282,9 @@ impl Agent {
     async fn settle(&self, spec: &Spec, live: &Arc<Live>, stack: &Stack) -> Result<(), End> {
         let apply = async {
             let admin = live.admin().await?;
+            let version = admin.version().await?;
+            self.metrics.postgres_version(&version);
+            self.set(|status| status.postgres_version = Some(version));
             postgres::apply(&admin, &live.socket, spec).await?;
             let current = self.status.lock().full_page_writes;
             if current.is_some_and(|current| current.enabled != spec.full_page_writes) {
@@ -380,68 +382,6 @@ fn fatal_end(proposer: &ProposerHandle) -> Option<End> {
         Fatal::Fenced { .. } => End::Fenced(fatal.to_string()),
         other => End::Lost(other.to_string()),
     })
-}
-
-/// A client error will not get better by asking again, "not yet" and "not here" may.
-fn is_hopeless(error: &StorageError) -> bool {
-    matches!(
-        error,
-        StorageError::Refused {
-            status: 400 | 404 | 412,
-            ..
-        } | StorageError::Bundle(_)
-    )
-}
-
-/// How far the pageserver has ingested the timeline: all of that is committed. Without this a start could take a log
-/// that lost acknowledged WAL for the whole one.
-async fn fetch_ingested(timeline: &Timeline, waiting: impl Fn(String)) -> Result<Lsn, End> {
-    let deadline = Instant::now() + BUNDLE_PATIENCE;
-    loop {
-        let error = match timeline.status().await {
-            Ok(status) => return Ok(status.last_record_lsn),
-            Err(error) => error,
-        };
-        if is_hopeless(&error) || Instant::now() > deadline {
-            return Err(error.into());
-        }
-        tracing::info!("waiting for the pageserver: {error}");
-        waiting(format!("waiting for the pageserver: {error}"));
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-}
-
-async fn fetch_bundle(
-    timeline: &Timeline,
-    elected: &Elected,
-    waiting: impl Fn(String),
-) -> Result<Bundle, End> {
-    let deadline = Instant::now() + BUNDLE_PATIENCE;
-    let mut fatal = elected.fatal();
-    loop {
-        let fetched = tokio::select! {
-            fetched = timeline.bundle(elected.start_lsn, elected.term) => fetched,
-            failed = fatal.wait_for(Option::is_some) => {
-                let failed = failed.ok().and_then(|fatal| fatal.clone());
-                let reason = failed.as_ref().map_or_else(String::new, ToString::to_string);
-                return Err(match failed {
-                    Some(Fatal::Fenced { .. }) => End::Fenced(reason),
-                    _ => End::Storage(reason),
-                });
-            }
-        };
-        let error = match fetched {
-            Ok(bundle) => return Ok(bundle),
-            Err(StorageError::Fenced(reason)) => return Err(End::Fenced(reason)),
-            Err(error) => error,
-        };
-        if is_hopeless(&error) || Instant::now() > deadline {
-            return Err(error.into());
-        }
-        tracing::info!("waiting for the bundle: {error}");
-        waiting(format!("waiting for the bundle: {error}"));
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
 }
 
 fn millis(since: Instant) -> u64 {
