@@ -59,7 +59,7 @@ bench-rollout-scale: ## rollouts over 100, 1,000 and 10,000 simulated computes: 
 bench-wal-distance: ## WAL volume against checkpoint distance on a stock Postgres (about 15 min)
 	@$(VENV)/python bench/wal_distance.py
 
-oracle: ## redo against Postgres: its own suites, every page after every record (about 15 min, 20 GB of disk)
+oracle: ## redo against Postgres, two minors: its own suites, every page after every record (about half an hour, 20 GB of disk)
 	@$(VENV)/python bench/oracle.py && $(VENV)/python bench/oracle_compute.py && $(VENV)/python bench/readback.py
 
 # Seconds for each of the 13 fuzz targets.

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from weirbench.cluster import Cluster
-from weirbench.pgsuite import PACKAGES, Outcome, Server, Suites
+from weirbench.pgsuite import Outcome, Server, Suites
+from weirbench.servers import Installed, NoServerError, chosen, installed
 from weirbench.unexercised import REASONS, Workload
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,18 +62,19 @@ def progress(text: str) -> None:
 class Run:
     """One cluster, through all phases."""
 
-    def __init__(self, work: Path, only: set[str], major: int, only_phases: set[str]) -> None:
+    def __init__(self, work: Path, only: set[str], server: Installed, only_phases: set[str]) -> None:
         self.only = only
         self.only_phases = only_phases
-        self.major = major
+        self.installed = server
+        self.major = server.major
         self.outcomes: list[Outcome] = []
         self.phases: list[dict[str, Any]] = []
-        # The packages of other majors are built without lz4 and zstd.
-        settings = SETTINGS if major == 15 else {**SETTINGS, "wal_compression": "pglz"}
-        self.cluster = Cluster(work, settings, major=major)
+        # Servers that are not the distribution's are built without lz4 and zstd.
+        settings = SETTINGS if server.packaged else {**SETTINGS, "wal_compression": "pglz"}
+        self.cluster = Cluster(work, settings, server=server)
         self.before = work / "before"
         self.cluster.copy_data(self.before)
-        self.suites = Suites(work, Server(str(work), self.cluster.port, "postgres"), major=major)
+        self.suites = Suites(work, Server(str(work), self.cluster.port, "postgres"), major=self.major)
         self.workload = Workload(self.cluster)
 
     def suite(self, name: str, run: Callable[[], Outcome]) -> None:
@@ -110,7 +112,7 @@ class Run:
         self.phase("what the suites never write", {}, self.workload.unexercised)
         self.phase("pgvector and pg_trgm", {}, self._vectors)
         self.phase("logical", {"wal_level": "logical"}, self._logical)
-        for method in ("pglz", "zstd") if self.major == 15 else ("pglz",):
+        for method in ("pglz", "zstd") if self.installed.packaged else ("pglz",):
             settings = {"wal_level": "replica", "full_page_writes": "on", "wal_compression": method}
             self.phase(f"images by {method}", settings, self.workload.with_images)
         self.cluster.stop()
@@ -190,27 +192,17 @@ def summary(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", action="append", choices=["regress", "isolation", "contrib", "none"], default=[])
-    parser.add_argument(
-        "--version", type=int, choices=sorted(PACKAGES), default=15, help="the server's major version"
-    )
-    parser.add_argument("--phase", action="append", default=[], help="only this phase, by its name in the report")
-    parser.add_argument("--add", action="store_true", help="add to the report that is there")
-    parser.add_argument("--keep", action="store_true", help="leave the cluster and its WAL, print where")
-    parser.add_argument("--oracle", type=Path, help="the replaying program, instead of building it")
-    parser.add_argument("--seeds", type=Path, help="only write seeds for the fuzz targets there")
-    parser.add_argument("--out", type=Path, default=RESULT)
-    arguments = parser.parse_args()
+def ask(server: Installed, arguments: argparse.Namespace, *, add: bool) -> bool:
+    """One server through all phases; its report joins the file. Whether nothing was found wrong."""
     started = time.monotonic()
+    progress(f"Postgres {server.version}")
     work = Path(tempfile.mkdtemp(prefix="weir-oracle-"))
     run = None
     try:
-        run = Run(work, set(arguments.only), arguments.version, set(arguments.phase))
+        run = Run(work, set(arguments.only), server, set(arguments.phase))
         if arguments.seeds:
             run.seeds(arguments.seeds)
-            return 0
+            return True
         oracle = arguments.oracle or build("oracle")
         run.everything()
         size = wal_bytes(run.cluster.data)
@@ -224,6 +216,7 @@ def main() -> int:
                 {
                     "at": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
                     "suite": run.suites.version,
+                    "minor": server.version,
                     "server": run_version(run.cluster),
                     "wal_bytes": size,
                     "seconds": round(time.monotonic() - started),
@@ -234,10 +227,10 @@ def main() -> int:
             ],
             **found,
         }
-        store(arguments.out, arguments.version, report, add=arguments.add)
+        store(arguments.out, server.major, report, add=add)
         print(summary(report))
         gaps = [entry for entry in report["uncovered"] if entry["reason"] == "not explained"]
-        return 1 if report["mismatched"] or report["errors"] or report["unknown"] or gaps else 0
+        return not (report["mismatched"] or report["errors"] or report["unknown"] or gaps)
     finally:
         if run is not None:
             run.cluster.stop("immediate")
@@ -245,6 +238,33 @@ def main() -> int:
             print(f"kept: {work}")
         else:
             shutil.rmtree(work, ignore_errors=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", action="append", choices=["regress", "isolation", "contrib", "none"], default=[])
+    parser.add_argument(
+        "--version",
+        default="15",
+        help="the server's version, as 15.18; a major alone means each of its minors that is installed",
+    )
+    parser.add_argument("--phase", action="append", default=[], help="only this phase, by its name in the report")
+    parser.add_argument("--add", action="store_true", help="add to the report that is there")
+    parser.add_argument("--keep", action="store_true", help="leave the cluster and its WAL, print where")
+    parser.add_argument("--oracle", type=Path, help="the replaying program, instead of building it")
+    parser.add_argument("--seeds", type=Path, help="only write seeds for the fuzz targets there")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    arguments = parser.parse_args()
+    try:
+        servers = chosen(arguments.version, installed())
+    except NoServerError as missing:
+        parser.error(str(missing))
+    if arguments.seeds:
+        # Seeds of one minor are as good as of another.
+        servers = servers[-1:]
+    # A second minor adds to the report of the first.
+    good = [ask(server, arguments, add=arguments.add or which > 0) for which, server in enumerate(servers)]
+    return 0 if all(good) else 1
 
 
 def run_version(cluster: Cluster) -> str:

@@ -8,20 +8,15 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from .postgres import PG_BIN, free_port, query, unprivileged
+from .postgres import free_port, query, unprivileged
+from .servers import Installed, system
 
 
-def server_programs(major: int, folder: Path) -> Path:
-    """Where initdb, pg_ctl and postgres of this major are. Set-up keeps those of other majors than 15 in the cache;
-    they are copied below `folder`, since root's cache is for root alone.
-    """
-    if major == 15:
-        return PG_BIN
-    cache = Path(os.environ.get("WEIR_CACHE", str(Path.home() / ".cache/weir")))
-    home = cache / f"postgres-{major}"
-    if not (home / "bin/postgres").exists():
-        raise RuntimeError(f"there is no Postgres {major} in {home}: `scripts/setup --only servers` installs it")
-    shutil.copytree(home, folder / "server", symlinks=True)
+def server_programs(server: Installed, folder: Path) -> Path:
+    """Where its programs can be run from: those in root's cache are for root alone, and are copied below `folder`."""
+    if server.of_the_system:
+        return server.bin
+    shutil.copytree(server.bin.parent, folder / "server", symlinks=True)
     return folder / "server/bin"
 
 
@@ -29,17 +24,24 @@ class Cluster:
     """One cluster below `folder`, which must exist; reached through a socket there. Stopped at first."""
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, str], *, major: int = 15, initdb: tuple[str, ...] = ()
+        self,
+        folder: Path,
+        settings: Mapping[str, str],
+        *,
+        server: Installed | None = None,
+        initdb: tuple[str, ...] = (),
     ) -> None:
+        """Of this server; without one, of the system's."""
+        server = server or system()
         self.folder = folder
-        self.server = server_programs(major, folder)
+        self.server = server_programs(server, folder)
         self.data = folder / "data"
         self.port = free_port()
         self.running = False
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres", "postgres")
         folder.chmod(0o755)
-        if major >= 18:
+        if server.major >= 18:
             initdb = ("--no-data-checksums", *initdb)
         self._run("initdb", "-U", "postgres", "--auth=trust", "--no-sync", "--locale=C", "--encoding=UTF8", *initdb)
         self.configure({"unix_socket_directories": f"'{folder}'", "listen_addresses": "''", **settings})

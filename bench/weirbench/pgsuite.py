@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .cluster import server_programs
 from .postgres import PG_BIN, unprivileged
 
 # The drivers and clients are 15's for every server.
@@ -212,7 +211,7 @@ class Suites:
         self.work = work / "suite"
         self.server = server
         self.prefix = () if as_root else unprivileged()
-        programs = server_programs(major, work) if major == 15 else work / "server/bin"
+        programs = PG_BIN if major == 15 else work / "server/bin"
         modules = programs.parent / "lib"
         source = fetch(package, modules if (modules / "refint.so").exists() else modules / "postgresql")
         named = source / "version"

@@ -43,9 +43,10 @@ def checkout() -> Checkout:
 
 
 def minors() -> dict[str, str]:
-    """Minor by major, such as `{"15": "15.20"}`, of every server that is installed for the tests."""
+    """The newest minor by major, such as `{"15": "15.20"}`: the system's server, on which computes run, and those that
+    are installed beside it for tests of redo."""
     found = {"15": system.postgres_minor()}
-    for server in servers.SERVERS:
+    for server in (server for server in servers.SERVERS if server.newest):
         said = capture((server.home / "bin/postgres", "--version"))
         version = system.version_of(said) if said else None
         found[str(server.major)] = f"{version[0]}.{version[1]}" if version else None

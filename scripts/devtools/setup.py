@@ -27,7 +27,7 @@ STEPS = (
     Step("tools", "compilers and interpreters", system.check_tools),
     Step("packages", "Debian packages: PostgreSQL 15, FUSE, Prometheus, Chromium", system.install_packages),
     Step("host", "what the kernel and the accounts must offer", system.check_host),
-    Step("servers", "servers of Postgres 17 and 18, for tests of redo", servers.install_servers),
+    Step("servers", "other servers of Postgres 15, 17 and 18, for tests of redo", servers.install_servers),
     Step("uv", "uv, the Python installer", builds.install_uv),
     Step("python", "the control plane's Python environment", builds.sync_python),
     Step("temporal", "the Temporal dev server (cold: about 5 min)", builds.build_temporal),

@@ -13,8 +13,7 @@
 //! - `Hash/SQUEEZE_PAGE` may name block 1 without changing it.
 //! - `XLOG_CHECKPOINT_REDO`.
 //!
-//! Minors: as of 17.11 heap records name the pages of the visibility map on which they clear bits; redo takes both forms
-//! from any major.
+//! What minors of a major write and redo otherwise is in `wal_redo::minors`.
 
 use crate::version::{RecordLayouts, VersionFacts};
 
@@ -25,7 +24,8 @@ pub const FACTS: VersionFacts = VersionFacts {
     control_version: 1700,
     catalog_version: 202_406_281,
     relmap_bytes: 524,
-    min_server_version: 170_011,
+    min_server_version: 170_010,
+    newest_server_version: 170_011,
     records: RecordLayouts {
         prune_and_freeze: true,
         slru_page_number_bytes: 8,

@@ -16,7 +16,8 @@ pub const FACTS: VersionFacts = VersionFacts {
     control_version: 1800,
     catalog_version: 202_506_291,
     control_crc_offset: 292,
-    min_server_version: 180_006,
+    min_server_version: 180_004,
+    newest_server_version: 180_006,
     records: RecordLayouts {
         dropped_stats_bytes: 16,
         ..crate::v17::FACTS.records

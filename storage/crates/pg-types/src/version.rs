@@ -38,10 +38,13 @@ pub struct VersionFacts {
     pub control_crc_offset: usize,
     /// Bytes of a `pg_filenode.map`.
     pub relmap_bytes: usize,
-    /// The lowest server version (`server_version_num`) whose WAL is understood. 15.18 records the offset
-    /// of the *next* multixact with each new one; earlier minors did not. Of 17 and 18, the minors whose WAL the
-    /// oracle has followed.
+    /// The lowest server version (`server_version_num`) whose WAL is understood: the minors of May 2026, which the
+    /// oracle follows. They record the offset of the *next* multixact with each new one, as those before February
+    /// 2026 did not.
     pub min_server_version: u32,
+    /// The newest one that the oracle follows. What minors between and at these two do otherwise is in
+    /// `wal_redo::minors`; a newer one is taken, and what it does otherwise is not known.
+    pub newest_server_version: u32,
     /// First byte of a page-layout version field (`PG_PAGE_LAYOUT_VERSION`).
     pub page_layout_version: u8,
     /// How records are laid out where majors differ.

@@ -28,8 +28,8 @@ const FLAGS: usize = OPAQUE + 12;
 const PAGE_ID_AT: usize = OPAQUE + 14;
 
 pub(crate) const LEAF: u16 = 1 << 0;
-const DELETED: u16 = 1 << 1;
-const TUPLES_DELETED: u16 = 1 << 2;
+pub(crate) const DELETED: u16 = 1 << 1;
+// 1 << 2 is in `minors`: it means nothing.
 pub(crate) const FOLLOW_RIGHT: u16 = 1 << 3;
 pub(crate) const HAS_GARBAGE: u16 = 1 << 4;
 
@@ -92,6 +92,8 @@ fn end_split(rec: &DecodedRecord<'_>, page: &mut Page) -> Step {
 
 /// Block data: numbers of the tuples to delete, then the tuples to add at the end. One tuple for one other
 /// is put in its place. Body: `deleted u16, added u16`.
+///
+/// Older minors also set the flag "tuples deleted" on a leaf, see [`crate::minors`].
 fn update(rec: &DecodedRecord<'_>, block: &BlockRef<'_>, page: &mut Page) -> Step {
     check(page)?;
     let deleted = get_u16(rec.main_data, 0).ok_or(CUT_SHORT)?;
@@ -106,9 +108,6 @@ fn update(rec: &DecodedRecord<'_>, block: &BlockRef<'_>, page: &mut Page) -> Ste
     }
     if deleted > 0 {
         index_multi_delete(page, numbers)?;
-        if flags(page) & LEAF != 0 {
-            change_flags(page, TUPLES_DELETED, 0);
-        }
     }
     while !tuples.is_empty() {
         let tuple = whole_tuple(tuples)?;
@@ -121,8 +120,7 @@ fn update(rec: &DecodedRecord<'_>, block: &BlockRef<'_>, page: &mut Page) -> Ste
 /// Removal of tuples that scans found dead, by an insertion. Body: `xid u32, count u16`, as of 16 `the index is one of
 /// a catalog u8, pad`, the numbers.
 ///
-/// Postgres's redo also sets the flag "tuples deleted" here, which the server that wrote the record does not
-/// do and which nothing reads. The page is made as that server has it.
+/// Redo of older minors also sets the flag "tuples deleted" here, see [`crate::minors`].
 fn delete(major: PgMajor, rec: &DecodedRecord<'_>, page: &mut Page) -> Step {
     check(page)?;
     let count = usize::from(get_u16(rec.main_data, 4).ok_or(CUT_SHORT)?);

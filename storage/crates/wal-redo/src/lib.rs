@@ -1,7 +1,7 @@
 //! Applies WAL of Postgres 15, 17 and 18 to single 8 KiB pages, natively in Rust.
 //!
 //! What comes out is what Postgres's own redo would leave, byte for byte except where Postgres itself
-//! calls a byte unimportant ([`masking`] says which). [`oracle`] checks that against page images that
+//! calls a byte unimportant ([`masking`] says which) and where minors of one major differ ([`minors`]). [`oracle`] checks that against page images that
 //! Postgres logs for the purpose.
 //!
 //! Invariants:
@@ -31,6 +31,7 @@ mod heap;
 mod heap2;
 mod index_tuple;
 pub mod masking;
+pub mod minors;
 pub mod oracle;
 mod packing;
 mod page_ops;

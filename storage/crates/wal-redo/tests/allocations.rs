@@ -79,7 +79,7 @@ impl Sink for Redo {
 /// Promise: decoding, interpreting and redoing a record allocates nothing.
 #[test]
 fn no_record_allocates_on_its_way_to_the_page() {
-    let mut cluster = Cluster::init_of(PgMajor::V15, SETTINGS);
+    let mut cluster = Cluster::init(SETTINGS);
     let mut pages: HashMap<Key, Box<Page>> = HashMap::new();
     let keep = |key, page: &Page| {
         pages.insert(key, Box::new(*page));

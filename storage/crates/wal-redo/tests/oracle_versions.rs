@@ -1,14 +1,16 @@
 //! Redo makes what Postgres 17 and 18 make, for the kinds of records that they log otherwise than 15.
 //!
-//! `make oracle` runs their regression suites; this is the reduced run. Set-up installs the servers. Where one is missing
-//! (its package is for x86-64 alone) the test says so and passes: the rest of Weir does not need it.
+//! `make oracle` runs their regression suites; this is the reduced run, on the oldest supported and the newest minor of
+//! each. Set-up installs the servers. Where one is missing (its package is for x86-64 alone) the test says so and passes:
+//! the rest of Weir does not need it.
 
 mod support;
 
 use pg_types::PgMajor;
 use pg_types::wal::{info, rmgr};
-use support::cluster::{Cluster, server_bin_dir};
+use support::cluster::Cluster;
 use support::recorded::{Recorded, assert_clean, with_damaged_copies};
+use support::servers::{Server, servers};
 use wal_redo::oracle::op_name;
 
 const SETTINGS: &str = "
@@ -137,20 +139,6 @@ const EXPECTED: &[(u8, u8)] = &[
     (rmgr::BRIN, info::brin::INSERT),
 ];
 
-/// Whether the server of this major is here; says so when it is not.
-fn installed(major: PgMajor) -> bool {
-    let server = server_bin_dir(major).join("postgres");
-    if server.exists() {
-        return true;
-    }
-    eprintln!(
-        "NOT TESTED: there is no server of Postgres {} ({} is missing); scripts/setup installs it",
-        major.facts().number,
-        server.display()
-    );
-    false
-}
-
 fn work(cluster: &Cluster) {
     for script in [HEAP, INDEXES, REST] {
         cluster.sql(script);
@@ -159,13 +147,12 @@ fn work(cluster: &Cluster) {
     cluster.sql(AFTER_FREEZE);
 }
 
-/// Promise: with page images off, redo of every kind of record whose layout this major changed gives what it has, after
+/// Promise: with page images off, redo of every kind of record whose layout this server's major changed gives what it has, after
 /// each record and at the end; damaged records and pages are refused or make nonsense, but nothing panics.
-fn prove(major: PgMajor) {
-    if !installed(major) {
-        return;
-    }
-    let recorded = Recorded::run_on(major, SETTINGS, false, work);
+fn prove(server: &Server) {
+    println!("Postgres {}", server.name());
+    let major = server.major;
+    let recorded = Recorded::run_on(server, SETTINGS, false, work);
     let report = recorded.replay(Some(with_damaged_copies(recorded.settings)));
     assert_clean(&report);
     // The init fork of the unlogged bloom index, and nothing else.
@@ -183,10 +170,10 @@ fn prove(major: PgMajor) {
 
 #[test]
 fn redo_makes_what_postgres_17_makes() {
-    prove(PgMajor::V17);
+    servers(PgMajor::V17).iter().for_each(prove);
 }
 
 #[test]
 fn redo_makes_what_postgres_18_makes() {
-    prove(PgMajor::V18);
+    servers(PgMajor::V18).iter().for_each(prove);
 }

@@ -25,6 +25,7 @@ pub const FACTS: VersionFacts = VersionFacts {
     control_crc_offset: CONTROL_CRC_OFFSET,
     relmap_bytes: 512,
     min_server_version: 150_018,
+    newest_server_version: 150_020,
     page_layout_version: 4,
     records: RecordLayouts {
         prune_and_freeze: false,

@@ -8,32 +8,14 @@ use pg_types::PgMajor;
 use pg_types::v15::ControlFile;
 use tempfile::TempDir;
 
+use super::servers::{Server, bin_dir, system};
+
 pub struct Cluster {
     major: PgMajor,
     /// The server's programs.
     server: PathBuf,
     dir: TempDir,
     running: bool,
-}
-
-fn bin_dir() -> PathBuf {
-    std::env::var_os("WEIR_PG_BIN_DIR")
-        .map_or_else(|| "/usr/lib/postgresql/15/bin".into(), PathBuf::from)
-}
-
-/// Where the server of a major is, which set-up puts below the cache for all but 15. Clients are always 15's.
-pub fn server_bin_dir(major: PgMajor) -> PathBuf {
-    let number = major.facts().number;
-    if let Some(dir) = std::env::var_os(format!("WEIR_PG{number}_BIN_DIR")) {
-        return dir.into();
-    }
-    if major == PgMajor::V15 {
-        return bin_dir();
-    }
-    let home = std::env::var_os("HOME").unwrap_or_default();
-    let cache = std::env::var_os("WEIR_CACHE")
-        .map_or_else(|| PathBuf::from(home).join(".cache/weir"), PathBuf::from);
-    cache.join(format!("postgres-{number}/bin"))
 }
 
 fn user() -> String {
@@ -46,8 +28,8 @@ fn is_root() -> bool {
 }
 
 /// Where the server's unprivileged user can run these programs: a copy of theirs, when root keeps them to itself.
-fn readable(bin: &Path, below: &Path, major: PgMajor) -> PathBuf {
-    if major == PgMajor::V15 || !is_root() {
+fn readable(bin: &Path, below: &Path) -> PathBuf {
+    if bin == bin_dir() || !is_root() {
         return bin.to_owned();
     }
     let copy = below.join("server");
@@ -88,13 +70,14 @@ fn check(what: &str, output: Output) -> String {
 }
 
 impl Cluster {
-    /// A fresh, stopped cluster of Postgres 15.
+    /// A fresh, stopped cluster of the system's server.
     pub fn init(settings: &str) -> Cluster {
-        Cluster::init_of(PgMajor::V15, settings)
+        Cluster::init_of(&system(), settings)
     }
 
-    /// A fresh, stopped cluster of this major.
-    pub fn init_of(major: PgMajor, settings: &str) -> Cluster {
+    /// A fresh, stopped cluster of this server.
+    pub fn init_of(server: &Server, settings: &str) -> Cluster {
+        let major = server.major;
         let dir = tempfile::Builder::new()
             .prefix("weir-redo-")
             .tempdir()
@@ -104,7 +87,7 @@ impl Cluster {
             let output = chown.arg(user()).arg(dir.path()).output();
             check("chown", output.expect("run chown"));
         }
-        let server = readable(&server_bin_dir(major), dir.path(), major);
+        let server = readable(&server.bin, dir.path());
         let cluster = Cluster {
             major,
             server,

@@ -5,4 +5,6 @@
 pub mod cluster;
 pub mod files;
 pub mod recorded;
+pub mod servers;
+pub mod trees;
 pub mod workload;

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use pg_types::{Key, Lsn, PgMajor};
+use pg_types::{Key, Lsn};
 use wal_decode::{PageDelta, TimelineState};
 use wal_redo::oracle::{Oracle, Redo, Report};
 use wal_redo::{ClusterSettings, Page};
 
 use super::cluster::Cluster;
 use super::files;
+use super::servers::{Server, system};
 
 /// A stopped cluster that ran a workload, and what it was before.
 pub struct Recorded {
@@ -20,19 +21,20 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Runs `work` on a new cluster of Postgres 15 with these lines in its configuration.
+    /// Runs `work` on a new cluster of the system's server with these lines in its configuration.
     pub fn run(settings: &str, hint_bits_logged: bool, work: impl FnOnce(&Cluster)) -> Recorded {
-        Recorded::run_on(PgMajor::V15, settings, hint_bits_logged, work)
+        Recorded::run_on(&system(), settings, hint_bits_logged, work)
     }
 
-    /// Runs `work` on a new cluster of this major.
+    /// Runs `work` on a new cluster of this server.
     pub fn run_on(
-        major: PgMajor,
+        server: &Server,
         settings: &str,
         hint_bits_logged: bool,
         work: impl FnOnce(&Cluster),
     ) -> Recorded {
-        let mut cluster = Cluster::init_of(major, settings);
+        let major = server.major;
+        let mut cluster = Cluster::init_of(server, settings);
         let mut pages = Vec::new();
         files::for_each_page(&cluster.data(), |key, page| {
             pages.push((key, Box::new(*page)))
@@ -51,6 +53,11 @@ impl Recorded {
                 hint_bits_logged,
             },
         }
+    }
+
+    /// Hands out the pages that the server left.
+    pub fn for_each_page(&self, each: impl FnMut(Key, &Page)) {
+        files::for_each_page(&self.cluster.data(), each).expect("read the cluster's files");
     }
 
     fn start(&self) -> Lsn {
