@@ -43,8 +43,8 @@ def checkout() -> Checkout:
 
 
 def minors() -> dict[str, str]:
-    """The newest minor by major, such as `{"15": "15.20"}`: of the system's server, on which computes run, and of those
-    that are installed beside it for tests of redo."""
+    """The newest minor by major, such as `{"15": "15.20"}`: of the system's server, on which computes run, and of
+    those that are installed beside it for tests of redo."""
     found = {"15": system.postgres_minor()}
     for server in (server for server in servers.SERVERS if server.newest):
         said = capture((server.home / "bin/postgres", "--version"))
