@@ -7,6 +7,8 @@ from pydantic import Field, model_validator
 from weir.kit.schemas import Body, Id, Label, Name
 from weir.kit.windows import FreezeSpan, WeeklyWindow
 
+FeatureName = Literal["image_pushdown"]
+
 
 class Span(Body):
     """Both ends belong to it; an end left out is open."""
@@ -130,7 +132,7 @@ class Strategy(Body):
 
 class RolloutCreateRequest(Body):
     name: Name | None = None
-    feature: Literal["image_pushdown"] = "image_pushdown"
+    feature: FeatureName = "image_pushdown"
     selector: Selector = Field(default_factory=Selector)
     strategy: Strategy = Field(default_factory=Strategy)
 

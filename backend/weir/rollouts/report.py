@@ -15,6 +15,7 @@ from weir.projects.models import Project
 from weir.rollouts import course, evidence, report_charts, report_format, report_words
 from weir.rollouts.evidence_schemas import CellEvidence, EvidenceSum, MemberEvidence, WaveEvidence
 from weir.rollouts.evidence_store import kept_series, measured_members
+from weir.rollouts.features import feature_of
 from weir.rollouts.models import Rollout, RolloutExclusion, RolloutStatus, WaveState
 from weir.rollouts.repository import RolloutRepository
 from weir.rollouts.schemas import PlanSummary
@@ -43,12 +44,6 @@ not count as saving.
 A switch counts as done when its XLOG_FPW_CHANGE record was fsynced by a majority of safekeepers and ingested by the
 storage of the branch; its position in the WAL is given for every compute."""
 METHOD = [" ".join(paragraph.split()) for paragraph in _METHOD.split("\n\n")]
-_FEATURES = {
-    "image_pushdown": (
-        "Image pushdown: Postgres stops writing page images to its WAL (full_page_writes off); storage makes the "
-        "images that reads need."
-    ),
-}
 
 
 class WaveReport(View):
@@ -125,7 +120,7 @@ async def make(session: AsyncSession, rollout: Rollout) -> Report:
         rollout_id=rollout.id,
         name=rollout.name,
         feature=rollout.feature,
-        feature_in_words=_FEATURES.get(rollout.feature, rollout.feature),
+        feature_in_words=feature_of(rollout.feature).in_words,
         status=rollout.status,
         status_reason=rollout.status_reason,
         created_by=rollout.created_by,
