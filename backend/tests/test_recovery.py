@@ -109,7 +109,7 @@ async def test_a_project_comes_back_as_it_was(weir: Weir, postgres_url: str) -> 
             assert held[1].id == owner.id
             main = next(row for row in (await session.scalars(select(Branch))).all() if row.is_default)
             endpoint = next(row for row in endpoints if row.branch_id == main.id)
-            spec = await load_spec(session, empty, endpoint)
+            spec = await load_spec(session, empty, endpoint, empty.pg_bin_dir)
         await database.close()
         # Nobody's password changes, and nothing is dropped: the lists are whole.
         assert {role["name"]: role["keep_password"] for role in spec["roles"]} == {"app_owner": True, "reports": True}

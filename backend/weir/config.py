@@ -81,6 +81,11 @@ class Settings(BaseSettings):
         return self.home / "computes"
 
     @property
+    def servers_dir(self) -> Path:
+        """Copies of Postgres's files that computes run from, one a minor."""
+        return self.home / "servers"
+
+    @property
     def compute_port_range(self) -> range:
         """Postgres ports of computes: even ones; the agent's HTTP port is the odd one above."""
         low, high = (int(part) for part in self.compute_ports.split("-", 1))

@@ -64,6 +64,11 @@ class Compute:
             body = json.dumps({"timeline": self.spec["timeline_id"], "enabled": self.fpw, "lsn": self.fpw_lsn})
             urllib.request.urlopen(urllib.request.Request(url, body.encode(), method="POST"), timeout=5).close()
 
+    def postgres_version(self) -> str | None:
+        """Of the copy it was started with, by the name of its folder."""
+        folders = self.spec.get("pg_bin_dir", "").split("/servers/")
+        return folders[1].split("/")[0] if len(folders) == 2 else None
+
     def status(self) -> dict[str, Any]:
         return {
             "compute_id": self.spec["compute_id"],
@@ -81,6 +86,7 @@ class Compute:
             "active_connections": 0,
             "base_backups": int(self.mode() == "backup"),
             "restarts": self.restarts,
+            "postgres_version": self.postgres_version(),
         }  # fmt: skip
 
     def metrics(self) -> str:

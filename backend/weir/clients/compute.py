@@ -27,6 +27,8 @@ class ComputeStatus:
     restarts: int
     # Under way: while one is, Postgres writes page images whatever full_page_writes says.
     base_backups: int = 0
+    # The minor of the server that runs, such as 15.20; None while none does.
+    postgres_version: str | None = None
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> "ComputeStatus":
@@ -46,6 +48,7 @@ class ComputeStatus:
             active_connections=body.get("active_connections"),
             restarts=body.get("restarts") or 0,
             base_backups=body.get("base_backups") or 0,
+            postgres_version=body.get("postgres_version"),
         )
 
 

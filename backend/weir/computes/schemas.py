@@ -35,6 +35,11 @@ class ComputeSummary(View):
     host: str
     port: int
     full_page_writes: FullPageWrites
+    # The minor it runs, or was last seen running; the one it is wanted on, null until it has been started; and the
+    # newest that is installed.
+    postgres_version: str | None = None
+    wanted_postgres_version: str | None = None
+    installed_postgres_version: str | None = None
     rates: RatesView | None = None
 
 

@@ -17,7 +17,9 @@ from weir.computes.schemas import (
     RatesView,
     StartReport,
 )
+from weir.config import get_settings
 from weir.endpoints.models import Endpoint, EndpointState
+from weir.postgres_versions import TESTED, installed
 
 _AGENT_STATES: dict[str, ComputeState] = {
     "starting": "starting",
@@ -84,6 +86,19 @@ def _full_page_writes(endpoint: Endpoint, seen: ComputeStatus | str | None) -> F
     return FullPageWrites(wanted=endpoint.full_page_writes)
 
 
+def _running_version(endpoint: Endpoint, seen: ComputeStatus | str | None) -> str | None:
+    asked = seen.postgres_version if isinstance(seen, ComputeStatus) else None
+    return asked or endpoint.running_postgres_version
+
+
+def installed_postgres() -> str | None:
+    """The minor that a compute without a wish would be started with."""
+    settings = get_settings()
+    if settings.compute_runtime == "simulated":
+        return max(TESTED.items())[1][-1]
+    return installed(settings.pg_bin_dir)
+
+
 def summary(row: ComputeRow, seen: ComputeStatus | str | None, rates: metrics.Rates | None) -> ComputeSummary:
     state, reason = state_of(row.endpoint, seen)
     return ComputeSummary(
@@ -97,6 +112,9 @@ def summary(row: ComputeRow, seen: ComputeStatus | str | None, rates: metrics.Ra
         host=row.endpoint.host,
         port=row.endpoint.port,
         full_page_writes=_full_page_writes(row.endpoint, seen),
+        postgres_version=_running_version(row.endpoint, seen),
+        wanted_postgres_version=row.endpoint.postgres_version,
+        installed_postgres_version=installed_postgres(),
         rates=None if rates is None else RatesView(window_seconds=metrics.RATE_WINDOW_SECONDS, **asdict(rates)),
     )
 

@@ -43,6 +43,10 @@ class Endpoint(Timestamps, Base):
     full_page_writes: Mapped[bool] = mapped_column(default=True)
     # Since when it has been wanted so; null when it was so from the start.
     full_page_writes_since: Mapped[datetime | None]
+    # The minor it is wanted on, such as 15.20; null: the newest there is when it starts next. A restart keeps it.
+    postgres_version: Mapped[str | None]
+    # The minor it was last seen running, as its agent said.
+    running_postgres_version: Mapped[str | None]
     disabled: Mapped[bool] = mapped_column(default=False)
     suspend_timeout_seconds: Mapped[int] = mapped_column(default=0)
     started_at: Mapped[datetime | None]

@@ -65,6 +65,9 @@ class EndpointView(View):
     pending_state: EndpointState | None = None
     settings: EndpointSettingsView
     full_page_writes: bool
+    # The minor it was last seen running, and the one it is wanted on: null until it has been started.
+    postgres_version: str | None = None
+    wanted_postgres_version: str | None = None
     autoscaling_limit_min_cu: float = 1
     autoscaling_limit_max_cu: float = 1
     region_id: str
@@ -96,6 +99,8 @@ class EndpointView(View):
             pending_state=row.desired_state if row.desired_state != row.state else None,
             settings=EndpointSettingsView(pg_settings=row.pg_settings),
             full_page_writes=row.full_page_writes,
+            postgres_version=row.running_postgres_version,
+            wanted_postgres_version=row.postgres_version,
             region_id=region_id,
             disabled=row.disabled,
             created_at=row.created_at,

@@ -1,5 +1,8 @@
 """Activities on computes. Each looks before it acts, and so may run twice."""
 
+from typing import Any
+
+import structlog
 from temporalio import activity
 
 from weir.clients.http import RemoteError
@@ -11,6 +14,8 @@ from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
 from weir_workflows.computes.spec import load_spec
 from weir_workflows.storage.describing import ensure_described
+
+log = structlog.get_logger()
 
 
 class ComputeActivities:
@@ -41,17 +46,37 @@ class ComputeActivities:
             if endpoint.deleted_at is not None or endpoint.desired_state != EndpointState.ACTIVE:
                 # Nobody wants it any more: an abort or a deletion overtook this start.
                 return
-            spec = await load_spec(session, self._r.settings, endpoint)
         async with heartbeats():
+            spec = await self._spec_to_start(endpoint_id)
             await self._describe(endpoint.project_id)
-            await self._r.computes.start(spec)
+            status = await self._r.computes.start(spec)
         async with self._r.database.transaction() as session:
             row = await session.get(Endpoint, endpoint_id, with_for_update=True)
             if row is None:
                 raise missing("endpoint", endpoint_id)
             row.state = EndpointState.ACTIVE
+            row.running_postgres_version = status.postgres_version
             row.started_at = row.last_active = now()
             row.suspended_at = None
+
+    async def _spec_to_start(self, endpoint_id: str) -> dict[str, Any]:
+        """With the minor the endpoint is wanted on. At its first start that is the newest, from then on the same,
+        unless that one cannot be had any more: no database would be worse than one on another minor.
+        """
+        wanted = (await self._endpoint(endpoint_id)).postgres_version
+        server = await self._r.computes.server(wanted)
+        async with self._r.database.transaction() as session:
+            endpoint = await session.get(Endpoint, endpoint_id, with_for_update=True, populate_existing=True)
+            if endpoint is None:
+                raise missing("endpoint", endpoint_id)
+            # Somebody who wants another one since will start it again.
+            if server.version is not None and endpoint.postgres_version == wanted != server.version:
+                if wanted is not None:
+                    log.warning(
+                        "postgres_version_changed", endpoint_id=endpoint_id, wanted=wanted, instead=server.version
+                    )
+                endpoint.postgres_version = server.version
+            return await load_spec(session, self._r.settings, endpoint, server.bin_dir)
 
     @activity.defn
     async def stop_compute(self, endpoint_id: str) -> None:
@@ -95,7 +120,8 @@ class ComputeActivities:
             endpoint = await EndpointRepository(session).get(endpoint_id)
             if endpoint is None:
                 raise missing("endpoint", endpoint_id)
-            spec = await load_spec(session, self._r.settings, endpoint)
+            started_with = await self._r.computes.server_of(endpoint_id)
+            spec = await load_spec(session, self._r.settings, endpoint, started_with or self._r.settings.pg_bin_dir)
         if not await self._r.computes.running([endpoint_id]):
             return
         try:

@@ -1,5 +1,6 @@
 """The spec a compute is given: read whole from the database each time, so that it can never be stale."""
 
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -14,7 +15,10 @@ QUORUM_TIMEOUT_MS = 10_000
 AUDIT_READS_PER_SECOND = 20
 
 
-async def load_spec(session: AsyncSession, settings: Settings, endpoint: Endpoint) -> dict[str, Any]:
+async def load_spec(
+    session: AsyncSession, settings: Settings, endpoint: Endpoint, pg_bin_dir: Path
+) -> dict[str, Any]:
+    """`pg_bin_dir`: the programs of the minor it runs, or is to run."""
     branch = await session.get_one(Branch, endpoint.branch_id)
     project = await session.get_one(Project, branch.project_id)
     repository = DatabaseRepository(session)
@@ -23,7 +27,7 @@ async def load_spec(session: AsyncSession, settings: Settings, endpoint: Endpoin
         "tenant_id": project.tenant_id,
         "timeline_id": branch.timeline_id,
         "pg_version": project.pg_version,
-        "pg_bin_dir": str(settings.pg_bin_dir),
+        "pg_bin_dir": str(pg_bin_dir),
         "pg_user": settings.pg_user,
         "listen": endpoint.host,
         "port": endpoint.port,

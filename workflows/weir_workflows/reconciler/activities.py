@@ -36,6 +36,7 @@ from weir_workflows.common.resources import Resources
 from weir_workflows.reconciler.going_back import finish_going_back, restore_thresholds
 from weir_workflows.reconciler.rollouts import confirm_deferred, watch_deadlines
 from weir_workflows.reconciler.storage import repair_descriptions, repair_safekeepers, repair_tenants
+from weir_workflows.reconciler.versions import keep_servers, record_versions
 from weir_workflows.runtime.local import BusyError
 
 log = structlog.get_logger()
@@ -96,6 +97,7 @@ class ReconcilerActivities:
                     (started if starts else stopped).append(row.endpoint.id)
             cleaned = await self._clean(rows, running, strangers_too=whole_round)
             await confirm_deferred(self._r, rows, seen)
+            await record_versions(self._r, rows, seen)
             await watch_deadlines(self._r)
             await finish_going_back(self._r, rows, seen)
             await restore_thresholds(self._r)
@@ -106,6 +108,7 @@ class ReconcilerActivities:
                 await repair_safekeepers(self._r)
                 await repair_tenants(self._r)
                 await repair_descriptions(self._r)
+                await keep_servers(self._r)
         return Round(started, stopped, cleaned, switched)
 
     async def _part(self, computes: ComputeRepository) -> list[ComputeRow]:

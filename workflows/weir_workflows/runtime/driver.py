@@ -1,16 +1,37 @@
 """What workflows ask of whatever runs computes, and the driver for this machine's processes."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from weir.clients.compute import ComputeStatus
 from weir.clients.http import HttpClient
 from weir_workflows.computes import control
 from weir_workflows.runtime.local import BusyError, LocalRuntime
+from weir_workflows.runtime.servers import Server
 
 
 class ComputeDriver(Protocol):
     """Every method states a goal and may be repeated. Keeps nothing between calls."""
+
+    async def server(self, wanted: str | None) -> Server:
+        """Postgres of the wanted minor to start a compute with; of the newest when none is wanted, or when the wanted
+        one cannot be had any more."""
+        ...
+
+    async def versions(self) -> list[str]:
+        """Minors that a compute can be started with, oldest first."""
+        ...
+
+    async def server_of(self, compute_id: str) -> Path | None:
+        """The programs a compute was started with; None when it is not known here."""
+        ...
+
+    async def keep_servers(self, wanted: Collection[str]) -> list[str]:
+        """Makes sure of the minor that is installed, which may be replaced soon, and removes minors that neither
+        these wishes nor anything that runs needs. Returns the removed ones."""
+        ...
 
     async def start(self, spec: dict[str, Any]) -> ComputeStatus:
         """Returns once the compute of this spec serves queries."""
@@ -47,6 +68,19 @@ class LocalDriver:
     def __init__(self, runtime: LocalRuntime, http: HttpClient) -> None:
         self._runtime = runtime
         self._http = http
+
+    async def server(self, wanted: str | None) -> Server:
+        return await asyncio.to_thread(self._runtime.servers.provide, wanted)
+
+    async def versions(self) -> list[str]:
+        return await asyncio.to_thread(self._runtime.servers.available)
+
+    async def server_of(self, compute_id: str) -> Path | None:
+        spec = self._runtime.spec(compute_id)
+        return None if spec is None or "pg_bin_dir" not in spec else Path(spec["pg_bin_dir"])
+
+    async def keep_servers(self, wanted: Collection[str]) -> list[str]:
+        return await asyncio.to_thread(self._runtime.keep_servers, wanted)
 
     async def start(self, spec: dict[str, Any]) -> ComputeStatus:
         return await control.ensure_running(self._runtime, self._http, spec)

@@ -14,13 +14,14 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from weir.config import Settings
 from weir_workflows.runtime.process import ProcessId, find_by_argument
+from weir_workflows.runtime.servers import Servers
 
 LOG_LIMIT_BYTES = 64 * 1024 * 1024
 _ID_CHARACTERS = set("abcdefghijklmnopqrstuvwxyz0123456789-")
@@ -33,6 +34,7 @@ class BusyError(Exception):
 class LocalRuntime:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self.servers = Servers(settings)
         # Children of this process, kept so that they are reaped when they end.
         self._children: set[int] = set()
         self._exit_codes: dict[int, int] = {}
@@ -143,6 +145,13 @@ class LocalRuntime:
             return json.loads(self._spec_path(compute_id).read_text())
         except (FileNotFoundError, ValueError):
             return None
+
+    def keep_servers(self, wanted: Collection[str]) -> list[str]:
+        """Copies what is installed, and removes copies that neither a wish nor a living compute's spec names."""
+        self.servers.copy_installed()
+        running = [self.spec(compute_id) for compute_id in self.known() if self.process(compute_id) is not None]
+        of_specs = {self.servers.version_of(Path(spec["pg_bin_dir"])) for spec in running if spec is not None}
+        return self.servers.remove_unused({*wanted, *(version for version in of_specs if version is not None)})
 
     def log_tail(self, compute_id: str, lines: int = 5) -> str:
         path = self.directory(compute_id) / "log"

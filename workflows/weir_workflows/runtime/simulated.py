@@ -1,10 +1,14 @@
 """Compute runtime `simulated`: computes are entries of the simulated fleet's server (`weir_workflows.simulated`)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 from weir.clients.compute import ComputeStatus
 from weir.clients.http import HttpClient, JsonClient
+from weir.postgres_versions import TESTED
+from weir_workflows.runtime.servers import Server
+from weir_workflows.simulated.compute import POSTGRES_MAJOR, server_directory
 
 
 class SimulatedDriver:
@@ -12,6 +16,22 @@ class SimulatedDriver:
 
     def __init__(self, base_url: str, http: HttpClient) -> None:
         self._http = JsonClient("the simulated fleet", base_url, http)
+
+    async def server(self, wanted: str | None) -> Server:
+        version = wanted or (await self.versions())[-1]
+        return Server(version, Path(server_directory(version)))
+
+    async def versions(self) -> list[str]:
+        return list(TESTED[POSTGRES_MAJOR])
+
+    async def server_of(self, compute_id: str) -> Path | None:
+        """The simulated agent takes any."""
+        del compute_id
+        return None
+
+    async def keep_servers(self, wanted: Collection[str]) -> list[str]:
+        del wanted
+        return []
 
     async def start(self, spec: dict[str, Any]) -> ComputeStatus:
         path = f"/computes/{spec['compute_id']}"

@@ -18,6 +18,7 @@ import math
 import random
 from dataclasses import dataclass, field
 
+from weir.postgres_versions import TESTED
 from weir_workflows.simulated.profile import Profile, load
 
 COMMIT_BOUNDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.03)
@@ -28,7 +29,19 @@ SWITCH_RECORD_BYTES = 40
 CHAIN_SETTLES_SECONDS = 20.0
 IMAGE_BURST_SHARE = 0.25
 RESTART_AFTER_SECONDS = 2.0
+POSTGRES_MAJOR = 15
 _ROOT_2 = math.sqrt(2)
+
+
+def server_directory(version: str) -> str:
+    """What stands for the programs of a minor in a spec."""
+    return f"/simulated/{version}/bin"
+
+
+def version_in(directory: str) -> str:
+    """The minor of a `server_directory`; the newest tested for any other directory."""
+    parts = directory.split("/")
+    return parts[2] if parts[1:2] == ["simulated"] and len(parts) > 2 else TESTED[POSTGRES_MAJOR][-1]
 
 
 @dataclass(frozen=True)
@@ -99,6 +112,7 @@ class Compute:
     start_lsn: int
     # Longest chain storage allows with images and without, from the tenant's configuration.
     thresholds: tuple[int, int] = (128, 16)
+    postgres_version: str = TESTED[POSTGRES_MAJOR][-1]
     term: int = 1
     restarts: int = 0
     plant: Plant = NOTHING

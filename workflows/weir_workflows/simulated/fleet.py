@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weir.endpoints.settings import checkpoint_timeout_seconds
-from weir_workflows.simulated.compute import NOTHING, Compute, Plant
+from weir_workflows.simulated.compute import NOTHING, Compute, Plant, version_in
 from weir_workflows.simulated.profile import draw
 
 FIRST_LSN = 0x1800000
@@ -183,6 +183,7 @@ class Fleet:
             lsn=float(timeline.lsn),
             start_lsn=timeline.lsn,
             thresholds=self.tenant(timeline.tenant_id).thresholds,
+            postgres_version=version_in(spec.get("pg_bin_dir", "")),
             term=timeline.term,
             plant=self._planted(compute_id),
             switch_lsn=timeline.switch_lsn,

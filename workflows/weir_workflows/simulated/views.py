@@ -31,6 +31,7 @@ def compute_status(compute: Compute, now: float) -> dict[str, Any]:
         "port": compute.port,
         "active_connections": 0,
         "restarts": compute.restarts,
+        "postgres_version": compute.postgres_version,
         "simulated": True,
     }
 

@@ -1764,6 +1764,12 @@ export interface components {
             /** Port */
             port: number;
             full_page_writes: components["schemas"]["FullPageWrites"];
+            /** Postgres Version */
+            postgres_version?: string | null;
+            /** Wanted Postgres Version */
+            wanted_postgres_version?: string | null;
+            /** Installed Postgres Version */
+            installed_postgres_version?: string | null;
             rates?: components["schemas"]["RatesView"] | null;
             /** Term */
             term?: number | null;
@@ -1813,6 +1819,12 @@ export interface components {
             /** Port */
             port: number;
             full_page_writes: components["schemas"]["FullPageWrites"];
+            /** Postgres Version */
+            postgres_version?: string | null;
+            /** Wanted Postgres Version */
+            wanted_postgres_version?: string | null;
+            /** Installed Postgres Version */
+            installed_postgres_version?: string | null;
             rates?: components["schemas"]["RatesView"] | null;
         };
         /** ComputesPage */
@@ -2181,6 +2193,10 @@ export interface components {
             settings: components["schemas"]["EndpointSettingsView"];
             /** Full Page Writes */
             full_page_writes: boolean;
+            /** Postgres Version */
+            postgres_version?: string | null;
+            /** Wanted Postgres Version */
+            wanted_postgres_version?: string | null;
             /**
              * Autoscaling Limit Min Cu
              * @default 1

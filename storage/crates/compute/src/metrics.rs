@@ -22,6 +22,7 @@ macro_rules! family {
 
 family!(UP: IntGaugeVec = register_int_gauge_vec!("weir_compute_up", "1 while the compute runs and takes connections"));
 family!(FPW: IntGaugeVec = register_int_gauge_vec!("weir_compute_full_page_writes", "1 while Postgres logs page images"));
+family!(POSTGRES: IntGaugeVec = register_int_gauge_vec!("weir_compute_postgres_info", "1 for the minor of Postgres that runs, or ran last", "version"));
 family!(RESTARTS: IntCounterVec = register_int_counter_vec!("weir_compute_restarts_total", "New starts after a crash or a lost quorum"));
 family!(START: GaugeVec = register_gauge_vec!("weir_compute_start_seconds", "Duration of the last start", "part"));
 family!(CONNECTIONS: IntGaugeVec = register_int_gauge_vec!("weir_compute_connections", "Client connections"));
@@ -138,6 +139,13 @@ impl Metrics {
             audits: reads("audit"),
             labels,
         }
+    }
+
+    /// The minor that runs from now on.
+    pub fn postgres_version(&self, version: &str) {
+        let [a, b, c] = self.labels.each_ref().map(String::as_str);
+        POSTGRES.reset();
+        POSTGRES.with_label_values(&[a, b, c, version]).set(1);
     }
 
     /// Duration of one part of a start.

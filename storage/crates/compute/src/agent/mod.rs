@@ -252,6 +252,7 @@ impl Agent {
             status.reason = Some(reason);
             status.active_connections = None;
             status.base_backups = None;
+            status.postgres_version = None;
         });
     }
 

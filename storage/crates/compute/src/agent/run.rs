@@ -280,6 +280,9 @@ impl Agent {
     async fn settle(&self, spec: &Spec, live: &Arc<Live>, stack: &Stack) -> Result<(), End> {
         let apply = async {
             let admin = live.admin().await?;
+            let version = admin.version().await?;
+            self.metrics.postgres_version(&version);
+            self.set(|status| status.postgres_version = Some(version));
             postgres::apply(&admin, &live.socket, spec).await?;
             let current = self.status.lock().full_page_writes;
             if current.is_some_and(|current| current.enabled != spec.full_page_writes) {

@@ -54,6 +54,8 @@ pub struct Status {
     pub active_connections: Option<i64>,
     pub base_backups: Option<i64>,
     pub restarts: u64,
+    /// The minor of the server that runs, as it says itself, such as 15.20.
+    pub postgres_version: Option<String>,
 }
 
 impl Status {
@@ -73,6 +75,7 @@ impl Status {
             active_connections: None,
             base_backups: None,
             restarts: 0,
+            postgres_version: None,
         }
     }
 }

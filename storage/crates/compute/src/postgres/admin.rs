@@ -168,6 +168,17 @@ impl Admin {
             .ok_or_else(|| AdminError::Other("Postgres describes itself in an unknown way".into()))
     }
 
+    /// The minor of the server, such as 15.20, without what its packager added.
+    pub async fn version(&self) -> Result<String, AdminError> {
+        let told = self
+            .texts("ask Postgres for its version", "SHOW server_version")
+            .await?;
+        told.first()
+            .and_then(|text| text.split_whitespace().next())
+            .map(str::to_owned)
+            .ok_or_else(|| AdminError::Other("Postgres does not say which version it is".into()))
+    }
+
     /// Changes one setting for good and makes Postgres take it.
     pub async fn alter_system(&self, name: &str, value: Option<&str>) -> Result<(), AdminError> {
         let statement = match value {

@@ -1,0 +1,52 @@
+"""Minor versions of Postgres: which Weir has been tested with, and which is installed."""
+
+import re
+import subprocess
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+# By major, oldest first. Every test of the house has passed with each of them.
+TESTED: dict[int, tuple[str, ...]] = {15: ("15.18", "15.20")}
+
+_ANSWER = re.compile(r"\(PostgreSQL\) (\d+[.\w]*)")
+_ANSWER_SECONDS = 20
+
+
+def order(version: str) -> tuple[int, ...]:
+    """A key that sorts 15.9 before 15.18."""
+    return tuple(int(number) for number in re.findall(r"\d+", version))
+
+
+def newest(versions: Iterable[str]) -> str | None:
+    return max(versions, key=order, default=None)
+
+
+def major_of(version: str) -> int:
+    return order(version)[0]
+
+
+def of_programs(bin_dir: Path) -> str | None:
+    """What `postgres --version` says, such as 15.20; None where there is no such program or it does not run."""
+    command = [str(bin_dir / "postgres"), "--version"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _ANSWER.search(answer.stdout)
+    return None if found is None else found[1]
+
+
+def installed(bin_dir: Path) -> str | None:
+    """`of_programs`, asked again only once the program is another file."""
+    program = bin_dir / "postgres"
+    try:
+        stat = program.stat()
+    except OSError:
+        return None
+    return _asked(bin_dir, stat.st_ino, stat.st_mtime_ns)
+
+
+@lru_cache(maxsize=8)
+def _asked(bin_dir: Path, _inode: int, _changed: int) -> str | None:
+    return of_programs(bin_dir)
