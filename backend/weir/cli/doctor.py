@@ -2,7 +2,6 @@
 
 import os
 import pwd
-import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from weir import postgres_versions
 from weir.cli import installation as installations
 from weir.cli import system
 from weir.cli.errors import CliError
@@ -18,8 +18,16 @@ from weir.cli.services import services
 from weir.cli.supervisor import Supervisor
 
 _BINARIES = ("weir-safekeeper", "weir-pageserver", "weir-compute")
-_OLDEST_MINOR = 18
-_Finding = tuple[bool, str, str]
+_MAJOR = 15
+# None: worth knowing, but nothing stands in the way.
+_Finding = tuple[bool | None, str, str]
+
+
+_MARKS = {
+    True: click.style("ok  ", fg="green"),
+    False: click.style("FAIL", fg="red"),
+    None: click.style("warn", fg="yellow"),
+}
 
 
 def doctor(home: Path) -> bool:
@@ -33,8 +41,8 @@ def doctor(home: Path) -> bool:
         checks += [lambda: _state(installation), lambda: _ports(installation)]
     for check in checks:
         for good, what, remedy in check():
-            fine = fine and good
-            click.echo(f"{click.style('ok  ', fg='green') if good else click.style('FAIL', fg='red')}  {what}")
+            fine = fine and good is not False
+            click.echo(f"{_MARKS[good]}  {what}")
             if not good:
                 click.echo(f"      {remedy}")
     return fine
@@ -59,13 +67,16 @@ def _machine() -> Iterator[_Finding]:
 def _programs(installation: Installation | None) -> Iterator[_Finding]:
     pg_bin = installation.pg_bin if installation else Path("/usr/lib/postgresql/15/bin")
     text = _output([str(pg_bin / "postgres"), "--version"])
-    version = re.search(r"(\d+)\.(\d+)", text)
-    good = version is not None and version[1] == "15" and int(version[2]) >= _OLDEST_MINOR
+    version = postgres_versions.of_programs(pg_bin)
+    oldest = postgres_versions.TESTED[_MAJOR][0]
+    good = version is not None and _in_range(version, oldest)
     yield (
         good,
         f"Postgres in {pg_bin}: {text or 'not found'}",
-        f"15.{_OLDEST_MINOR} or newer of 15 is needed: make setup",
+        f"{oldest} or newer of {_MAJOR} is needed: make setup",
     )
+    if good and version is not None:
+        yield tested(version)
     bin_dir = installation.bin_dir if installation else installations.cache_dir() / "target" / "release"
     for name in _BINARIES:
         yield (bin_dir / name).is_file(), f"{bin_dir / name}", "make setup builds it."
@@ -73,6 +84,30 @@ def _programs(installation: Installation | None) -> Iterator[_Finding]:
     for name in ("process-compose", "temporal", "prometheus"):
         path = built / name if (built / name).is_file() else shutil.which(name)
         yield path is not None, f"{name}: {path}", "make setup installs it."
+
+
+def _in_range(version: str, oldest: str) -> bool:
+    order = postgres_versions.order
+    return postgres_versions.major_of(version) == _MAJOR and order(version) >= order(oldest)
+
+
+def tested(version: str) -> _Finding:
+    """Whether Weir's tests have passed with this minor, or what to do about it."""
+    minors = postgres_versions.TESTED[postgres_versions.major_of(version)]
+    newest, order = minors[-1], postgres_versions.order
+    if version == newest:
+        return True, f"Postgres {version} is the newest minor Weir was tested with", ""
+    if order(version) > order(newest):
+        return (
+            None,
+            f"Postgres {version} is newer than {newest}, the newest minor Weir was tested with",
+            "Computes stay on their minor until a rollout moves them; begin with one that matters least.",
+        )
+    return (
+        None,
+        f"Postgres {version} is older than {newest}, the newest minor Weir was tested with",
+        f"apt-get update && apt-get install --only-upgrade postgresql-{_MAJOR}: running computes are not touched.",
+    )
 
 
 def _output(command: list[str]) -> str:

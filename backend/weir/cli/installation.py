@@ -137,6 +137,13 @@ class Installation:
         return self.home / "computes"
 
     @property
+    def metadata_pg_bin(self) -> Path:
+        """Programs for the metadata store: of the copy that `weir up` chose, which an upgrade of the package leaves
+        alone; the package's own before there is one."""
+        copy = self.home / "servers" / "metadata" / "bin"
+        return copy if (copy / "postgres").is_file() else self.pg_bin
+
+    @property
     def bin_dir(self) -> Path:
         return Path(os.environ.get("WEIR_BIN_DIR", cache_dir() / "target" / "release"))
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from weir.cli import system
 from weir.cli.errors import CliError
-from weir.cli.installation import Installation
+from weir.cli.installation import Installation, script
+from weir.cli.output import note
 from weir.cli.services import as_postgres_user
 
 _SETTINGS = """
@@ -41,7 +42,7 @@ def initialise(installation: Installation) -> None:
         _run(
             installation,
             [
-                str(installation.pg_bin / "initdb"),
+                str(installation.metadata_pg_bin / "initdb"),
                 *("-D", str(draft), "--username=weir", f"--pwfile={password}", "--auth=scram-sha-256"),
                 *("--encoding=UTF8", "--locale=C.UTF-8", "--data-checksums"),
             ],
@@ -51,7 +52,7 @@ def initialise(installation: Installation) -> None:
         (draft / "pg_hba.conf").write_text(_ACCESS)
         _run(
             installation,
-            [str(installation.pg_bin / "postgres"), "--single", "-D", str(draft), "postgres"],
+            [str(installation.metadata_pg_bin / "postgres"), "--single", "-D", str(draft), "postgres"],
             stdin="CREATE DATABASE weir\n",
         )
     finally:
@@ -77,6 +78,27 @@ def forget_stale_lock(installation: Installation) -> bool:
         pass
     lock.unlink(missing_ok=True)
     return True
+
+
+def copy_server(installation: Installation) -> None:
+    """The store runs from a copy of Postgres's files, so that an upgrade of the package does not put other
+    libraries under it. To be called while the store does not run: it may get another minor."""
+    try:
+        result = subprocess.run(
+            [script("weir-computes"), "metadata-server"],
+            env=installation.environment(),
+            cwd=installation.home,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        problem = "" if result.returncode == 0 else (result.stderr or result.stdout).strip()[-1000:]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        problem = str(error)
+    if problem:
+        note(f"the metadata store's copy of Postgres stays as it is: {problem}")
 
 
 def _write_private(path: Path, text: str) -> None:

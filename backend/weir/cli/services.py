@@ -86,14 +86,17 @@ def _postgres(installation: Installation) -> Service:
         "metadata",
         [
             *as_postgres_user(installation),
-            str(installation.pg_bin / "postgres"),
+            str(installation.metadata_pg_bin / "postgres"),
             "-D",
             str(installation.postgres_data),
             "-c",
             f"port={port}",
         ],
         ports=("postgres",),
-        health=[str(installation.pg_bin / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port), "-d", "weir"],
+        health=[
+            str(installation.metadata_pg_bin / "pg_isready"),
+            *("-q", "-h", "127.0.0.1", "-p", str(port), "-d", "weir"),
+        ],
         stop_signal=2,  # fast shutdown: sessions are ended, nothing needs recovery
         stop_seconds=30,
     )

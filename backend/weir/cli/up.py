@@ -35,6 +35,10 @@ def up(home: Path, *, port_base: int | None, timeout: float) -> Installation:
             return _already_up(installation, supervisor, chosen, config, timeout)
         _require_programs(installation, chosen)
         _clear_remains(installation, supervisor)
+        metadata.copy_server(installation)
+        # With the programs that were just chosen.
+        chosen = services(installation)
+        config = supervisor_config(installation, chosen)
         _require_ports(installation, chosen)
         _prepare_files(installation)
         supervisor.start(config)

@@ -6,6 +6,7 @@ import { Badge } from '~/ui/Badge'
 import { Table } from '~/ui/Table'
 
 import { computeColumn } from './columns'
+import { PostgresVersion } from './PostgresVersion'
 import { StateBadge } from './StateBadge'
 
 /** Whether the compute still logs page images, and whether that is what is wanted. */
@@ -38,6 +39,7 @@ export function ComputeTable({ computes }: { computes: ComputeSummary[] }) {
           ),
         },
         { key: 'state', header: 'State', cell: (row) => <StateBadge state={row.state} reason={row.reason} /> },
+        { key: 'postgres', header: 'Postgres', cell: (row) => <PostgresVersion compute={row} /> },
         { key: 'pushdown', header: 'Image pushdown', cell: (row) => <PushdownBadge fpw={row.full_page_writes} /> },
         {
           key: 'wal',

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { ago, bytes, bytesPerSecond, change, computes, duration, percent, seconds } from './format'
+import { ago, bytes, bytesPerSecond, change, computes, duration, isNewer, percent, seconds } from './format'
 
 describe('format', () => {
   it('chooses a byte unit and keeps three significant figures or fewer', () => {
@@ -31,6 +31,11 @@ describe('format', () => {
   it('says how long ago', () => {
     expect(ago('2026-01-01T00:00:00Z', Date.parse('2026-01-01T00:03:00Z'))).toBe('3 min ago')
   })
+})
+
+it('orders versions by their numbers', () => {
+  expect([isNewer('15.20', '15.18'), isNewer('15.18', '15.9'), isNewer('15.9', '15.18'), isNewer('15.18', '15.18')]).toEqual([true, true, false, false])
+  expect([isNewer('16.0', '15.20'), isNewer('17beta1', '15.20')]).toEqual([true, true])
 })
 
 it('counts computes, and lengths of time that people chose', () => {

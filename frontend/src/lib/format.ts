@@ -53,6 +53,17 @@ export function span(value: number): string {
   return parts.join(' ') || '0 s'
 }
 
+/** Whether a version of Postgres comes after another: 15.9 before 15.18. */
+export function isNewer(version: string, than: string): boolean {
+  const [parts, others] = [version, than].map((text) => (text.match(/\d+/g) ?? []).map(Number))
+  if (!parts || !others) return false
+  for (let index = 0; index < Math.max(parts.length, others.length); index += 1) {
+    const difference = (parts[index] ?? 0) - (others[index] ?? 0)
+    if (difference !== 0) return difference > 0
+  }
+  return false
+}
+
 /** `1 compute`, `1,250 computes`. */
 export function computes(value: number | null | undefined): string {
   return `${count(value)} ${value === 1 ? 'compute' : 'computes'}`

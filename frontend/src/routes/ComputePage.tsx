@@ -7,6 +7,7 @@ import { computeMetricsQuery, computeQuery } from '~/api/queries/computes'
 import { PushdownBadge } from '~/components/ComputeTable'
 import { MetricCharts } from '~/components/MetricCharts'
 import { PageHeader } from '~/components/PageHeader'
+import { versionHint } from '~/components/PostgresVersion'
 import { StateBadge } from '~/components/StateBadge'
 import { WalCost } from '~/components/WalCost'
 import { useNow } from '~/components/use-now'
@@ -53,6 +54,7 @@ export function ComputePage() {
             <Stat label="Transactions" value={perSecond(rates?.transactions_per_second)} note={window} />
             <Stat label="Commit LSN" value={compute.commit_lsn ?? '—'} note={`term ${String(compute.term ?? '—')}, ingested ${compute.ingested_lsn ?? '—'}`} />
             <Stat label="Time to first query" value={seconds(start?.total_ms == null ? null : start.total_ms / 1000)} note={start ? `${String(start.pages_fetched)} pages (${bytes(start.bytes_fetched)}) read` : undefined} />
+            <Stat label="Postgres" value={compute.postgres_version ?? '—'} note={versionHint(compute)} />
             <Stat label="Restarts" value={compute.restarts ?? '—'} note="since the compute was started" />
           </Stats>
         </Card>

@@ -44,8 +44,15 @@ def main() -> None:
     commands.add_parser("list", help="id, Postgres port and pid of every compute that has a directory")
     stop = commands.add_parser("stop-all", help="stop every compute, remove dead mounts")
     stop.add_argument("--mode", choices=["suspend", "immediate"], default="suspend")
+    commands.add_parser(
+        "metadata-server", help="copy the installed Postgres, for the metadata store from its next start on"
+    )
     arguments = parser.parse_args()
     runtime = LocalRuntime(get_settings())
     if arguments.command == "list":
         sys.exit(_list(runtime))
+    if arguments.command == "metadata-server":
+        server = runtime.servers.use_for_metadata()
+        sys.stdout.write(f"{server.version}\t{server.bin_dir}\n")
+        return
     sys.exit(asyncio.run(_stop_all(runtime, arguments.mode)))

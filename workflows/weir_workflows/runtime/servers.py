@@ -22,7 +22,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Collection, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,20 +80,24 @@ class Servers:
     def provide(self, wanted: str | None) -> Server:
         """The wanted minor, or the newest when none is wanted or the wanted one is neither copied nor installed.
         Where no copy can be made it is the package itself, which is better than no database."""
+        # Without the lock, so that no start waits while another minor is copied: what an endpoint is wanted on is not
+        # removed.
+        if wanted is not None and (found := self.find(wanted)) is not None:
+            self._touch(wanted)
+            return found
         with self._locked():
-            found = self.find(wanted) if wanted is not None else None
-            if found is None:
-                found = self._newest(wanted)
+            found = self._newest(wanted)
             if found.version is not None:
                 self._touch(found.version)
             return found
 
     def copy_installed(self) -> None:
-        """There is a copy of the installed minor, if one can be made: it may be replaced soon."""
+        """There is a copy of the installed minor, if one can be made now: it may be replaced soon. It is tried once,
+        since whoever calls this does so again and again."""
         installed = postgres_versions.installed(self._bin_dir)
         if installed is not None and self.find(installed) is None:
             with self._locked():
-                self._of_package()
+                self._of_package(attempts=1)
 
     def version_of(self, bin_dir: Path) -> str | None:
         """The copy that these programs belong to."""
@@ -110,22 +114,22 @@ class Servers:
         newest = postgres_versions.newest(v for v in self.versions() if of is None or _same_major(v, of))
         return (None if newest is None else self.find(newest)) or installed
 
-    def _of_package(self) -> Server:
+    def _of_package(self, attempts: int | None = None) -> Server:
         installed = postgres_versions.installed(self._bin_dir)
         try:
-            return (None if installed is None else self.find(installed)) or self._make()
+            return (None if installed is None else self.find(installed)) or self._make(attempts or ATTEMPTS)
         except (ServerCopyError, OSError, KeyError, subprocess.SubprocessError) as error:
             log.warning("postgres_not_copied", bin_dir=str(self._bin_dir), error=str(error))
             return Server(installed, self._bin_dir)
 
-    def _make(self) -> Server:
+    def _make(self, attempts: int) -> Server:
         attempt = 1
         while True:
             try:
                 return self._make_once()
             except (ServerCopyError, FileNotFoundError) as error:
                 log.info("postgres_copy_failed", attempt=attempt, reason=str(error))
-                if attempt == ATTEMPTS:
+                if attempt == attempts:
                     raise
             attempt += 1
             time.sleep(PAUSE_SECONDS)
@@ -225,7 +229,7 @@ class Servers:
         return found
 
     def _touch(self, version: str) -> None:
-        if self.find(version) is not None:
+        with suppress(FileNotFoundError):
             os.utime(self.folder / version)
 
     def _is_old(self, version: str) -> bool:
