@@ -36,6 +36,7 @@ class Planned:
     computes: list[PlannedCompute]
     excluded: list[Excluded]
     created_at: datetime
+    target_version: str | None = None
 
     def summary(self) -> PlanSummary:
         codes = Counter(item.code for item in self.excluded)
@@ -51,6 +52,7 @@ class Planned:
             ],
             expected_wal_saved_bytes_per_second=saving(self.computes),
             created_at=self.created_at,
+            target_version=self.target_version,
         )
 
     def view(self, limit: int) -> Plan:
@@ -116,6 +118,7 @@ def make_plan(
         computes=computes,
         excluded=excluded,
         created_at=at,
+        target_version=strategy.target_version,
     )
 
 
@@ -147,7 +150,7 @@ def _exclusion(candidate: Candidate, strategy: Strategy, feature: Feature) -> tu
     endpoint, branch = candidate.row.endpoint, candidate.row.branch
     if candidate.open_rollout is not None:
         return "in_other_rollout", f"takes part in {candidate.open_rollout}, which is still open"
-    unneeded = feature.exclusion(candidate)
+    unneeded = feature.exclusion(candidate, strategy)
     if unneeded is not None:
         return unneeded
     if endpoint.delete_requested_at is not None:
@@ -190,6 +193,7 @@ def _excluded(candidate: Candidate, code: ExclusionCode, reason: str) -> Exclude
 
 def _planned(member: Candidate, wave: int, strategy: Strategy, feature: Feature) -> PlannedCompute:
     endpoint, project = member.row.endpoint, member.row.project
+    previous, target = feature.versions(member, strategy)
     cycle = checkpoint_timeout_seconds(endpoint.pg_settings)
     return PlannedCompute(
         compute_id=endpoint.id,
@@ -205,6 +209,8 @@ def _planned(member: Candidate, wave: int, strategy: Strategy, feature: Feature)
         size_bytes=member.size_bytes,
         wal_bytes_per_second=member.wal_rate,
         expected_wal_saved_bytes_per_second=feature.wal_saved(member),
+        previous_version=previous,
+        target_version=target,
     )
 
 

@@ -39,10 +39,7 @@ Figures are counters at the edges of a window, with nothing extrapolated. Severa
 their counts; percentiles are those of summed histograms, not averages of percentiles.
 
 WAL saved is bytes a transaction before, less those after, times the transactions a second after: doing less work does
-not count as saving.
-
-A switch counts as done when its XLOG_FPW_CHANGE record was fsynced by a majority of safekeepers and ingested by the
-storage of the branch; its position in the WAL is given for every compute."""
+not count as saving."""
 METHOD = [" ".join(paragraph.split()) for paragraph in _METHOD.split("\n\n")]
 
 
@@ -141,7 +138,7 @@ async def make(session: AsyncSession, rollout: Rollout) -> Report:
         members=members,
         exclusions=await _exclusions(session, rollout.id),
         decisions=await _decisions(session, rollout.id),
-        method=METHOD,
+        method=[*METHOD, feature_of(rollout.feature).done_in_words],
         courses=await _courses(session, rollout.id, members),
     )
 

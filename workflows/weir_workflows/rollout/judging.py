@@ -119,6 +119,8 @@ class Judging:
         # Members of one rollout, and so of one feature.
         change = self._changes.of(items[0].feature)
         limits = change.bounds(strategy)
+        for item in items:
+            after[item.id] |= change.measured(item)
         bounds = {
             ident: check_bounds(Observed(after[ident], faults=faults.get(ident, []), tails=tails[ident]), limits)
             for ident in ids

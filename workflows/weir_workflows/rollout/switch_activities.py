@@ -289,7 +289,8 @@ class SwitchActivities:
         fresh = await members.going_forward(session, rollout_id, unswitched, *members.UNSWITCHED)
         may = await self._may_begin(session, rollout_id, sorted(fresh))
         none = may.held or may.stopped
-        first = {ident for ident in fresh if not none and ident not in may.asked}
+        blocked = await self._changes.of(armed[0].feature).blocked(session, armed) if armed else set[str]()
+        first = {ident for ident in fresh if not none and ident not in may.asked and ident not in blocked}
         ready = [item for item in armed if item.id in forward]
         ready = [item for item in ready if item.id in first or item.member.switched_at is not None]
         ids, at = [item.id for item in ready], now()

@@ -3,11 +3,13 @@
 How computes are switched to it and judged is the worker's (`weir_workflows.rollout.changes`)."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from sqlalchemy import ColumnElement
 
 from weir.computes.repository import ComputeRow
+from weir.rollouts.intent import Strategy
 from weir.rollouts.schemas import ExclusionCode
 
 
@@ -32,12 +34,25 @@ class Feature(Protocol):
         """What it is, in a sentence for reports."""
         ...
 
-    def exclusion(self, candidate: Candidate) -> tuple[ExclusionCode, str] | None:
+    @property
+    def done_in_words(self) -> str:
+        """When a switch counts as done."""
+        ...
+
+    def settled(self, strategy: Strategy) -> Strategy:
+        """With what is fixed once the plan is made. Raises BadRequestError for what this feature cannot do."""
+        ...
+
+    def exclusion(self, candidate: Candidate, strategy: Strategy) -> tuple[ExclusionCode, str] | None:
         """Why the feature has nothing to do for this compute, or cannot do it."""
         ...
 
     def wal_saved(self, candidate: Candidate) -> float | None:
         """Bytes of WAL a second that the compute is expected to write less."""
+        ...
+
+    def versions(self, candidate: Candidate, strategy: Strategy) -> tuple[str | None, str | None]:
+        """The minors of Postgres that the compute runs and is to run, where that is what changes."""
         ...
 
     # Coverage, over endpoints.
@@ -46,6 +61,6 @@ class Feature(Protocol):
     def has(self) -> ColumnElement[bool]: ...
 
     @property
-    def since(self) -> ColumnElement[object]:
-        """Since when an endpoint that has it has it."""
+    def since(self) -> ColumnElement[datetime | None]:
+        """Since when an endpoint that has it has it; null where nobody knows."""
         ...

@@ -2,6 +2,7 @@
 
 from weir_workflows.common.resources import Resources
 from weir_workflows.rollout.changes.image_pushdown import ImagePushdown
+from weir_workflows.rollout.changes.postgres_minor import PostgresMinor
 from weir_workflows.rollout.changes.protocol import Change
 from weir_workflows.rollout.probes import Probes
 
@@ -13,7 +14,7 @@ class Changes:
 
     def __init__(self, resources: Resources, probes: Probes) -> None:
         self._by_feature: dict[str, Change] = {
-            change.feature: change for change in (ImagePushdown(resources, probes),)
+            change.feature: change for change in (ImagePushdown(resources, probes), PostgresMinor(resources, probes))
         }
 
     def of(self, feature: str) -> Change:

@@ -96,6 +96,10 @@ class ImagePushdown:
 
         await asyncio.gather(*(one(item) for item in chunk))
 
+    async def blocked(self, session: AsyncSession, items: Sequence[Member]) -> set[str]:
+        del session, items
+        return set()
+
     async def wish(self, session: AsyncSession, rollout_id: str, items: Sequence[Member]) -> None:
         await self._wish(session, rollout_id, items, enabled=False)
 
@@ -188,6 +192,10 @@ class ImagePushdown:
             p99_slack_seconds=strategy.p99_slack_seconds,
             max_chain_length=strategy.max_chain_length,
         )
+
+    def measured(self, item: Member) -> Figures:
+        del item
+        return {}
 
     def passes(self, item: Member, before: Figures, after: Figures) -> str:
         del item

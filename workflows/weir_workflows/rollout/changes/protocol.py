@@ -57,6 +57,10 @@ class Change(Protocol):
         for; the others are in `failures`."""
         ...
 
+    async def blocked(self, session: AsyncSession, items: Sequence[Member]) -> set[str]:
+        """Of these, whose switch would be in the way of something else right now; they are looked at again."""
+        ...
+
     async def wish(self, session: AsyncSession, rollout_id: str, items: Sequence[Member]) -> None:
         """Stores that these computes are to be switched: every start and every repair from here on has them so."""
         ...
@@ -119,6 +123,10 @@ class Change(Protocol):
     # The verdict.
 
     def bounds(self, strategy: Strategy) -> HardBounds: ...
+
+    def measured(self, item: Member) -> Figures:
+        """Figures of the switch itself, kept with those of the window after it."""
+        ...
 
     def passes(self, item: Member, before: Figures, after: Figures) -> str:
         """Why a compute passes whose every bound holds."""
