@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: help setup demo up down status test check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle fuzz bench-redo bench-pageserver soak-outage
+.PHONY: help setup demo demo-minor up down status test check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle fuzz bench-redo bench-pageserver soak-outage
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -18,6 +18,10 @@ setup: ## install and build what is missing (idempotent)
 demo: setup ## set up, start Weir, and do its main job on four real computes (about 15 min)
 	@./weir up
 	@$(VENV)/python bench/demo.py
+
+demo-minor: setup ## four computes moved onto another minor of Postgres under load, and back (about 5 min)
+	@./weir up
+	@$(VENV)/python bench/minor_upgrade.py
 
 up: ## start Weir (after `make setup`)
 	@./weir up

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
+from weir.config import Settings
+
 # By major, oldest first: `make test` runs whole on the newest, and compares redo page by page on all of them.
 TESTED: dict[int, tuple[str, ...]] = {15: ("15.18", "15.20")}
 
@@ -45,6 +47,23 @@ def installed(bin_dir: Path) -> str | None:
     except OSError:
         return None
     return _asked(bin_dir, stat.st_ino, stat.st_mtime_ns)
+
+
+def copied(folder: Path) -> list[str]:
+    """Minors there are copies of below `WEIR_HOME/servers`, oldest first."""
+    try:
+        names = [entry.name for entry in folder.iterdir() if entry.name[0].isdigit()]
+    except FileNotFoundError:
+        return []
+    return sorted(names, key=order)
+
+
+def available(settings: Settings) -> list[str]:
+    """Minors a compute can be started on, oldest first: those copied, and the one that is installed."""
+    if settings.compute_runtime == "simulated":
+        return sorted((version for versions in TESTED.values() for version in versions), key=order)
+    package = installed(settings.pg_bin_dir)
+    return sorted({*copied(settings.servers_dir), *([] if package is None else [package])}, key=order)
 
 
 @lru_cache(maxsize=8)

@@ -211,10 +211,10 @@ async def test_the_note_of_a_wave_outlasts_its_soak_and_the_end_of_a_rollback_it
 def test_a_reason_does_not_grow_with_each_attempt() -> None:
     item: Any = SimpleNamespace(member=SimpleNamespace(reason="slower", state=MemberState.REGRESSED))
     for attempt in range(3):
-        item.member.reason = why(item, f"no answer {attempt}")
+        item.member.reason = why(item, "full_page_writes is on again", f"no answer {attempt}")
     assert item.member.reason == "slower; going back is not confirmed: no answer 2"
     for _ in range(3):
-        item.member.reason = why(item, None)
+        item.member.reason = why(item, "full_page_writes is on again", None)
     assert item.member.reason == "slower; full_page_writes is on again"
 
 

@@ -40,7 +40,7 @@ async def test_a_step_given_up_for_dead_writes_nothing_about_who_went_back_meanw
     back, stale = GoingBack(resources, Probes(resources)), switching(fleet)
     send = stale._send
 
-    async def late(*arguments: Any) -> str | None:
+    async def late(*arguments: Any) -> dict[str, Any]:
         await back.take(ident, {compute: (MemberState.ROLLED_BACK, "by somebody")})
         return await send(*arguments)
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A double of `weir-compute`: its command line, its HTTP API and its way to die, without Postgres.
 
-Behaves by the setting `test.mode` of its spec: `fail` exits at once, `stuck` stays in `starting`. Its counters
+Behaves by the setting `test.mode` of its spec: `fail` exits at once, `stuck` stays in `starting`; with `-on-15.20` at
+the end, `fail` and `slow` do so on that minor only. Its counters
 run with the clock: images are written while full_page_writes is on, and the rest always.
 """
 
@@ -95,7 +96,8 @@ class Compute:
         seconds = time.time() - self.started
         labels = f'compute_id="{self.spec["compute_id"]}"'
         count = int(seconds * TRANSACTIONS_PER_SECOND)
-        slow = count // 10 if self.mode() == "slow" and not self.fpw else 0
+        slows = (self.mode() == "slow" and not self.fpw) or self.mode() == f"slow-on-{self.postgres_version()}"
+        slow = count // 10 if slows else 0
         lines = [
             f'weir_compute_wal_bytes_total{{{labels},part="image",rmgr="heap"}} {self.images}',
             f'weir_compute_wal_bytes_total{{{labels},part="rest",rmgr="heap"}} {seconds * REST_BYTES_PER_SECOND}',
@@ -153,7 +155,7 @@ def main() -> None:
         parser.add_argument(name, required=True)
     arguments = parser.parse_args()
     compute = Compute(Path(arguments.spec))
-    if compute.mode() == "fail":
+    if compute.mode() in {"fail", f"fail-on-{compute.postgres_version()}"}:
         sys.exit("the double was told to fail")
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     host, port = arguments.listen_http.split(":")

@@ -90,7 +90,11 @@ class Fleet:
         return bool(await prometheus.instant(f'weir_compute_transactions_total{{compute_id="{ident}"}}'))
 
     async def start(self, **strategy: Any) -> str:
+        return await self.start_of("image_pushdown", **strategy)
+
+    async def start_of(self, feature: str, **strategy: Any) -> str:
         body = {
+            "feature": feature,
             "selector": {"project_ids": [item["project"]["id"] for item in self.projects]},
             "strategy": STRATEGY | strategy,
         }

@@ -12,6 +12,7 @@ from weir.endpoints.models import Endpoint, EndpointState
 from weir.fleet.schemas import FeatureCompute, FeatureCounts, FleetCell, FleetOrganization
 from weir.identity.models import Account
 from weir.projects.models import Project
+from weir.rollouts.features import Feature
 from weir.rollouts.models import CLOSED, MemberState, Rollout, RolloutExclusion, RolloutMember
 from weir.rollouts.repository import OPERATORS_ROLLOUT
 
@@ -24,10 +25,9 @@ class FeatureFilter:
     text: str | None = None
 
 
-def _chosen(fleet: UUID | None, wanted: FeatureFilter, after: str | None, limit: int) -> Any:
+def _chosen(feature: Feature, fleet: UUID | None, wanted: FeatureFilter, after: str | None, limit: int) -> Any:
     """The computes of one page. They are chosen first, so that what follows looks at no more than a page."""
-    has = Endpoint.full_page_writes.is_(False)
-    since = func.coalesce(Endpoint.full_page_writes_since, Endpoint.created_at)
+    has, since = feature.has, feature.since
     statement = _filtered(
         select(
             Endpoint.id.label("compute_id"),
@@ -50,7 +50,7 @@ def _chosen(fleet: UUID | None, wanted: FeatureFilter, after: str | None, limit:
     return statement.order_by(Endpoint.id).limit(limit + 1).subquery("chosen")
 
 
-def _last_member(chosen: Any) -> Any:
+def _last_member(feature: Feature, chosen: Any) -> Any:
     """The newest rollout that a compute is or was a member of."""
     return (
         select(
@@ -64,14 +64,14 @@ def _last_member(chosen: Any) -> Any:
             Rollout.account_id,
         )
         .join(Rollout, Rollout.id == RolloutMember.rollout_id)
-        .where(RolloutMember.endpoint_id == chosen.c.compute_id, Rollout.feature == "image_pushdown")
+        .where(RolloutMember.endpoint_id == chosen.c.compute_id, Rollout.feature == feature.name)
         .order_by(Rollout.created_at.desc())
         .limit(1)
         .lateral("member")
     )
 
 
-def _last_exclusion(chosen: Any) -> Any:
+def _last_exclusion(feature: Feature, chosen: Any) -> Any:
     return (
         select(
             RolloutExclusion.rollout_id,
@@ -81,7 +81,7 @@ def _last_exclusion(chosen: Any) -> Any:
             Rollout.account_id,
         )
         .join(Rollout, Rollout.id == RolloutExclusion.rollout_id)
-        .where(RolloutExclusion.endpoint_id == chosen.c.compute_id, Rollout.feature == "image_pushdown")
+        .where(RolloutExclusion.endpoint_id == chosen.c.compute_id, Rollout.feature == feature.name)
         .order_by(Rollout.created_at.desc())
         .limit(1)
         .lateral("exclusion")
@@ -89,11 +89,16 @@ def _last_exclusion(chosen: Any) -> Any:
 
 
 async def page(
-    session: AsyncSession, fleet: UUID | None, wanted: FeatureFilter, after: str | None, limit: int
+    session: AsyncSession,
+    feature: Feature,
+    fleet: UUID | None,
+    wanted: FeatureFilter,
+    after: str | None,
+    limit: int,
 ) -> list[FeatureCompute]:
     """By compute id; one more than `limit` if another page follows."""
-    chosen = _chosen(fleet, wanted, after, limit)
-    member, exclusion = _last_member(chosen), _last_exclusion(chosen)
+    chosen = _chosen(feature, fleet, wanted, after, limit)
+    member, exclusion = _last_member(feature, chosen), _last_exclusion(feature, chosen)
     excluded_later = and_(
         exclusion.c.created_at.is_not(None),
         or_(member.c.created_at.is_(None), exclusion.c.created_at > member.c.created_at),
@@ -137,10 +142,10 @@ async def page(
     return [_view(row) for row in (await session.execute(statement)).all()]
 
 
-async def counts(session: AsyncSession, fleet: UUID | None, wanted: FeatureFilter) -> FeatureCounts:
+async def counts(session: AsyncSession, feature: Feature, fleet: UUID | None, wanted: FeatureFilter) -> FeatureCounts:
     """Of all that the filter leaves, whether they have the feature or not."""
     statement = _filtered(
-        select(func.count(), func.count().filter(Endpoint.full_page_writes.is_(False)))
+        select(func.count(), func.count().filter(feature.has))
         .select_from(Endpoint)
         .join(Project, Project.id == Endpoint.project_id)
         .where(Endpoint.deleted_at.is_(None), *owned(fleet)),

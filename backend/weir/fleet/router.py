@@ -1,5 +1,5 @@
 import ipaddress
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
@@ -30,6 +30,8 @@ from weir.fleet.schemas import (
     TargetGroup,
 )
 from weir.kit.pagination import Page, Pagination, encode_cursor, text, uuid
+from weir.rollouts.features import feature_of
+from weir.rollouts.intent import FeatureName
 
 router = APIRouter(prefix="/fleet", tags=["fleet"], responses=responses(UnauthorizedError))
 internal_router = APIRouter(prefix="/internal", include_in_schema=False)
@@ -95,7 +97,7 @@ async def list_fleet_organizations(
 
 @router.get("/features/{feature}", responses=responses(BadRequestError))
 async def get_feature_coverage(
-    feature: Literal["image_pushdown"],
+    feature: FeatureName,
     principal: CurrentPrincipal,
     session: Session,
     page: Page,
@@ -107,11 +109,12 @@ async def get_feature_coverage(
     """Which computes have the feature, since when, and why the rest has not."""
     wanted = features.FeatureFilter(has, region_id, cell, q)
     after = page.after(text)
-    rows = await features.page(session, principal.fleet, wanted, after[0] if after else None, page.limit)
+    asked = feature_of(feature)
+    rows = await features.page(session, asked, principal.fleet, wanted, after[0] if after else None, page.limit)
     shown = rows[: page.limit]
     return FeatureCoverage(
         feature=feature,
-        counts=await features.counts(session, principal.fleet, wanted),
+        counts=await features.counts(session, asked, principal.fleet, wanted),
         computes=shown,
         pagination=Pagination(cursor=encode_cursor(shown[-1].compute_id) if len(rows) > page.limit else None),
     )

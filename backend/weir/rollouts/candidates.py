@@ -7,8 +7,8 @@ from weir.clients.http import RemoteError
 from weir.clients.prometheus import Prometheus
 from weir.computes import metrics
 from weir.computes.repository import ComputeRepository
+from weir.rollouts.features import Candidate
 from weir.rollouts.intent import Selector
-from weir.rollouts.planner import Candidate
 from weir.rollouts.repository import RolloutRepository
 
 # Images come in a burst after each checkpoint, and checkpoints are up to 5 minutes apart unless set otherwise.

@@ -46,6 +46,9 @@ class MemberEvidence(View):
     reason: str | None
     switched_at: datetime | None
     fpw_change_lsn: str | None
+    previous_version: str | None = None
+    target_version: str | None = None
+    downtime_seconds: float | None = None
     rolled_back_at: datetime | None
     measured_at: datetime | None
     before: WindowFigures | None

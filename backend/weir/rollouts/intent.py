@@ -7,6 +7,8 @@ from pydantic import Field, model_validator
 from weir.kit.schemas import Body, Id, Label, Name
 from weir.kit.windows import FreezeSpan, WeeklyWindow
 
+FeatureName = Literal["image_pushdown", "postgres_minor"]
+
 
 class Span(Body):
     """Both ends belong to it; an end left out is open."""
@@ -117,6 +119,9 @@ class Strategy(Body):
     max_image_share: float = Field(default=0.02, ge=0, le=1)
     # Deltas a page may gather before storage makes an image of it, once Postgres sends none.
     image_threshold: int | None = Field(default=None, ge=1, le=100_000)
+    # Of `postgres_minor`: the minor that computes are restarted onto. The newest there is when it is left out; which
+    # one that is, is fixed with the plan.
+    target_version: str | None = Field(default=None, pattern=r"^[1-9]\d*\.\d+$", max_length=20)
 
     @model_validator(mode="after")
     def _comparable(self) -> Self:
@@ -130,7 +135,7 @@ class Strategy(Body):
 
 class RolloutCreateRequest(Body):
     name: Name | None = None
-    feature: Literal["image_pushdown"] = "image_pushdown"
+    feature: FeatureName = "image_pushdown"
     selector: Selector = Field(default_factory=Selector)
     strategy: Strategy = Field(default_factory=Strategy)
 

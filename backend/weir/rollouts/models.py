@@ -165,11 +165,18 @@ class RolloutMember(Base):
     # When a person is to be told that the present step takes too long.
     deadline_at: Mapped[datetime | None]
     previous_threshold: Mapped[int | None]
+    # Of `postgres_minor`: what the compute ran before and is to run, and how long it accepted no connections when it
+    # was restarted onto the one, and back onto the other.
+    previous_version: Mapped[str | None]
+    target_version: Mapped[str | None]
+    downtime_seconds: Mapped[float | None]
+    back_downtime_seconds: Mapped[float | None]
     fpw_change_lsn: Mapped[str | None]
-    # The wish was stored; the record was seen on a safekeeper majority and in storage; images were wanted again.
+    # The wish was stored; the switch was seen wherever it must be; what was before was wanted again.
     switched_at: Mapped[datetime | None]
     confirmed_at: Mapped[datetime | None]
     rolled_back_at: Mapped[datetime | None]
+    # From which LSN on the compute is as it was; null while that is not known.
     rollback_lsn: Mapped[str | None]
     baseline_start: Mapped[datetime | None]
     baseline_end: Mapped[datetime | None]

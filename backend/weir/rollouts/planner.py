@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from weir.branches.models import BranchState
-from weir.computes.repository import ComputeRow
 from weir.endpoints.models import EndpointState
 from weir.endpoints.settings import checkpoint_timeout_seconds
 from weir.errors import BadRequestError
 from weir.projects.models import Project
+from weir.rollouts.features import Candidate, Feature, feature_of
 from weir.rollouts.intent import Selector, Strategy, WaveSpec
 from weir.rollouts.models import MemberMode
 from weir.rollouts.schemas import (
@@ -29,18 +29,6 @@ SIZE_FACTOR = 16
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A compute and what is measured of it: bytes of page images and of all WAL a second, bytes that storage keeps
-    for its branch; None where nothing was measured. `open_rollout`: what may be said of the one that has it."""
-
-    row: ComputeRow
-    image_rate: float | None
-    open_rollout: str | None
-    wal_rate: float | None = None
-    size_bytes: int | None = None
-
-
-@dataclass(frozen=True)
 class Planned:
     """A plan with all its computes, as it is frozen."""
 
@@ -48,6 +36,7 @@ class Planned:
     computes: list[PlannedCompute]
     excluded: list[Excluded]
     created_at: datetime
+    target_version: str | None = None
 
     def summary(self) -> PlanSummary:
         codes = Counter(item.code for item in self.excluded)
@@ -63,6 +52,7 @@ class Planned:
             ],
             expected_wal_saved_bytes_per_second=saving(self.computes),
             created_at=self.created_at,
+            target_version=self.target_version,
         )
 
     def view(self, limit: int) -> Plan:
@@ -102,6 +92,7 @@ def make_plan(
     feature: str = "image_pushdown",
 ) -> Planned:
     chosen = selector or Selector()
+    rolled_out = feature_of(feature)
     excluded: list[Excluded] = []
     members: list[Candidate] = []
     for candidate in candidates:
@@ -110,7 +101,7 @@ def make_plan(
         outside, found = _outside_ranges(candidate, chosen)
         if outside:
             continue
-        found = found or _exclusion(candidate, strategy, feature)
+        found = found or _exclusion(candidate, strategy, rolled_out)
         if found is None:
             members.append(candidate)
         else:
@@ -119,12 +110,15 @@ def make_plan(
     resting = sorted((m for m in members if not _runs(m)), key=_stratum)
     waves, left = _waves(running, resting, strategy.waves)
     excluded += [_excluded(member, "not_covered", "the waves do not cover it") for member in left]
-    computes = [_planned(member, index, strategy) for index, (_, wave) in enumerate(waves) for member in wave]
+    computes = [
+        _planned(member, index, strategy, rolled_out) for index, (_, wave) in enumerate(waves) for member in wave
+    ]
     return Planned(
         waves=[_wave(index, spec, strategy, computes) for index, (spec, _) in enumerate(waves)],
         computes=computes,
         excluded=excluded,
         created_at=at,
+        target_version=strategy.target_version,
     )
 
 
@@ -152,19 +146,20 @@ def _outside_ranges(candidate: Candidate, selector: Selector) -> tuple[bool, tup
     return False, None
 
 
-def _exclusion(candidate: Candidate, strategy: Strategy, feature: str) -> tuple[ExclusionCode, str] | None:
+def _exclusion(candidate: Candidate, strategy: Strategy, feature: Feature) -> tuple[ExclusionCode, str] | None:
     endpoint, branch = candidate.row.endpoint, candidate.row.branch
     if candidate.open_rollout is not None:
         return "in_other_rollout", f"takes part in {candidate.open_rollout}, which is still open"
-    if not endpoint.full_page_writes:
-        return "already_on", "full_page_writes is off already"
+    unneeded = feature.exclusion(candidate, strategy)
+    if unneeded is not None:
+        return unneeded
     if endpoint.delete_requested_at is not None:
         return "being_deleted", "is being deleted"
     if branch.state != BranchState.READY:
         return "branch_not_ready", f"its branch is {branch.state}"
     if endpoint.disabled:
         return "disabled", "the endpoint is disabled"
-    if held_out(feature, endpoint.id, strategy.holdout_percent):
+    if held_out(feature.name, endpoint.id, strategy.holdout_percent):
         return "held_out", f"is held out: {strategy.holdout_percent:g} % of the fleet stay as they are, as controls"
     if not _runs(candidate) and not strategy.include_suspended:
         return "suspended", "is suspended, and the strategy leaves suspended computes out"
@@ -196,8 +191,9 @@ def _excluded(candidate: Candidate, code: ExclusionCode, reason: str) -> Exclude
     )
 
 
-def _planned(member: Candidate, wave: int, strategy: Strategy) -> PlannedCompute:
+def _planned(member: Candidate, wave: int, strategy: Strategy, feature: Feature) -> PlannedCompute:
     endpoint, project = member.row.endpoint, member.row.project
+    previous, target = feature.versions(member, strategy)
     cycle = checkpoint_timeout_seconds(endpoint.pg_settings)
     return PlannedCompute(
         compute_id=endpoint.id,
@@ -212,7 +208,9 @@ def _planned(member: Candidate, wave: int, strategy: Strategy) -> PlannedCompute
         bake_seconds=whole_cycles(strategy.bake_seconds, cycle),
         size_bytes=member.size_bytes,
         wal_bytes_per_second=member.wal_rate,
-        expected_wal_saved_bytes_per_second=member.image_rate,
+        expected_wal_saved_bytes_per_second=feature.wal_saved(member),
+        previous_version=previous,
+        target_version=target,
     )
 
 

@@ -15,6 +15,7 @@ from weir.projects.models import Project
 from weir.rollouts import course, evidence, report_charts, report_format, report_words
 from weir.rollouts.evidence_schemas import CellEvidence, EvidenceSum, MemberEvidence, WaveEvidence
 from weir.rollouts.evidence_store import kept_series, measured_members
+from weir.rollouts.features import feature_of
 from weir.rollouts.models import Rollout, RolloutExclusion, RolloutStatus, WaveState
 from weir.rollouts.repository import RolloutRepository
 from weir.rollouts.schemas import PlanSummary
@@ -38,17 +39,8 @@ Figures are counters at the edges of a window, with nothing extrapolated. Severa
 their counts; percentiles are those of summed histograms, not averages of percentiles.
 
 WAL saved is bytes a transaction before, less those after, times the transactions a second after: doing less work does
-not count as saving.
-
-A switch counts as done when its XLOG_FPW_CHANGE record was fsynced by a majority of safekeepers and ingested by the
-storage of the branch; its position in the WAL is given for every compute."""
+not count as saving."""
 METHOD = [" ".join(paragraph.split()) for paragraph in _METHOD.split("\n\n")]
-_FEATURES = {
-    "image_pushdown": (
-        "Image pushdown: Postgres stops writing page images to its WAL (full_page_writes off); storage makes the "
-        "images that reads need."
-    ),
-}
 
 
 class WaveReport(View):
@@ -125,7 +117,7 @@ async def make(session: AsyncSession, rollout: Rollout) -> Report:
         rollout_id=rollout.id,
         name=rollout.name,
         feature=rollout.feature,
-        feature_in_words=_FEATURES.get(rollout.feature, rollout.feature),
+        feature_in_words=feature_of(rollout.feature).in_words,
         status=rollout.status,
         status_reason=rollout.status_reason,
         created_by=rollout.created_by,
@@ -146,7 +138,7 @@ async def make(session: AsyncSession, rollout: Rollout) -> Report:
         members=members,
         exclusions=await _exclusions(session, rollout.id),
         decisions=await _decisions(session, rollout.id),
-        method=METHOD,
+        method=[*METHOD, feature_of(rollout.feature).done_in_words],
         courses=await _courses(session, rollout.id, members),
     )
 

@@ -31,6 +31,7 @@ def selector(stored: dict[str, Any]) -> list[Line]:
 def strategy(stored: dict[str, Any]) -> list[Line]:
     chosen = Strategy.model_validate(stored)
     lines = [
+        *([("Postgres", chosen.target_version)] if chosen.target_version is not None else []),
         ("Waves", ", then ".join(_wave(index, wave, chosen) for index, wave in enumerate(chosen.waves))),
         ("Windows", _windows(chosen)),
         ("Judged by", _judged(chosen)),
@@ -87,6 +88,8 @@ def _judged(chosen: Strategy) -> str:
 def _bounds(chosen: Strategy) -> Iterable[str]:
     slack = text.duration(chosen.p99_slack_seconds)
     yield f"a p99 at most {chosen.max_p99_ratio:g} times its baseline, or {slack} above it"
+    if chosen.target_version is not None:
+        return
     yield f"page images at most {chosen.max_image_share * 100:g} % of WAL after the switch"
     if chosen.max_chain_length is not None:
         yield f"99 % of storage reads below {chosen.max_chain_length:g} deltas"

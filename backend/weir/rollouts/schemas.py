@@ -35,6 +35,8 @@ class PlanSummary(View):
     excluded_by_code: list[ExcludedCount]
     expected_wal_saved_bytes_per_second: float | None
     created_at: datetime
+    # Of `postgres_minor`: the minor that computes are restarted onto.
+    target_version: str | None = None
 
 
 class PlannedCompute(View):
@@ -54,11 +56,13 @@ class PlannedCompute(View):
     size_bytes: int | None
     wal_bytes_per_second: float | None
     expected_wal_saved_bytes_per_second: float | None
+    previous_version: str | None = None
+    target_version: str | None = None
 
 
 ExclusionCode = Literal[
     "in_other_rollout", "already_on", "being_deleted", "branch_not_ready", "disabled", "suspended", "held_out",
-    "not_covered", "unknown_size", "unknown_write_rate",
+    "not_covered", "unknown_size", "unknown_write_rate", "other_major", "never_started", "no_way_back",
 ]  # fmt: skip
 
 
@@ -185,6 +189,11 @@ class RolloutCompute(View):
     bake_seconds: int
     fpw_change_lsn: str | None
     rollback_lsn: str | None
+    # Of `postgres_minor`: from which minor onto which, and for how long the compute accepted no connections.
+    previous_version: str | None
+    target_version: str | None
+    downtime_seconds: float | None
+    back_downtime_seconds: float | None
     switched_at: datetime | None
     confirmed_at: datetime | None
     rolled_back_at: datetime | None

@@ -11,6 +11,7 @@ from weir.kit.ids import rollout_id
 from weir.operations.repository import OperationRepository
 from weir.operations.service import trace_context
 from weir.rollouts import candidates
+from weir.rollouts.features import feature_of
 from weir.rollouts.intent import RolloutCreateRequest, Selector, Strategy
 from weir.rollouts.models import MemberState, Rollout, RolloutMember, RolloutStatus
 from weir.rollouts.planner import Planned, make_plan
@@ -23,7 +24,12 @@ CHANGES_SHOWN = 1_000
 
 async def plan(access: ProjectAccess, prometheus: Prometheus, body: RolloutCreateRequest) -> Planned:
     found = await candidates.load(access, prometheus, body.selector)
-    return make_plan(found, body.strategy, now(), body.selector, body.feature)
+    return make_plan(found, settled(body).strategy, now(), body.selector, body.feature)
+
+
+def settled(body: RolloutCreateRequest) -> RolloutCreateRequest:
+    """With what a frozen plan does not leave open."""
+    return body.model_copy(update={"strategy": feature_of(body.feature).settled(body.strategy)})
 
 
 async def create(access: ProjectAccess, prometheus: Prometheus, body: RolloutCreateRequest) -> Rollout:
@@ -31,6 +37,7 @@ async def create(access: ProjectAccess, prometheus: Prometheus, body: RolloutCre
     session = access.session
     # Two rollouts planned at once must not both take a compute.
     await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _PLAN_LOCK})
+    body = settled(body)
     frozen = await plan(access, prometheus, body)
     if not frozen.computes:
         reasons = "; ".join(f"{item.compute_id}: {item.reason}" for item in frozen.excluded[:5])

@@ -1,13 +1,17 @@
 import type { RolloutPlan } from '~/api/types'
 import { bytes, bytesPerSecond, count, duration } from '~/lib/format'
 import { Stat, Stats } from '~/ui/Stat'
-import { Table } from '~/ui/Table'
+import { type Column, Table } from '~/ui/Table'
 
 import { cellColumn, namedColumn } from './columns'
 import { stateText } from './states'
 
 /** The totals of a plan; a frozen one keeps these, its rows are the rollout's computes. */
 type Summary = Omit<RolloutPlan, 'computes' | 'excluded'>
+
+function saves<Row extends { expected_wal_saved_bytes_per_second: number | null }>(): Column<Row> {
+  return { key: 'saved', header: 'Saves', numeric: true, cell: (row) => bytesPerSecond(row.expected_wal_saved_bytes_per_second) }
+}
 
 function WaveTable({ plan }: { plan: Summary }) {
   return (
@@ -30,7 +34,7 @@ function WaveTable({ plan }: { plan: Summary }) {
           },
         },
         { key: 'soak', header: 'Then watched', numeric: true, cell: (row) => duration(row.soak_seconds) },
-        { key: 'saved', header: 'Saves', numeric: true, cell: (row) => bytesPerSecond(row.expected_wal_saved_bytes_per_second) },
+        ...(plan.target_version ? [] : [saves<Summary['waves'][number]>()]),
       ]}
     />
   )
@@ -42,7 +46,7 @@ export function PlanSummary({ plan }: { plan: Summary }) {
     <div className="grid gap-4">
       <Stats>
         <Stat label="Will be switched" value={count(plan.computes_total)} note={(plan.at_next_start_total ?? 0) > 0 ? `of them ${count(plan.at_next_start_total)} suspended: at their next start` : 'computes'} />
-        <Stat label="Expected saving" value={bytesPerSecond(plan.expected_wal_saved_bytes_per_second)} note="of WAL: the page images these computes log now, from Prometheus" />
+        {plan.target_version ? <Stat label="Onto Postgres" value={plan.target_version} note="each by a clean stop and a start" /> : <Stat label="Expected saving" value={bytesPerSecond(plan.expected_wal_saved_bytes_per_second)} note="of WAL: the page images these computes log now, from Prometheus" />}
         <Stat label="Left out" value={count(plan.excluded_total)} note="computes, each with its reason" />
       </Stats>
       <WaveTable plan={plan} />
@@ -100,7 +104,7 @@ export function PlanView({ plan }: { plan: RolloutPlan }) {
           cellColumn((row: RolloutPlan['computes'][number]) => [row.region_id, row.cell]),
           { key: 'size', header: 'Size', numeric: true, cell: (row) => bytes(row.size_bytes) },
           { key: 'wal', header: 'WAL now', numeric: true, cell: (row) => bytesPerSecond(row.wal_bytes_per_second) },
-          { key: 'saved', header: 'Saves', numeric: true, cell: (row) => bytesPerSecond(row.expected_wal_saved_bytes_per_second) },
+          plan.target_version ? { key: 'versions', header: 'Postgres', cell: (row) => `${row.previous_version ?? '?'} → ${row.target_version ?? '?'}` } : saves<RolloutPlan['computes'][number]>(),
           {
             key: 'windows',
             header: 'Baseline, bake',

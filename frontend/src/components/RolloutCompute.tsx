@@ -67,15 +67,21 @@ function Charts({ rollout, compute }: { rollout: Rollout; compute: Compute }) {
   )
 }
 
+function backNote({ target_version, rollback_lsn, back_downtime_seconds }: Compute): string | undefined {
+  if (target_version) return back_downtime_seconds == null ? undefined : `accepted no connections for ${duration(back_downtime_seconds)}`
+  return rollback_lsn ? `XLOG_FPW_CHANGE at ${rollback_lsn}` : undefined
+}
+
 function Facts({ rollout, compute }: { rollout: Rollout; compute: Compute }) {
   const wave = rollout.waves.find((each) => each.index === compute.wave)
   return (
     <Stats>
       <Stat label="Wave, cell" value={wave?.name ?? compute.wave} note={`${compute.region_id} / ${compute.cell}`} />
       <Stat label="Switched" value={compute.switched_at ? time(compute.switched_at) : 'not yet'} note={compute.fpw_change_lsn ? `XLOG_FPW_CHANGE at ${compute.fpw_change_lsn}` : undefined} />
-      <Stat label="Confirmed" value={compute.confirmed_at ? time(compute.confirmed_at) : 'not yet'} note="on a safekeeper majority and in storage" />
-      {compute.rolled_back_at && <Stat label="Went back" value={time(compute.rolled_back_at)} note={compute.rollback_lsn ? `XLOG_FPW_CHANGE at ${compute.rollback_lsn}` : undefined} />}
-      <Stat label="WAL when planned" value={bytesPerSecond(compute.wal_bytes_per_second)} note={`page images ${bytesPerSecond(compute.expected_wal_saved_bytes_per_second)}, from Prometheus`} />
+      <Stat label="Confirmed" value={compute.confirmed_at ? time(compute.confirmed_at) : 'not yet'} note={compute.target_version ? 'its agent says the minor, and it serves queries' : 'on a safekeeper majority and in storage'} />
+      {compute.target_version && <Stat label="Postgres" value={`${compute.previous_version ?? '?'} → ${compute.target_version}`} note={compute.downtime_seconds == null ? undefined : `accepted no connections for ${duration(compute.downtime_seconds)}`} />}
+      {compute.rolled_back_at && <Stat label="Went back" value={time(compute.rolled_back_at)} note={backNote(compute)} />}
+      <Stat label="WAL when planned" value={bytesPerSecond(compute.wal_bytes_per_second)} note={compute.target_version ? 'from Prometheus' : `page images ${bytesPerSecond(compute.expected_wal_saved_bytes_per_second)}, from Prometheus`} />
       <Stat label="Size when planned" value={bytes(compute.size_bytes)} note="of the branch, from storage" />
       <Stat label="Windows" value={`${duration(compute.baseline_seconds)}, ${duration(compute.bake_seconds)}`} note="baseline, bake: whole checkpoint cycles" />
     </Stats>

@@ -72,7 +72,7 @@ function ByRmgr({ fleet }: { fleet: EvidenceSum }) {
   )
 }
 
-function Body({ evidence }: { evidence: Evidence }) {
+function Body({ evidence, pushdown }: { evidence: Evidence; pushdown: boolean }) {
   const { fleet } = evidence
   const waves = evidence.waves.flatMap((wave) => (wave.computes > 0 ? [{ ...wave, key: String(wave.index) }] : []))
   const cells = evidence.cells.map((cell) => ({ ...cell, key: `${cell.region_id}/${cell.cell}`, name: `${cell.region_id} / ${cell.cell}` }))
@@ -81,10 +81,10 @@ function Body({ evidence }: { evidence: Evidence }) {
     <div className="grid gap-5">
       <Stats>
         <Stat label="WAL a transaction" value={change(fleet.before.wal_bytes_per_transaction, fleet.after.wal_bytes_per_transaction)} note={`${bytes(fleet.before.wal_bytes_per_transaction)} → ${bytes(fleet.after.wal_bytes_per_transaction)}`} />
-        <Stat label="WAL saved" value={bytesPerSecond(fleet.wal_saved_bytes_per_second)} note={`at the transactions ${window}`} />
+        {pushdown && <Stat label="WAL saved" value={bytesPerSecond(fleet.wal_saved_bytes_per_second)} note={`at the transactions ${window}`} />}
         <Stat label="Commit p99" value={change(fleet.before.commit_p99_seconds, fleet.after.commit_p99_seconds)} note={`${seconds(fleet.before.commit_p99_seconds)} → ${seconds(fleet.after.commit_p99_seconds)}`} />
         <Stat label="Storage read p99" value={change(fleet.before.storage_read_p99_seconds, fleet.after.storage_read_p99_seconds)} note={`${seconds(fleet.before.storage_read_p99_seconds)} → ${seconds(fleet.after.storage_read_p99_seconds)}`} />
-        <Stat label="Images made by storage" value={bytesPerSecond(fleet.after.storage_image_bytes_per_second)} note={`${window}; ${bytesPerSecond(fleet.before.storage_image_bytes_per_second)} before`} />
+        {pushdown && <Stat label="Images made by storage" value={bytesPerSecond(fleet.after.storage_image_bytes_per_second)} note={`${window}; ${bytesPerSecond(fleet.before.storage_image_bytes_per_second)} before`} />}
       </Stats>
       {waves.length > 1 && <Parts caption="Evidence by wave" of="Wave" parts={waves} />}
       {cells.length > 1 && <Parts caption="Evidence by cell" of="Region / cell" parts={cells} />}
@@ -112,7 +112,7 @@ export function RolloutEvidence({ rollout }: { rollout: Rollout }) {
       ) : data.members_measured === 0 ? (
         <p className="text-muted">{rollout.strategy.bake_seconds === 0 ? 'Nothing is measured: this rollout was planned without windows.' : 'Comes with the first compute whose both windows are measured.'}</p>
       ) : (
-        <Body evidence={data} />
+        <Body evidence={data} pushdown={rollout.feature === 'image_pushdown'} />
       )}
     </Card>
   )

@@ -3,8 +3,7 @@ import type { Column } from '~/ui/Table'
 
 type Format = (value: number | null | undefined) => string
 
-/** What is compared before and after, in reading order, with its unit. */
-export const EVIDENCE = [
+const SUMMED = [
   { name: 'wal_bytes_per_second', label: 'WAL a second', format: bytesPerSecond },
   { name: 'wal_image_bytes_per_second', label: '— page images', format: bytesPerSecond },
   { name: 'wal_bytes_per_transaction', label: 'WAL a transaction', format: bytes },
@@ -17,9 +16,12 @@ export const EVIDENCE = [
   { name: 'chain_length_p99', label: 'Chain length at read p99', format: count },
 ] as const
 
+/** What is compared before and after, in reading order, with its unit. */
+export const EVIDENCE = [...SUMMED, { name: 'downtime_seconds', label: 'Accepted no connections', format: seconds }] as const
+
 /** Of several computes together there is more to say: what storage pays for its images. */
 export const TOGETHER = [
-  ...EVIDENCE,
+  ...SUMMED,
   { name: 'storage_images_per_second', label: 'Images made by storage', format: perSecond },
   { name: 'storage_image_bytes_per_second', label: '— bytes', format: bytesPerSecond },
   { name: 'storage_images_pending', label: '— waiting at most', format: count },

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
 import document from '../../../openapi/weir.json?raw'
-import { DEFAULT_FORM, type PlanForm, readForm, selectorText, wavesText, whenText } from './plan-form'
+import { chooseFeature, DEFAULT_FORM, type PlanForm, readForm, selectorText, wavesText, whenText } from './plan-form'
 
 const form = (change: Partial<PlanForm>): PlanForm => ({ ...DEFAULT_FORM, ...change })
 
@@ -12,6 +12,17 @@ describe('the plan editor', () => {
     expect(body.selector).toEqual({})
     expect(body.strategy?.waves?.[0]).toEqual({ count: 1, name: 'canary' })
     expect(body.strategy?.waves?.at(-1)).toEqual({ percent: 100, name: 'everyone' })
+  })
+
+  it('rolls out a minor without what belongs to image pushdown, and settles for longer', () => {
+    const minor = form(chooseFeature(DEFAULT_FORM, 'postgres_minor'))
+    expect(readForm(minor).body).toMatchObject({ name: 'Postgres minor', feature: 'postgres_minor', strategy: { settle_seconds: 30 } })
+    expect(readForm(minor).body.strategy).not.toHaveProperty('max_image_share')
+    expect(readForm(minor).body.strategy).not.toHaveProperty('target_version')
+    expect(readForm({ ...minor, target: ' 15.20 ' }).body.strategy?.target_version).toBe('15.20')
+    expect(readForm({ ...minor, target: 'newest' }).errors.target).toBeDefined()
+    // What somebody has typed stays.
+    expect(chooseFeature(form({ name: 'June', settle: '60' }), 'postgres_minor')).toMatchObject({ name: 'June', settle: '60' })
   })
 
   it('sends sizes in bytes and rates in bytes a second, open ends left out', () => {
@@ -85,7 +96,11 @@ describe('the plan editor', () => {
     const { body, errors } = readForm(full)
     expect(errors).toEqual({})
     expect(Object.keys(body.selector ?? {}).sort()).toEqual(Object.keys(schemas.Selector?.properties ?? {}).sort())
-    expect(Object.keys(body.strategy ?? {}).sort()).toEqual(Object.keys(schemas.Strategy?.properties ?? {}).sort())
+    // What only one feature knows is sent with that one.
+    const minor = readForm({ ...full, feature: 'postgres_minor', target: '15.20' })
+    expect(minor.errors).toEqual({})
+    const said = new Set([...Object.keys(body.strategy ?? {}), ...Object.keys(minor.body.strategy ?? {})])
+    expect([...said].sort()).toEqual(Object.keys(schemas.Strategy?.properties ?? {}).sort())
   })
 
   it('says in one line who and how', () => {

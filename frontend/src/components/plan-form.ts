@@ -1,5 +1,7 @@
 import type { RolloutBody, Selector, Strategy } from '~/api/types'
 
+import { type Feature, FEATURES } from './features'
+
 /** One wave as it is being typed. */
 export type WaveRow = { key: number; name: string; by: 'count' | 'percent'; amount: string; soak: string }
 
@@ -14,6 +16,9 @@ export type Named = { id: string; name: string }
 /** The plan editor's fields as typed; numbers stay text until they are sent, so that typing is never corrected midway. */
 export type PlanForm = {
   name: string
+  feature: Feature
+  /** Of a rollout of a minor; empty is the newest there is. */
+  target: string
   regions: string[]
   cells: string[]
   orgs: Named[]
@@ -50,11 +55,16 @@ export type PlanForm = {
   tolerated: string
 }
 
+/** Seconds after the switch that are not measured, when nobody says otherwise. */
+const SETTLE: Record<Feature, string> = { image_pushdown: '5', postgres_minor: '30' }
+
 const wave = (key: number, name: string, by: WaveRow['by'], amount: string): WaveRow => ({ key, name, by, amount, soak: '' })
 
 /** A careful rollout of any fleet: what the server does when nothing is said. */
 export const DEFAULT_FORM: PlanForm = {
-  name: 'Image pushdown',
+  name: FEATURES.image_pushdown.name,
+  feature: 'image_pushdown',
+  target: '',
   regions: [],
   cells: [],
   orgs: [],
@@ -73,7 +83,7 @@ export const DEFAULT_FORM: PlanForm = {
     wave(5, 'everyone', 'percent', '100'),
   ],
   baseline: '120',
-  settle: '5',
+  settle: SETTLE.image_pushdown,
   bake: '120',
   soak: '60',
   planApproval: false,
@@ -197,8 +207,24 @@ function readFreezes(reader: Reader, rows: FreezeRow[]) {
   })
 }
 
+/** Another feature: its name, unless somebody has given the rollout one of their own, and as long to settle as it needs. */
+export function chooseFeature(form: PlanForm, feature: Feature): Partial<PlanForm> {
+  const { name, settle } = form
+  return {
+    feature,
+    name: name === FEATURES[form.feature].name ? FEATURES[feature].name : name,
+    settle: settle === SETTLE[form.feature] ? SETTLE[feature] : settle,
+  }
+}
+
 /** Bounds that need no statistics, and how storage is set. */
 function readBounds(reader: Reader, form: PlanForm): Partial<Strategy> {
+  if (form.feature === 'postgres_minor') {
+    return {
+      max_p99_ratio: reader.number('p99Ratio', form.p99Ratio, 1, 100, 'times the baseline', true) ?? 3,
+      p99_slack_seconds: (reader.number('p99Slack', form.p99Slack, 0, 60_000, 'milliseconds', true) ?? 0) / 1000,
+    }
+  }
   const chain = reader.number('chainLength', form.chainLength, 1, 1e6, 'deltas')
   const threshold = reader.number('imageThreshold', form.imageThreshold, 1, 100_000, 'deltas')
   return {
@@ -240,10 +266,12 @@ export function readForm(form: PlanForm): { body: RolloutBody; errors: FieldErro
     judge_by: form.judgeBy,
     tolerated_ratio: reader.number('tolerated', form.tolerated, 1.05, 10, 'times the controls', true) ?? 1.25,
     ...readBounds(reader, form),
+    ...(form.feature === 'postgres_minor' && form.target.trim() ? { target_version: form.target.trim() } : {}),
   }
+  if (form.feature === 'postgres_minor' && form.target.trim() && !/^[1-9]\d*\.\d+$/.test(form.target.trim())) reader.errors.target = 'A minor, such as 15.20.'
   if (Number(form.bake) > 0 && Number(form.baseline) === 0) reader.errors.baseline = 'A bake is judged against a baseline: give one, or bake for 0 s.'
   if (form.name.trim() === '') reader.errors.name = 'A rollout needs a name that people will recognise.'
-  return { body: { name: form.name.trim(), feature: 'image_pushdown', selector: readSelector(reader, form), strategy }, errors: reader.errors }
+  return { body: { name: form.name.trim(), feature: form.feature, selector: readSelector(reader, form), strategy }, errors: reader.errors }
 }
 
 /** One line on who is chosen, for the closed section of the editor. */

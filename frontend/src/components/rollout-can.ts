@@ -2,6 +2,8 @@ import type { RolloutControl, Target } from '~/api/queries/rollouts'
 import type { Rollout, RolloutCompute, RolloutWave } from '~/api/types'
 import { computes } from '~/lib/format'
 
+import { featureOf } from './features'
+
 const OVER = new Set(['completed', 'aborted', 'rolled_back', 'failed'])
 const NOT_YET_SWITCHED = new Set(['pending', 'preflight', 'baseline', 'arming', 'deferred'])
 
@@ -48,20 +50,20 @@ export function waveRefusal(control: 'skip' | 'rollback', rollout: Rollout, wave
 }
 
 function rollbackSays(rollout: Rollout, target: Target): string {
-  const how = 'by the same record in reverse; no connection is dropped and no compute restarts.'
+  const { one, many, how } = featureOf(rollout.feature).back
   if (target === null) {
     const after = isOver(rollout) ? '' : ' The rollout ends with that.'
-    return `${computes(rollout.switched_total)} that this rollout switched log page images again, ${how}${after}`
+    return `${computes(rollout.switched_total)} that this rollout switched ${many}, ${how}${after}`
   }
   if ('wave' in target) {
     const name = rollout.waves.find((wave) => wave.index === target.wave)?.name ?? String(target.wave)
-    return `Every switched compute of wave “${name}” logs page images again, ${how} The other waves stay as they are.`
+    return `Every switched compute of wave “${name}” ${one}, ${how} The other waves stay as they are.`
   }
-  return `${target.compute_id} logs page images again, ${how} The rollout goes on without it.`
+  return `${target.compute_id} ${one}, ${how} The rollout goes on without it.`
 }
 
 function skipSays(rollout: Rollout, target: Target): string {
-  if (target !== null && 'compute_id' in target) return `${target.compute_id} is left out of this rollout and keeps logging page images.`
+  if (target !== null && 'compute_id' in target) return `${target.compute_id} is left out of this rollout and ${featureOf(rollout.feature).keeps}.`
   const wave = rollout.waves.find((each) => target !== null && 'wave' in target && each.index === target.wave)
   return `Everyone of wave “${wave?.name ?? ''}” who has not been switched is left out. Who has been switched stays switched.`
 }

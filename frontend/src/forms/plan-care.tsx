@@ -97,7 +97,7 @@ export function CareFields(props: FieldsProps) {
         <TextField label="Alert a person after, s" hint="beyond a step’s window" {...text('deadline')} />
       </div>
       <Checkbox label="Take suspended computes too: they switch at their next start" checked={form.includeSuspended} onChange={(includeSuspended) => { set({ includeSuspended }) }} />
-      <Checkbox label="Computes made later start switched" checked={form.newComputes} onChange={(newComputes) => { set({ newComputes }) }} />
+      {form.feature === 'image_pushdown' && <Checkbox label="Computes made later start switched" checked={form.newComputes} onChange={(newComputes) => { set({ newComputes }) }} />}
     </>
   )
 }
@@ -111,9 +111,11 @@ export function BoundFields(props: FieldsProps) {
     <div className="grid grid-cols-2 gap-x-3">
       <TextField label="p99 ceiling, × baseline" hint="and by the slack as well" {...text('p99Ratio')} />
       <TextField label="p99 slack, ms" hint="less than this is never a regression" {...text('p99Slack')} />
+      {props.form.feature === 'image_pushdown' && <>
       <TextField label="Chain length p99, deltas" placeholder="no bound" hint="deltas redone for a page that is read" {...text('chainLength')} />
       <TextField label="Images left, % of WAL" hint="more means the switch did not hold" {...text('imageShare')} />
       <TextField label="Image threshold, deltas" placeholder="storage’s own" hint="a page’s deltas before storage makes its image" {...text('imageThreshold')} />
+      </>}
     </div>
   )
 }

@@ -5,6 +5,7 @@ import { useDeferredValue, useMemo } from 'react'
 import { cellsQuery, type CoverageFilter, coverageQuery } from '~/api/queries/fleet'
 import type { FeatureCompute } from '~/api/types'
 import { RolloutLink, whoColumns } from '~/components/columns'
+import { FEATURE_NAMES, FEATURES } from '~/components/features'
 import { PagedList } from '~/components/PagedList'
 import { PageHeader } from '~/components/PageHeader'
 import { useNow } from '~/components/use-now'
@@ -20,6 +21,7 @@ export function parseCoverage(search: Record<string, unknown>): CoverageFilter {
   const text = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined)
   const [region, cell, q] = [text(search.region), text(search.cell), text(search.q)]
   return {
+    ...(search.feature === 'postgres_minor' ? { feature: search.feature } : {}),
     ...(typeof search.has === 'boolean' ? { has: search.has } : {}),
     ...(region ? { region } : {}),
     ...(cell ? { cell } : {}),
@@ -32,8 +34,11 @@ function Filters({ filter, onFilter }: { filter: CoverageFilter; onFilter: (filt
   const regions = [...new Set((data?.cells ?? []).map((cell) => cell.region_id))]
   const set = (change: Record<string, unknown>) => { onFilter(parseCoverage({ ...filter, ...change })) }
   return (
-    <div className="mb-4 grid gap-x-3 sm:grid-cols-4">
-      <SelectField label="Image pushdown" value={filter.has === undefined ? '' : String(filter.has)} onChange={(event) => { set({ has: event.target.value === '' ? undefined : event.target.value === 'true' }) }}>
+    <div className="mb-4 grid gap-x-3 sm:grid-cols-5">
+      <SelectField label="Feature" value={filter.feature ?? 'image_pushdown'} onChange={(event) => { set({ feature: event.target.value }) }}>
+        {FEATURE_NAMES.map((name) => <option key={name} value={name}>{FEATURES[name].name}</option>)}
+      </SelectField>
+      <SelectField label="Has it" value={filter.has === undefined ? '' : String(filter.has)} onChange={(event) => { set({ has: event.target.value === '' ? undefined : event.target.value === 'true' }) }}>
         <option value="">Has it or not</option>
         <option value="true">Has it</option>
         <option value="false">Has it not</option>
@@ -51,11 +56,11 @@ function Filters({ filter, onFilter }: { filter: CoverageFilter; onFilter: (filt
   )
 }
 
-function CoverageTable({ rows }: { rows: FeatureCompute[] }) {
+function CoverageTable({ rows, feature }: { rows: FeatureCompute[]; feature: string }) {
   const now = useNow()
   return (
     <Table
-      caption="Image pushdown by compute"
+      caption={`${feature} by compute`}
       rows={rows}
       rowKey={(row) => row.compute_id}
       empty="No compute matches."
@@ -75,19 +80,20 @@ function CoverageTable({ rows }: { rows: FeatureCompute[] }) {
   )
 }
 
-/** Which computes have image pushdown, since when, and why the rest has not. */
+/** Which computes have a feature, since when, and why the rest has not. */
 export function CoveragePage() {
   const filter = useSearch({ from: '/app/fleet/pushdown' })
   const navigate = useNavigate({ from: '/fleet/pushdown' })
   const query = useInfiniteQuery(coverageQuery(useDeferredValue(filter)))
   const { data } = query
+  const { name } = FEATURES[filter.feature ?? 'image_pushdown']
   const rows = useMemo(() => data?.pages.flatMap((page) => page.computes) ?? [], [data])
   const counts = data?.pages[0]?.counts
   return (
     <>
       <PageHeader
         above={<Link to="/fleet" className="underline">Fleet</Link>}
-        title="Who has image pushdown"
+        title={filter.feature === 'postgres_minor' ? 'Who runs the newest Postgres minor' : 'Who has image pushdown'}
         note="Which computes have it, since when, and why the rest has not: what is wanted of each, from the control plane’s own records."
       />
       <Card>
@@ -102,7 +108,7 @@ export function CoveragePage() {
           </div>
         )}
         <PagedList query={query} what="computes" shown={rows.length}>
-          <CoverageTable rows={rows} />
+          <CoverageTable rows={rows} feature={name} />
         </PagedList>
       </Card>
     </>

@@ -5,8 +5,9 @@ import { type SyntheticEvent, useDeferredValue, useState } from 'react'
 import { errorText } from '~/api/errors'
 import { createRollout, planQuery, rolloutKeys } from '~/api/queries/rollouts'
 import type { RolloutPlan } from '~/api/types'
+import { FEATURE_NAMES, FEATURES, isFeature } from '~/components/features'
 import { PageHeader } from '~/components/PageHeader'
-import { DEFAULT_FORM, type PlanForm, readForm, selectorText, wavesText, whenText } from '~/components/plan-form'
+import { chooseFeature, DEFAULT_FORM, type PlanForm, readForm, selectorText, wavesText, whenText } from '~/components/plan-form'
 import { PlanView } from '~/components/PlanView'
 import { useAction } from '~/components/use-action'
 import { BOUND_FIELDS, BoundFields, CareFields, FreezeFields } from '~/forms/plan-care'
@@ -23,7 +24,8 @@ function startSays(plan: RolloutPlan, form: PlanForm): string {
   const first = plan.waves[0]
   const begins = form.planApproval ? 'Nothing begins until somebody approves the plan.' : `It begins now with wave “${first?.name ?? ''}”: ${computes(first?.computes ?? 0)}.`
   const between = form.approval ? 'Each later wave waits for approval.' : 'Each later wave begins by itself once the one before has passed.'
-  return `${computes(plan.computes_total)} in ${count(plan.waves.length)} ${plan.waves.length === 1 ? 'wave' : 'waves'} stop logging page images, without a restart; ${bytesPerSecond(plan.expected_wal_saved_bytes_per_second)} of WAL is expected to be saved. ${begins} ${between} You can pause, abort or roll back at any moment.`
+  const saves = form.feature === 'image_pushdown' ? `; ${bytesPerSecond(plan.expected_wal_saved_bytes_per_second)} of WAL is expected to be saved` : ''
+  return `${computes(plan.computes_total)} in ${count(plan.waves.length)} ${plan.waves.length === 1 ? 'wave' : 'waves'} ${FEATURES[form.feature].does(plan.target_version)}${saves}. ${begins} ${between} You can pause, abort or roll back at any moment.`
 }
 
 function StartDialog({ plan, form, open, onOpenChange }: { plan: RolloutPlan; form: PlanForm; open: boolean; onOpenChange: (open: boolean) => void }) {
@@ -61,7 +63,7 @@ export function RolloutNewPage() {
   const refusal = wrong ? 'Mend the fields that are marked first.' : plan.error ? errorText(plan.error) : !plan.data ? 'The plan is being computed.' : plan.data.plan.computes_total === 0 ? 'The plan switches nobody.' : null
   const fields = { form, errors, set }
   const has = (...names: string[]) => Object.keys(errors).some((field) => names.some((name) => field === name || field.startsWith(`${name}-`)))
-  const text = (field: 'name' | 'baseline' | 'settle' | 'bake' | 'soak' | 'tolerated') => ({
+  const text = (field: 'name' | 'target' | 'baseline' | 'settle' | 'bake' | 'soak' | 'tolerated') => ({
     value: form[field],
     error: errors[field],
     onChange: (event: { target: { value: string } }) => { set({ [field]: event.target.value }) },
@@ -77,7 +79,7 @@ export function RolloutNewPage() {
       <PageHeader
         above={<Link to="/rollouts" className="underline">Rollouts</Link>}
         title="New rollout"
-        note="Image pushdown: Postgres stops logging page images, storage makes them instead. What you see is a dry run; nothing changes before you start it."
+        note={`${FEATURES[form.feature].name}: ${FEATURES[form.feature].explains} What you see is a dry run; nothing changes before you start it.`}
         actions={
           <Button variant="primary" type="submit" form="plan" disabledReason={refusal}>
             Start rollout
@@ -88,6 +90,10 @@ export function RolloutNewPage() {
       <div className="grid items-start gap-4 lg:grid-cols-3">
         <Card title="Who and how" note="The defaults are a careful rollout of everyone." className="lg:sticky lg:top-4 lg:max-h-[calc(100dvh-2rem)] lg:overflow-y-auto">
           <form id="plan" onSubmit={submit}>
+            <SelectField label="What to roll out" value={form.feature} onChange={(event) => { if (isFeature(event.target.value)) set(chooseFeature(form, event.target.value)) }}>
+              {FEATURE_NAMES.map((name) => <option key={name} value={name}>{FEATURES[name].name}</option>)}
+            </SelectField>
+            {form.feature === 'postgres_minor' && <TextField label="Onto the minor" placeholder={plan.data?.plan.target_version ?? 'the newest there is'} hint="Left empty: the newest that is installed, fixed when the rollout starts." {...text('target')} />}
             <TextField label="Rollout name" required maxLength={120} {...text('name')} />
             <Section title="Who" says={selectorText(form)} bad={has('tags', 'pgVersions', 'sizeMin', 'sizeMax', 'walMin', 'walMax')} open>
               <SelectorFields {...fields} />
@@ -97,7 +103,7 @@ export function RolloutNewPage() {
             </Section>
             <Section title="Windows" says={`baseline ${form.baseline} s, bake ${form.bake} s, soak ${form.soak} s`} bad={has('baseline', 'settle', 'bake', 'soak', 'tolerated')} open>
               <TextField label="Baseline window, seconds" inputMode="numeric" hint="Measured before the switch; rounded up to whole checkpoint cycles." {...text('baseline')} />
-              <TextField label="Settle after the switch, seconds" inputMode="numeric" hint="Not measured: the first checkpoint’s images run out." {...text('settle')} />
+              <TextField label="Settle after the switch, seconds" inputMode="numeric" hint={FEATURES[form.feature].settles} {...text('settle')} />
               <TextField label="Bake window, seconds" inputMode="numeric" hint="Measured after the switch, before the verdict." {...text('bake')} />
               <SelectField label="Judge by" value={form.judgeBy} hint={JUDGED[form.judgeBy]} onChange={(event) => { set({ judgeBy: event.target.value === 'bounds' ? 'bounds' : 'controls' }) }}>
                 <option value="controls">Unswitched computes beside it</option>
@@ -114,7 +120,7 @@ export function RolloutNewPage() {
             <Section title="Care" says={`at most ${form.concurrent} at once, holdout ${form.holdoutPercent} %`} bad={has('concurrent', 'perCell', 'perOrg', 'failedPercent', 'holdoutPercent', 'deadline')}>
               <CareFields {...fields} />
             </Section>
-            <Section title="Hard bounds" says={`p99 at most ${form.p99Ratio}×, ${form.chainLength.trim() ? `chains to ${form.chainLength}` : 'no bound on chains'}`} bad={has(...BOUND_FIELDS)}>
+            <Section title="Hard bounds" says={`p99 at most ${form.p99Ratio}×${form.feature === 'postgres_minor' ? '' : form.chainLength.trim() ? `, chains to ${form.chainLength}` : ', no bound on chains'}`} bad={has(...BOUND_FIELDS)}>
               <BoundFields {...fields} />
             </Section>
           </form>

@@ -5,6 +5,7 @@ import { useCallback, useDeferredValue, useMemo } from 'react'
 
 import { rolloutGridQuery, rolloutQuery } from '~/api/queries/rollouts'
 import type { Rollout } from '~/api/types'
+import { featureOf } from '~/components/features'
 import { PageHeader } from '~/components/PageHeader'
 import { RolloutComputeDrawer } from '~/components/RolloutCompute'
 import { RolloutControls } from '~/components/RolloutControls'
@@ -108,7 +109,7 @@ export function RolloutPage() {
         above={<Link to="/rollouts" className="underline">Rollouts</Link>}
         title={rollout.name}
         badge={<StateBadge state={rollout.status} reason={rollout.status_reason} />}
-        note={`Image pushdown on ${computes(rollout.computes_total)} · baseline ${duration(strategy.baseline_seconds)}, bake ${duration(strategy.bake_seconds)} · created ${time(rollout.created_at)}${rollout.created_by ? ` by ${rollout.created_by}` : ''}`}
+        note={`${featureOf(rollout.feature).name}${strategy.target_version ? ` ${strategy.target_version}` : ''} on ${computes(rollout.computes_total)} · baseline ${duration(strategy.baseline_seconds)}, bake ${duration(strategy.bake_seconds)} · created ${time(rollout.created_at)}${rollout.created_by ? ` by ${rollout.created_by}` : ''}`}
         actions={<><ReportLinks rollout={rollout} /><RolloutControls rollout={rollout} /></>}
       />
       {rollout.status_reason && (

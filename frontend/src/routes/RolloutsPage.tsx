@@ -20,7 +20,7 @@ export function RolloutsPage() {
     <>
       <PageHeader
         title="Rollouts"
-        note="A rollout switches image pushdown on, wave by wave, on running computes."
+        note="A rollout brings image pushdown, or another minor of Postgres, to running computes wave by wave."
         actions={
           <Link to="/rollouts/new" className="inline-flex min-h-8 items-center rounded-md bg-accent px-3 py-1 text-sm font-medium text-accent-text">
             New rollout

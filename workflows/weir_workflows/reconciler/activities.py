@@ -30,14 +30,14 @@ from weir.operations.models import OperationKind
 from weir.operations.repository import OperationRepository
 from weir.operations.service import enqueue
 from weir.projects.models import Project
-from weir.rollouts.repository import RolloutRepository
+from weir.rollouts.repository import RolloutRepository, restarting
 from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
 from weir_workflows.reconciler.going_back import finish_going_back, restore_thresholds
 from weir_workflows.reconciler.rollouts import confirm_deferred, watch_deadlines
 from weir_workflows.reconciler.safekeepers import repair_safekeepers
 from weir_workflows.reconciler.storage import repair_descriptions, repair_tenants
-from weir_workflows.reconciler.versions import keep_servers, record_versions
+from weir_workflows.reconciler.versions import finish_restarts, keep_servers, record_versions
 from weir_workflows.runtime.local import BusyError
 
 log = structlog.get_logger()
@@ -99,6 +99,7 @@ class ReconcilerActivities:
             cleaned = await self._clean(rows, running, strangers_too=whole_round)
             await confirm_deferred(self._r, rows, seen)
             await record_versions(self._r, rows, seen)
+            await finish_restarts(self._r, rows, seen, rolling)
             await watch_deadlines(self._r)
             await finish_going_back(self._r, rows, seen)
             await restore_thresholds(self._r)
@@ -161,6 +162,8 @@ class ReconcilerActivities:
                 return False
             endpoint = await session.get(Endpoint, row.endpoint.id, populate_existing=True)
             if endpoint is None or endpoint.deleted_at is not None:
+                return False
+            if await restarting(session, endpoint.id):
                 return False
             wanted = EndpointState.ACTIVE if finding.kind == OperationKind.START_COMPUTE else EndpointState.IDLE
             if endpoint.desired_state != wanted or not await self._due(repository, endpoint.id, finding.kind):

@@ -11,7 +11,6 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.clients.compute import ComputeStatus
-from weir.clients.http import RemoteError
 from weir.computes.repository import ComputeRow
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.identity import audit
@@ -19,7 +18,11 @@ from weir.kit.clock import now
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import IN_PROGRESS, MemberState, Rollout, RolloutAlert, RolloutMember, RolloutStatus
 from weir_workflows.common.resources import Resources
-from weir_workflows.rollout.members import among
+from weir_workflows.rollout import members
+from weir_workflows.rollout.changes import Changes
+from weir_workflows.rollout.changes.protocol import Record
+from weir_workflows.rollout.members import Member, among
+from weir_workflows.rollout.probes import Probes
 
 log = structlog.get_logger()
 
@@ -39,53 +42,43 @@ async def confirm_deferred(
 ) -> list[str]:
     """Members that were suspended when their turn came, and now run switched, in storage's eyes too."""
     running = {
-        row.endpoint.id: (row, status)
+        row.endpoint.id: status
         for row in rows
-        if isinstance(status := seen.get(row.endpoint.id), ComputeStatus)
-        and status.state == "running"
-        and status.full_page_writes is False
+        if isinstance(status := seen.get(row.endpoint.id), ComputeStatus) and status.state == "running"
     }
     if not running:
         return []
     async with resources.database.transaction() as session:
-        waiting = await session.execute(
-            select(RolloutMember.rollout_id, RolloutMember.endpoint_id).where(
-                RolloutMember.state == MemberState.DEFERRED, among(RolloutMember.endpoint_id, running)
-            )
+        deferred = await members.load_chosen(
+            session, RolloutMember.state == MemberState.DEFERRED, among(RolloutMember.endpoint_id, running)
         )
-        deferred = [(rollout, ident) for rollout, ident in waiting.all()]
+    changes = Changes(resources, Probes(resources))
     confirmed: list[str] = []
-    for rollout_id, ident in deferred:
-        row, status = running[ident]
-        if await _in_storage(resources, row):
+    for item in deferred:
+        change = changes.of(item.feature)
+        record = change.started_switched(item, running[item.id])
+        if record is not None and await change.in_storage(item, switched=True):
             async with resources.database.transaction() as session:
-                await _confirm(session, rollout_id, row, status)
-            confirmed.append(ident)
+                await _confirm(session, item, record)
+            confirmed.append(item.id)
     return confirmed
 
 
-async def _in_storage(resources: Resources, row: ComputeRow) -> bool:
-    try:
-        timeline = await resources.pageserver.timeline(row.project.tenant_id, row.branch.timeline_id)
-    except RemoteError:
-        return False
-    return timeline is not None and not timeline.full_page_writes
-
-
-async def _confirm(session: AsyncSession, rollout_id: str, row: ComputeRow, status: ComputeStatus) -> None:
+async def _confirm(session: AsyncSession, item: Member, record: Record) -> None:
+    rollout_id = item.member.rollout_id
     await session.execute(
         update(RolloutMember)
         .where(
             RolloutMember.rollout_id == rollout_id,
-            RolloutMember.endpoint_id == row.endpoint.id,
+            RolloutMember.endpoint_id == item.id,
             RolloutMember.state == MemberState.DEFERRED,
         )
         .values(
             state=MemberState.PASSED,
             reason="switched when it started; not judged, since there was no baseline",
             confirmed_at=now(),
-            fpw_change_lsn=status.full_page_writes_lsn,
             updated_at=now(),
+            **record,
         )
     )
     audit.record_system(
@@ -93,19 +86,20 @@ async def _confirm(session: AsyncSession, rollout_id: str, row: ComputeRow, stat
         ORIGIN,
         "rollout.confirmed_at_start",
         f"rollout/{rollout_id}",
-        row.project.id,
-        compute_id=row.endpoint.id,
+        item.row.project.id,
+        compute_id=item.id,
     )
 
 
 async def watch_deadlines(resources: Resources) -> list[str]:
     """Raises alerts for what is overdue and clears those that are over. Answers with the messages of new ones."""
+    changes = Changes(resources, Probes(resources))
     async with resources.database.transaction() as session:
         at = now()
-        await _clear(session, at)
+        await _clear(session, at, changes)
         raised = [
             *await _overdue_steps(session, at),
-            *await _overdue_going_back(session, at),
+            *await _overdue_going_back(session, at, changes),
             *await _held_too_long(session, at),
         ]
         fresh: list[str] = []
@@ -161,27 +155,26 @@ async def _overdue_steps(session: AsyncSession, at: datetime) -> list[dict[str, 
     ]
 
 
-def _still_going_back(at: datetime) -> tuple[ColumnElement[bool], ...]:
-    """Of running computes: those that are idle write images again when they start, and have their time from then
-    on."""
+def _still_going_back(at: datetime, changes: Changes) -> tuple[ColumnElement[bool], ...]:
+    """Of running computes: those that are idle go back when they start, and have their time from then on."""
     patience = Rollout.strategy["step_deadline_seconds"].as_integer() * literal(timedelta(seconds=1))
     return (
         func.greatest(RolloutMember.rolled_back_at, Endpoint.started_at) + patience < at,
         RolloutMember.rolled_back_at.is_not(None),
         RolloutMember.rollback_lsn.is_(None),
         Endpoint.desired_state == EndpointState.ACTIVE,
-        Endpoint.full_page_writes.is_(True),
+        or_(*(and_(Rollout.feature == change.feature, change.wished_back()) for change in changes.all())),
         Endpoint.deleted_at.is_(None),
     )
 
 
-async def _overdue_going_back(session: AsyncSession, at: datetime) -> list[dict[str, object]]:
+async def _overdue_going_back(session: AsyncSession, at: datetime, changes: Changes) -> list[dict[str, object]]:
     """Whatever has become of the rollout: who was taken back and is not known to be there is the reconciler's."""
     rows = await session.execute(
-        select(RolloutMember, Rollout.name)
+        select(RolloutMember, Rollout.name, Rollout.feature)
         .join(Rollout, Rollout.id == RolloutMember.rollout_id)
         .join(Endpoint, Endpoint.id == RolloutMember.endpoint_id)
-        .where(*_still_going_back(at), _not_alerted(BACK_OVERDUE))
+        .where(*_still_going_back(at, changes), _not_alerted(BACK_OVERDUE))
         .limit(ALERTS_A_ROUND)
     )
     return [
@@ -191,11 +184,11 @@ async def _overdue_going_back(session: AsyncSession, at: datetime) -> list[dict[
             "wave": member.wave,
             "kind": BACK_OVERDUE,
             "message": f"compute {member.endpoint_id} of rollout {name!r} was taken back at "
-            f"{member.rolled_back_at:%Y-%m-%d %H:%M:%S} UTC and is not known to write page images again; it is tried "
+            f"{member.rolled_back_at:%Y-%m-%d %H:%M:%S} UTC and {changes.of(feature).not_back}; it is tried "
             f"on and on. Look at its log and at storage: {member.reason}",
             "raised_at": at,
         }
-        for member, name in rows.all()
+        for member, name, feature in rows.all()
     ]
 
 
@@ -218,7 +211,7 @@ async def _held_too_long(session: AsyncSession, at: datetime) -> list[dict[str, 
     return alerts
 
 
-async def _clear(session: AsyncSession, at: datetime) -> None:
+async def _clear(session: AsyncSession, at: datetime, changes: Changes) -> None:
     overdue = (
         select(RolloutMember.endpoint_id)
         .join(Rollout, Rollout.id == RolloutMember.rollout_id)
@@ -238,7 +231,7 @@ async def _clear(session: AsyncSession, at: datetime) -> None:
         .where(
             RolloutMember.rollout_id == RolloutAlert.rollout_id,
             RolloutMember.endpoint_id == RolloutAlert.endpoint_id,
-            *_still_going_back(at),
+            *_still_going_back(at, changes),
         )
         .exists()
     )

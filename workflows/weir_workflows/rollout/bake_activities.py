@@ -16,6 +16,7 @@ from weir.rollouts.models import MemberState, Wish
 from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
 from weir_workflows.rollout import members
+from weir_workflows.rollout.changes import Changes
 from weir_workflows.rollout.going_back import GoingBack
 from weir_workflows.rollout.judging import Judging
 from weir_workflows.rollout.members import Member, Outcome
@@ -38,8 +39,9 @@ class BakeActivities:
     def __init__(self, resources: Resources, probes: Probes, back: GoingBack) -> None:
         self._r = resources
         self._probes = probes
+        self._changes = Changes(resources, probes)
         self._back = back
-        self._judging = Judging(resources)
+        self._judging = Judging(resources, self._changes)
 
     def all(self) -> list[Callable[..., Any]]:
         return [self.bake_batch, self.judge_batch]
@@ -141,7 +143,7 @@ class BakeActivities:
                 return [fault]
             if status is not None and before is not None and status.restarts > before:
                 return [f"the compute restarted {status.restarts - before} times"]
-            return []
+            return [] if status is None else await self._changes.of(item.feature).faults(item, status)
 
         answers = await asyncio.gather(*(one(item) for item in found))
         return {item.id: faults for item, faults in zip(found, answers, strict=True)}

@@ -1,6 +1,4 @@
-"""Taking computes back to full page writes: the switch in reverse, by the same record.
-
-Images on again first, then storage as before: in this order chains stay bounded all the while. What is wanted is
+"""Taking computes back to what they were before their switch. What is wanted is
 stored with the member's end before anything is sent, so a compute that cannot be reached now is brought back by the
 reconciler, and nothing is forgotten."""
 
@@ -12,21 +10,19 @@ from sqlalchemy import ColumnElement, select
 from temporalio import activity
 
 from weir.clients.http import RemoteError
-from weir.endpoints.models import EndpointState
 from weir.kit.clock import now
 from weir.rollouts.models import IN_PROGRESS, MemberState, RolloutMember, Wish
-from weir_workflows.common.heartbeat import heartbeats, until
+from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
-from weir_workflows.rollout import members, thresholds
+from weir_workflows.rollout import members
+from weir_workflows.rollout.changes import Changes
+from weir_workflows.rollout.changes.protocol import ChangeError
 from weir_workflows.rollout.limits import CHUNK_SIZE
 from weir_workflows.rollout.members import Member, Outcome
 from weir_workflows.rollout.messages import BackInput
-from weir_workflows.rollout.probes import Probes, patiently
+from weir_workflows.rollout.probes import Probes
 
-SWITCH_TIMEOUT_MS = 30_000
-CONFIRM_PATIENCE_SECONDS = 60
 _NOT_YET = "; going back is not confirmed: "
-_ON_AGAIN = "; full_page_writes is on again"
 
 
 def going_back(item: Member) -> bool:
@@ -38,18 +34,19 @@ def going_back(item: Member) -> bool:
     )
 
 
-def why(item: Member, error: str | None) -> str:
+def why(item: Member, is_back: str, error: str | None) -> str:
     """The member's reason with how going back went, however often that was tried."""
-    reason = (item.member.reason or str(item.member.state)).split(_NOT_YET)[0].removesuffix(_ON_AGAIN)
+    back = f"; {is_back}"
+    reason = (item.member.reason or str(item.member.state)).split(_NOT_YET)[0].removesuffix(back)
     if error is not None:
         return f"{reason}{_NOT_YET}{error}"
-    return reason + _ON_AGAIN if item.member.state in {MemberState.REGRESSED, MemberState.FAILED} else reason
+    return reason + back if item.member.state in {MemberState.REGRESSED, MemberState.FAILED} else reason
 
 
 class GoingBack:
     def __init__(self, resources: Resources, probes: Probes) -> None:
         self._r = resources
-        self._probes = probes
+        self._changes = Changes(resources, probes)
 
     async def take(self, rollout_id: str, outcomes: dict[str, Outcome], *only: ColumnElement[bool]) -> dict[str, str]:
         """Takes these computes back, of whom `only` still holds, and leaves them in the given states. Answers with
@@ -63,7 +60,8 @@ class GoingBack:
             forward = await members.going_forward(session, rollout_id, ids, *only)
             found = [item for item in await members.load(session, rollout_id, ids) if item.id in forward]
             switched = [item.id for item in found if item.member.switched_at is not None]
-            await members.wish(session, rollout_id, switched, enabled=True)
+            for feature, items in members.by_feature(i for i in found if i.member.switched_at is not None):
+                await self._changes.of(feature).wish_back(session, rollout_id, items)
             at = now()
             await members.write(
                 session,
@@ -95,13 +93,13 @@ class GoingBack:
         answers = await asyncio.gather(*(self._one(item) for item in found))
         lsns = {item.id: lsn for item, (lsn, _) in zip(found, answers, strict=True)}
         errors = {item.id: error for item, (_, error) in zip(found, answers, strict=True) if error is not None}
-        back = [item for item in found if item.id not in errors]
-        errors |= await thresholds.disarm(self._r, self._probes, back)
+        for feature, items in members.by_feature(item for item in found if item.id not in errors):
+            errors |= await self._changes.of(feature).disarm(items, patient=True)
         # Without a confirmation there is no LSN: the reconciler goes on with it.
         changes = {
             item.id: {
                 "rollback_lsn": None if item.id in errors else lsns[item.id],
-                "reason": why(item, errors.get(item.id)),
+                "reason": why(item, self._changes.of(item.feature).is_back, errors.get(item.id)),
             }
             for item in found
         }
@@ -135,22 +133,13 @@ class GoingBack:
         return {ident: by or "" for ident, by in rows.all()}
 
     async def _one(self, item: Member) -> tuple[str | None, str | None]:
-        """(LSN of the record, what went wrong)."""
-        endpoint, lsn = item.row.endpoint, None
-        async with self._probes.slot():
+        """(LSN from which on the compute is as it was, what went wrong)."""
+        change = self._changes.of(item.feature)
+        async with change.slot():
             try:
-                if endpoint.desired_state == EndpointState.ACTIVE:
-                    agent = self._r.agent(endpoint)
-                    lsn = await patiently(lambda: agent.full_page_writes(True, SWITCH_TIMEOUT_MS))
-                if lsn is not None:
-                    await until(lambda: self._seen(item, lsn), CONFIRM_PATIENCE_SECONDS)
-            except (RemoteError, TimeoutError) as error:
-                return lsn, str(error)
-        return lsn, None
-
-    async def _seen(self, item: Member, lsn: str) -> str | None:
-        lacking = await self._probes.missing_on_majority(item.row, lsn)
-        return lacking or await self._probes.missing_in_storage(item.row, True, lsn)
+                return await change.send_back(item), None
+            except (RemoteError, ChangeError, TimeoutError) as error:
+                return None, str(error)
 
 
 class BackActivities:

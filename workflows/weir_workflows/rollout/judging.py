@@ -23,12 +23,13 @@ from weir.rollouts.evidence_store import keep_measurement
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import IN_PROGRESS, RolloutEvidence, RolloutMember
 from weir_workflows.common.resources import Resources
+from weir_workflows.rollout.changes import Changes
+from weir_workflows.rollout.changes.protocol import Figures
 from weir_workflows.rollout.members import Member
 from weir_workflows.rollout.verdict import (
     DEFAULT_POLICY,
     BoundResult,
     ComputeWindows,
-    HardBounds,
     Histograms,
     Look,
     Observed,
@@ -49,8 +50,6 @@ TRANSACTIONS = f"weir_compute_transactions_total{{{metrics.COMMITTED}}}"
 CANDIDATES = 24
 MOST_INTERVALS = 400
 _NEEDED = ("transactions_per_second", "wal_bytes_per_second", "wal_image_bytes_per_second")
-
-Figures = dict[str, float | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,8 +83,9 @@ class Spans:
 
 
 class Judging:
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: Resources, changes: Changes) -> None:
         self._r = resources
+        self._changes = changes
 
     async def judge(
         self,
@@ -116,14 +116,26 @@ class Judging:
             self._figures(ids, spans.after_start, spans.after_end),
             self._tails(ids, spans),
         )
+        # Members of one rollout, and so of one feature.
+        change = self._changes.of(items[0].feature)
+        limits = change.bounds(strategy)
+        for item in items:
+            after[item.id] |= change.measured(item)
         bounds = {
-            ident: check_bounds(
-                Observed(after[ident], faults=faults.get(ident, []), tails=tails[ident]), _bounds(strategy)
-            )
+            ident: check_bounds(Observed(after[ident], faults=faults.get(ident, []), tails=tails[ident]), limits)
             for ident in ids
         }
         if strategy.judge_by == "bounds":
-            return {ident: _by_bounds(before[ident], after[ident], bounds[ident], look) for ident in ids}
+            return {
+                item.id: _by_bounds(
+                    before[item.id],
+                    after[item.id],
+                    bounds[item.id],
+                    look,
+                    change.passes(item, before[item.id], after[item.id]),
+                )
+                for item in items
+            }
         subjects, candidates = await self._subjects(items, spans)
         rollout_id = items[0].member.rollout_id
         policy = _policy(strategy)
@@ -187,7 +199,7 @@ class Judging:
         return {item.id: made[item.id] for item in items}, [made[ident] for ident in controls]
 
     async def _control_ids(self, items: list[Member], spans: Spans) -> list[str]:
-        """Computes that ran with page images all the while, of the same cell first; a stable choice."""
+        """Computes that ran on unchanged all the while, of the same cell first; a stable choice."""
         cell = items[0].member.cell
         moved = select(RolloutMember.endpoint_id).where(
             or_(
@@ -204,7 +216,7 @@ class Judging:
             .where(
                 Endpoint.deleted_at.is_(None),
                 Endpoint.desired_state == EndpointState.ACTIVE,
-                Endpoint.full_page_writes.is_(True),
+                *self._changes.of(items[0].feature).controls(items[0]),
                 Endpoint.started_at < spans.baseline_start,
                 Endpoint.id.not_in(moved),
                 Endpoint.id.not_in(switching),
@@ -285,15 +297,6 @@ class Judging:
             )
 
 
-def _bounds(strategy: Strategy) -> HardBounds:
-    return HardBounds(
-        max_image_share=strategy.max_image_share,
-        max_p99_ratio=strategy.max_p99_ratio,
-        p99_slack_seconds=strategy.p99_slack_seconds,
-        max_chain_length=strategy.max_chain_length,
-    )
-
-
 def _policy(strategy: Strategy) -> Policy:
     figures = tuple(
         dataclasses.replace(figure, tolerated=strategy.tolerated_ratio) if figure.kind == "latency" else figure
@@ -302,7 +305,7 @@ def _policy(strategy: Strategy) -> Policy:
     return dataclasses.replace(DEFAULT_POLICY, figures=figures)
 
 
-def _by_bounds(before: Figures, after: Figures, bounds: tuple[BoundResult, ...], look: Look) -> Judged:
+def _by_bounds(before: Figures, after: Figures, bounds: tuple[BoundResult, ...], look: Look, passes: str) -> Judged:
     broken = [bound.detail for bound in bounds if not bound.ok]
     lacking = _lacking(before, after)
     if broken:
@@ -312,7 +315,7 @@ def _by_bounds(before: Figures, after: Figures, bounds: tuple[BoundResult, ...],
     elif not look.final:
         verdict, reason = "inconclusive", "the bake is not over"
     else:
-        verdict, reason = "pass", _gain(before, after)
+        verdict, reason = "pass", passes
     return Judged(verdict, reason, before, after, bounds, {})
 
 
@@ -324,14 +327,6 @@ def _lacking(before: Figures, after: Figures) -> str | None:
         if not figures["transactions_per_second"]:
             return f"nothing was committed in the {label} window; a window with traffic would settle it"
     return None
-
-
-def _gain(before: Figures, after: Figures) -> str:
-    was, is_now = before.get("wal_bytes_per_transaction"), after.get("wal_bytes_per_transaction")
-    if not was or is_now is None:
-        return "every bound holds"
-    sizes = f"{was / 1024:,.1f} KiB to {is_now / 1024:,.1f} KiB"
-    return f"every bound holds; WAL a transaction went from {sizes} ({is_now / was - 1:+.0%})"
 
 
 def _compare(

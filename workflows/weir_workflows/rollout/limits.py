@@ -12,6 +12,8 @@ PREFLIGHTS_AT_ONCE = 8
 CALLS_AT_ONCE = 24
 # And looks at beside that, before a switch and after it.
 LOOKS_AT_ONCE = 12
+# Computes that this process restarts at once: each is disconnected while others' restarts slow its own.
+RESTARTS_AT_ONCE = 4
 # Batches of computes that are taken back at once.
 BACK_AT_ONCE = 6
 # Events after which a workflow goes on as new, with no batch under way.

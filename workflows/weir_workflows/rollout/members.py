@@ -14,7 +14,6 @@ from weir.branches.models import Branch
 from weir.computes.repository import ComputeRow
 from weir.db import Database
 from weir.endpoints.models import Endpoint
-from weir.identity import audit
 from weir.kit.clock import now
 from weir.projects.models import Project
 from weir.rollouts.intent import Strategy
@@ -44,8 +43,11 @@ UNENDED: Only = (_in(*IN_PROGRESS),)
 
 @dataclass(frozen=True)
 class Member:
+    """`feature`: what its rollout rolls out."""
+
     member: RolloutMember
     row: ComputeRow
+    feature: str
 
     @property
     def id(self) -> str:
@@ -59,16 +61,34 @@ def among(column: InstrumentedAttribute[str], ids: Iterable[str]) -> ColumnEleme
 
 async def load(session: AsyncSession, rollout_id: str, ids: Iterable[str]) -> list[Member]:
     """Deleted endpoints too: a rollout has to say of them that they are gone."""
+    return await load_chosen(session, RolloutMember.rollout_id == rollout_id, among(RolloutMember.endpoint_id, ids))
+
+
+async def load_chosen(session: AsyncSession, *chosen: ColumnElement[bool], limit: int | None = None) -> list[Member]:
+    """Of any rollouts."""
     rows = await session.execute(
-        select(RolloutMember, Endpoint, Branch, Project)
+        select(RolloutMember, Endpoint, Branch, Project, Rollout.feature)
+        .join(Rollout, Rollout.id == RolloutMember.rollout_id)
         .join(Endpoint, Endpoint.id == RolloutMember.endpoint_id)
         .join(Branch, Branch.id == Endpoint.branch_id)
         .join(Project, Project.id == Endpoint.project_id)
-        .where(RolloutMember.rollout_id == rollout_id, among(RolloutMember.endpoint_id, ids))
-        .order_by(RolloutMember.endpoint_id)
+        .where(*chosen)
+        .order_by(RolloutMember.endpoint_id, RolloutMember.rollout_id)
+        .limit(limit)
         .execution_options(populate_existing=True)
     )
-    return [Member(member, ComputeRow(endpoint, branch, project)) for member, endpoint, branch, project in rows.all()]
+    return [
+        Member(member, ComputeRow(endpoint, branch, project), feature)
+        for member, endpoint, branch, project, feature in rows.all()
+    ]
+
+
+def by_feature(items: Iterable[Member]) -> list[tuple[str, list[Member]]]:
+    """Members of several rollouts, those of one feature together."""
+    found: dict[str, list[Member]] = {}
+    for item in items:
+        found.setdefault(item.feature, []).append(item)
+    return sorted(found.items())
 
 
 async def load_rollout(session: AsyncSession, rollout_id: str) -> tuple[Rollout, Strategy]:
@@ -163,34 +183,6 @@ async def settle(
                 for ident, (state, reason) in outcomes.items()
             },
             *only,
-        )
-
-
-async def wish(session: AsyncSession, rollout_id: str, ids: list[str], *, enabled: bool) -> None:
-    """Stores what is wanted of computes: from here on every start and every repair has it so."""
-    if not ids:
-        return
-    # Locked in one order: two that wish at once wait for each other, and not for ever.
-    others = select(Endpoint.id).where(among(Endpoint.id, ids), Endpoint.full_page_writes.is_not(enabled))
-    chosen = list((await session.scalars(others.order_by(Endpoint.id).with_for_update())).all())
-    if not chosen:
-        return
-    changed = await session.execute(
-        update(Endpoint)
-        .where(among(Endpoint.id, chosen))
-        .values(full_page_writes=enabled, full_page_writes_since=now())
-        .returning(Endpoint.id, Endpoint.project_id)
-        .execution_options(synchronize_session=False)
-    )
-    for ident, project_id in changed.all():
-        audit.record_system(
-            session,
-            ACTOR,
-            "endpoint.full_page_writes",
-            f"endpoint/{ident}",
-            project_id,
-            enabled=enabled,
-            rollout=rollout_id,
         )
 
 

@@ -112,7 +112,7 @@ class Baked:
 
 @dataclass(frozen=True)
 class BackInput:
-    """Takes computes back to full page writes and leaves them in `state`."""
+    """Takes computes back to what they were and leaves them in `state`."""
 
     rollout_id: str
     compute_ids: list[str]

@@ -11,7 +11,7 @@ from weir.clients.safekeeper import SafekeeperTimeline
 from weir.computes.repository import ComputeRow
 from weir.kit.ids import parse_lsn
 from weir_workflows.common.resources import Resources, majority
-from weir_workflows.rollout.limits import CALLS_AT_ONCE, LOOKS_AT_ONCE
+from weir_workflows.rollout.limits import CALLS_AT_ONCE, LOOKS_AT_ONCE, RESTARTS_AT_ONCE
 
 T = TypeVar("T")
 
@@ -40,12 +40,17 @@ class Probes:
     def __init__(self, resources: Resources) -> None:
         self._r = resources
         self._calls = asyncio.Semaphore(CALLS_AT_ONCE)
+        self._restarts = asyncio.Semaphore(RESTARTS_AT_ONCE)
         # Apart from the others: hundreds that are only looked at must not stand before those that are being switched.
         self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
 
     def slot(self) -> asyncio.Semaphore:
         """Held by every piece of work on one compute, so that many batches do not drown the machine."""
         return self._calls
+
+    def restart_slot(self) -> asyncio.Semaphore:
+        """The same for work that disconnects a compute's clients."""
+        return self._restarts
 
     async def faults(self, row: ComputeRow) -> tuple[str | None, ComputeStatus | None]:
         """What is wrong with the compute or its storage."""

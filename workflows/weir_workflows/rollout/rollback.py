@@ -14,7 +14,7 @@ with workflow.unsafe.imports_passed_through():
 
 
 async def go_back(rollout_id: str, ids: list[str], reason: str) -> list[str]:
-    """Images on again everywhere, some batches at a time. Answers with what could not be confirmed, a few by name;
+    """Everywhere, some batches at a time. Answers with what could not be confirmed, a few by name;
     the wish is stored all the same, and the reconciler goes on trying."""
     slots = asyncio.Semaphore(limits.BACK_AT_ONCE)
 

@@ -6,7 +6,7 @@ last.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -22,17 +22,19 @@ from weir.kit.windows import WeeklyWindow, frozen_until, opens_at
 from weir.operations.models import OPEN, Operation
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import MemberState, Rollout, RolloutStatus
-from weir_workflows.common.heartbeat import all_of, heartbeats, until
+from weir_workflows.common.heartbeat import all_of, heartbeats
 from weir_workflows.common.resources import Resources
-from weir_workflows.rollout import members, thresholds
+from weir_workflows.rollout import members
+from weir_workflows.rollout.changes import Changes
+from weir_workflows.rollout.changes.protocol import ChangeError, Record
 from weir_workflows.rollout.going_back import GoingBack, going_back
-from weir_workflows.rollout.limits import CHUNK_SIZE, CHUNKS_AT_ONCE, PREFLIGHTS_AT_ONCE
+from weir_workflows.rollout.limits import CHUNKS_AT_ONCE, PREFLIGHTS_AT_ONCE
 from weir_workflows.rollout.members import Member, Outcome
 from weir_workflows.rollout.messages import BatchInput, Begun, Members, Switched
-from weir_workflows.rollout.probes import Probes, patiently
+from weir_workflows.rollout.probes import Probes
 
-SWITCH_TIMEOUT_MS = 30_000
-CONFIRM_PATIENCE_SECONDS = 60
+# Until this a switch, once its wish is stored, is not late.
+SWITCH_SECONDS = 30.0
 LOOK_AGAIN_SECONDS = 2.0
 LONGEST_WAIT_SECONDS = 3600.0
 STOPPING = (RolloutStatus.ABORTING, RolloutStatus.ROLLING_BACK, RolloutStatus.ABORTED, RolloutStatus.ROLLED_BACK)
@@ -52,6 +54,7 @@ class SwitchActivities:
     def __init__(self, resources: Resources, probes: Probes, back: GoingBack) -> None:
         self._r = resources
         self._probes = probes
+        self._changes = Changes(resources, probes)
         self._back = back
         self._chunks = asyncio.Semaphore(CHUNKS_AT_ONCE)
         self._preflights = asyncio.Semaphore(PREFLIGHTS_AT_ONCE)
@@ -110,8 +113,10 @@ class SwitchActivities:
         endpoint = item.row.endpoint
         if endpoint.deleted_at is not None or endpoint.delete_requested_at is not None:
             return MemberState.SKIPPED, "the endpoint is deleted"
-        if not endpoint.full_page_writes and item.member.switched_at is None:
-            return MemberState.SKIPPED, "full_page_writes was switched off by others after the plan was made"
+        change = self._changes.of(item.feature)
+        moot = change.moot(item)
+        if moot is not None:
+            return MemberState.SKIPPED, moot
         if endpoint.project_id in busy:
             return MemberState.PENDING, f"its project is busy with {busy[endpoint.project_id]}; tried again"
         if _starts_later(item):
@@ -119,10 +124,10 @@ class SwitchActivities:
         fault, status = await self._probes.lasting_fault(item.row)
         if fault is not None or status is None:
             return MemberState.FAILED, f"preflight: {fault}"
-        if status.base_backups:
-            return MemberState.PENDING, "a base backup is being taken, which forces page images; tried again"
-        restarts[item.id] = status.restarts
-        return None
+        unready = change.unready(item, status)
+        if unready is None:
+            restarts[item.id] = status.restarts
+        return unready
 
     async def _defer(self, rollout_id: str, deferred: list[Member], strategy: Strategy) -> None:
         """Suspended computes: storage is armed and the wish stored; the next start carries it out. Whoever may not be
@@ -143,13 +148,17 @@ class SwitchActivities:
             elif may.held:
                 outcomes |= dict.fromkeys(rest, (MemberState.PENDING, "nothing may begin now; tried again"))
             else:
-                await members.wish(session, rollout_id, rest, enabled=False)
+                await self._wish(session, rollout_id, [item for item in armed if item.id in rest])
                 reason = "suspended; it switches when it starts next"
                 state = MemberState.DEFERRED
                 await members.write(
                     session, rollout_id, rest, state=state, reason=reason, switched_at=now(), deadline_at=None
                 )
         await members.settle(self._r.database, rollout_id, outcomes, *members.UNSWITCHED)
+
+    async def _wish(self, session: AsyncSession, rollout_id: str, items: list[Member]) -> None:
+        for feature, alike in members.by_feature(items):
+            await self._changes.of(feature).wish(session, rollout_id, alike)
 
     async def _may_begin(self, session: AsyncSession, rollout_id: str, ids: list[str]) -> "_May":
         """Read in the transaction that stores a wish, and so as it is at that moment: once a pause, a stop or a skip
@@ -170,8 +179,11 @@ class SwitchActivities:
                 return await self._chunk(Members(message.rollout_id, ids))
 
         ids = message.compute_ids
+        async with self._r.database.transaction() as session:
+            rollout, _ = await members.load_rollout(session, message.rollout_id)
+        size = self._changes.of(rollout.feature).chunk_size
         async with heartbeats():
-            done = await all_of(one(ids[at : at + CHUNK_SIZE]) for at in range(0, len(ids), CHUNK_SIZE))
+            done = await all_of(one(ids[at : at + size]) for at in range(0, len(ids), size))
         return Switched(
             confirmed=sum(chunk.confirmed for chunk in done),
             waiting=sum(chunk.waiting for chunk in done),
@@ -247,16 +259,17 @@ class SwitchActivities:
         async with self._r.database.transaction() as session:
             ready = await self._store_wish(session, rollout_id, armed, strategy)
         ids = [item.id for item in ready]
-        lsns = await asyncio.gather(*(self._send(item, failures) for item in ready))
-        sent = [(item, lsn) for item, lsn in zip(ready, lsns, strict=True) if item.id not in failures]
+        answers = await asyncio.gather(*(self._send(item, failures) for item in ready))
+        sent = [(item, answer) for item, answer in zip(ready, answers, strict=True) if item.id not in failures]
         async with self._r.database.transaction() as session:
-            records = {item.id: {"fpw_change_lsn": lsn, "state": MemberState.CONFIRMING} for item, lsn in sent}
+            records = {item.id: answer | {"state": MemberState.CONFIRMING} for item, answer in sent}
             await members.write_each(session, rollout_id, records, *members.UNCONFIRMED)
-        await asyncio.gather(*(self._confirm(item, lsn, failures) for item, lsn in sent))
-        done = [item.id for item, _ in sent if item.id not in failures]
+        seen = await asyncio.gather(*(self._confirm(item, answer, failures) for item, answer in sent))
+        done = {item.id: extra for (item, _), extra in zip(sent, seen, strict=True) if item.id not in failures}
         async with self._r.database.transaction() as session:
-            state = MemberState.CONFIRMING
-            await members.write(session, rollout_id, done, *members.UNCONFIRMED, confirmed_at=now(), state=state)
+            at = {"confirmed_at": now(), "state": MemberState.CONFIRMING}
+            changes = {ident: extra | at for ident, extra in done.items()}
+            await members.write_each(session, rollout_id, changes, *members.UNCONFIRMED)
         # Whose wish an earlier attempt has stored must go back too, although storage could not be armed again.
         wished = {*ids, *(item.id for item in chunk if item.member.switched_at is not None)}
         unarmed = {ident: out for ident, out in failures.items() if ident not in wished}
@@ -276,11 +289,12 @@ class SwitchActivities:
         fresh = await members.going_forward(session, rollout_id, unswitched, *members.UNSWITCHED)
         may = await self._may_begin(session, rollout_id, sorted(fresh))
         none = may.held or may.stopped
-        first = {ident for ident in fresh if not none and ident not in may.asked}
+        blocked = await self._changes.of(armed[0].feature).blocked(session, armed) if armed else set[str]()
+        first = {ident for ident in fresh if not none and ident not in may.asked and ident not in blocked}
         ready = [item for item in armed if item.id in forward]
         ready = [item for item in ready if item.id in first or item.member.switched_at is not None]
         ids, at = [item.id for item in ready], now()
-        await members.wish(session, rollout_id, ids, enabled=False)
+        await self._wish(session, rollout_id, ready)
         await members.write(session, rollout_id, first, switched_at=at, baseline_end=at)
         # What was measured last before the switch is the baseline, however long the switch had to wait.
         spans = {
@@ -289,7 +303,7 @@ class SwitchActivities:
             if item.id in first and item.member.baseline_seconds
         }
         await members.write_each(session, rollout_id, spans)
-        limit = members.deadline(strategy, SWITCH_TIMEOUT_MS / 1000)
+        limit = members.deadline(strategy, SWITCH_SECONDS)
         await members.write(
             session, rollout_id, ids, *members.UNCONFIRMED, state=MemberState.SWITCHING, deadline_at=limit
         )
@@ -298,66 +312,26 @@ class SwitchActivities:
     async def _arm(
         self, rollout_id: str, chunk: list[Member], strategy: Strategy, failures: dict[str, Outcome]
     ) -> list[Member]:
-        """Tells storage to keep chains short, the old setting kept first. Answers with those it worked for."""
-        before: dict[str, int] = {}
+        """Those that the switch has been made ready for."""
+        return await self._changes.of(chunk[0].feature).arm(rollout_id, chunk, strategy, failures)
 
-        async def read(item: Member) -> None:
-            before[item.id] = await thresholds.current(self._r, item)
-
-        async def change(item: Member) -> None:
-            await thresholds.arm(self._r, item, strategy, before[item.id])
-
-        await self._each(chunk, read, failures)
-        found = [item for item in chunk if item.id not in failures]
-        async with self._r.database.transaction() as session:
-            kept = await thresholds.kept(session, rollout_id, [item.row.project.id for item in found])
-            new = {
-                item.id: {"previous_threshold": kept.setdefault(item.row.project.id, before[item.id])}
-                for item in found
-                if item.member.previous_threshold is None
-            }
-            await members.write_each(session, rollout_id, new, *members.UNCONFIRMED)
-            # Of those whose switch is wished already the state says so, and stays.
-            fresh = [item.id for item in found if item.member.switched_at is None]
-            await members.write(session, rollout_id, fresh, *members.UNSWITCHED, state=MemberState.ARMING)
-        await self._each(found, change, failures)
-        return [item for item in found if item.id not in failures]
-
-    async def _each(
-        self, chunk: list[Member], step: Callable[[Member], Awaitable[None]], failures: dict[str, Outcome]
-    ) -> None:
-        async def one(item: Member) -> None:
-            async with self._probes.slot():
-                try:
-                    await patiently(lambda: step(item))
-                except RemoteError as error:
-                    failures[item.id] = (MemberState.FAILED, f"storage could not be armed: {error}")
-
-        await asyncio.gather(*(one(item) for item in chunk))
-
-    async def _send(self, item: Member, failures: dict[str, Outcome]) -> str | None:
-        """The LSN of the record that says so, once a majority has it."""
-        async with self._probes.slot():
+    async def _send(self, item: Member, failures: dict[str, Outcome]) -> Record:
+        change = self._changes.of(item.feature)
+        async with change.slot():
             try:
-                agent = self._r.agent(item.row.endpoint)
-                return await patiently(lambda: agent.full_page_writes(False, SWITCH_TIMEOUT_MS))
-            except RemoteError as error:
+                return await change.send(item)
+            except (RemoteError, ChangeError) as error:
                 failures[item.id] = (MemberState.FAILED, str(error))
-                return None
+                return {}
 
-    async def _confirm(self, item: Member, lsn: str | None, failures: dict[str, Outcome]) -> None:
-        async def check() -> str | None:
-            if lsn is not None:
-                lacking = await self._probes.missing_on_majority(item.row, lsn)
-                if lacking is not None:
-                    return lacking
-            return await self._probes.missing_in_storage(item.row, False, lsn)
-
-        async with self._probes.slot():
+    async def _confirm(self, item: Member, sent: Record, failures: dict[str, Outcome]) -> Record:
+        change = self._changes.of(item.feature)
+        async with change.slot():
             try:
-                await until(check, CONFIRM_PATIENCE_SECONDS)
+                return await change.confirm(item, sent)
             except TimeoutError as error:
                 failures[item.id] = (MemberState.FAILED, str(error))
+                return {}
 
 
 async def _busy_projects(session: AsyncSession, found: list[Member]) -> dict[str, str]:

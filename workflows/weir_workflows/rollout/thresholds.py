@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from weir.clients.http import RemoteError
 from weir.endpoints.models import Endpoint
 from weir.rollouts.intent import Strategy
-from weir.rollouts.models import MemberState, RolloutMember
+from weir.rollouts.models import MemberState, Rollout, RolloutMember
 from weir_workflows.common.resources import Resources
 from weir_workflows.rollout.members import Member, among
 from weir_workflows.rollout.probes import PATIENCE_SECONDS, Probes, patiently
@@ -78,8 +78,14 @@ async def _relying(resources: Resources, project_ids: set[str]) -> dict[str, set
     switched = select(Endpoint.project_id, literal(""), Endpoint.id).where(
         among(Endpoint.project_id, project_ids), Endpoint.full_page_writes.is_(False), Endpoint.deleted_at.is_(None)
     )
-    arming = select(RolloutMember.project_id, RolloutMember.rollout_id, RolloutMember.endpoint_id).where(
-        among(RolloutMember.project_id, project_ids), RolloutMember.state == MemberState.ARMING
+    arming = (
+        select(RolloutMember.project_id, RolloutMember.rollout_id, RolloutMember.endpoint_id)
+        .join(Rollout, Rollout.id == RolloutMember.rollout_id)
+        .where(
+            among(RolloutMember.project_id, project_ids),
+            RolloutMember.state == MemberState.ARMING,
+            Rollout.feature == "image_pushdown",
+        )
     )
     async with resources.database.transaction() as session:
         rows = await session.execute(switched.union_all(arming))

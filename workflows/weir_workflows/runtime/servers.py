@@ -61,11 +61,7 @@ class Servers:
 
     def versions(self) -> list[str]:
         """Minors there are copies of, oldest first."""
-        try:
-            names = [entry.name for entry in self.folder.iterdir() if entry.name[0].isdigit()]
-        except FileNotFoundError:
-            return []
-        return sorted(names, key=postgres_versions.order)
+        return postgres_versions.copied(self.folder)
 
     def find(self, version: str) -> Server | None:
         bin_dir = self.folder / version / "bin"

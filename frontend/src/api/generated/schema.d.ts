@@ -2360,7 +2360,7 @@ export interface components {
              * Code
              * @enum {string}
              */
-            code: "in_other_rollout" | "already_on" | "being_deleted" | "branch_not_ready" | "disabled" | "suspended" | "held_out" | "not_covered" | "unknown_size" | "unknown_write_rate";
+            code: "in_other_rollout" | "already_on" | "being_deleted" | "branch_not_ready" | "disabled" | "suspended" | "held_out" | "not_covered" | "unknown_size" | "unknown_write_rate" | "other_major" | "never_started" | "no_way_back";
             /** Reason */
             reason: string;
         };
@@ -2748,6 +2748,12 @@ export interface components {
             switched_at: string | null;
             /** Fpw Change Lsn */
             fpw_change_lsn: string | null;
+            /** Previous Version */
+            previous_version?: string | null;
+            /** Target Version */
+            target_version?: string | null;
+            /** Downtime Seconds */
+            downtime_seconds?: number | null;
             /** Rolled Back At */
             rolled_back_at: string | null;
             /** Measured At */
@@ -2784,6 +2790,12 @@ export interface components {
             switched_at: string | null;
             /** Fpw Change Lsn */
             fpw_change_lsn: string | null;
+            /** Previous Version */
+            previous_version?: string | null;
+            /** Target Version */
+            target_version?: string | null;
+            /** Downtime Seconds */
+            downtime_seconds?: number | null;
             /** Rolled Back At */
             rolled_back_at: string | null;
             /** Measured At */
@@ -2991,6 +3003,8 @@ export interface components {
              * Format: date-time
              */
             created_at: string;
+            /** Target Version */
+            target_version?: string | null;
             /** Computes */
             computes: components["schemas"]["PlannedCompute"][];
             /** Excluded */
@@ -3074,6 +3088,8 @@ export interface components {
              * Format: date-time
              */
             created_at: string;
+            /** Target Version */
+            target_version?: string | null;
         };
         /**
          * PlannedCompute
@@ -3106,6 +3122,10 @@ export interface components {
             wal_bytes_per_second: number | null;
             /** Expected Wal Saved Bytes Per Second */
             expected_wal_saved_bytes_per_second: number | null;
+            /** Previous Version */
+            previous_version?: string | null;
+            /** Target Version */
+            target_version?: string | null;
         };
         /** PlannedWave */
         PlannedWave: {
@@ -3703,6 +3723,14 @@ export interface components {
             fpw_change_lsn: string | null;
             /** Rollback Lsn */
             rollback_lsn: string | null;
+            /** Previous Version */
+            previous_version: string | null;
+            /** Target Version */
+            target_version: string | null;
+            /** Downtime Seconds */
+            downtime_seconds: number | null;
+            /** Back Downtime Seconds */
+            back_downtime_seconds: number | null;
             /** Switched At */
             switched_at: string | null;
             /** Confirmed At */
@@ -3739,9 +3767,9 @@ export interface components {
             /**
              * Feature
              * @default image_pushdown
-             * @constant
+             * @enum {string}
              */
-            feature?: "image_pushdown";
+            feature?: "image_pushdown" | "postgres_minor";
             selector?: components["schemas"]["Selector"];
             strategy?: components["schemas"]["Strategy"];
         };
@@ -4094,6 +4122,8 @@ export interface components {
             max_image_share?: number;
             /** Image Threshold */
             image_threshold?: number | null;
+            /** Target Version */
+            target_version?: string | null;
         };
         /**
          * WalByRelation
@@ -7506,7 +7536,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                feature: "image_pushdown";
+                feature: "image_pushdown" | "postgres_minor";
             };
             cookie?: never;
         };

@@ -1,6 +1,7 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from '@tanstack/react-query'
 
 import { client, unwrap } from '~/api/client'
+import type { Feature } from '~/components/features'
 
 export const fleetQuery = queryOptions({
   queryKey: ['fleet'],
@@ -62,17 +63,17 @@ export const organizationsQuery = (search: string) =>
     placeholderData: keepPreviousData,
   })
 
-export type CoverageFilter = { has?: boolean; region?: string; cell?: string; q?: string }
+export type CoverageFilter = { feature?: Feature; has?: boolean; region?: string; cell?: string; q?: string }
 
-/** Which computes have image pushdown, since when, and why the rest has not; a page at a time. */
-export const coverageQuery = ({ has, region, cell, q }: CoverageFilter) =>
+/** Which computes have a feature, image pushdown unless another is named, since when, and why the rest has not; a page at a time. */
+export const coverageQuery = ({ feature = 'image_pushdown', has, region, cell, q }: CoverageFilter) =>
   infiniteQueryOptions({
-    queryKey: ['fleet', 'features', 'image_pushdown', { has, region, cell, q }],
+    queryKey: ['fleet', 'features', feature, { has, region, cell, q }],
     queryFn: ({ pageParam }) =>
       unwrap(
         client.GET('/api/v2/fleet/features/{feature}', {
           params: {
-            path: { feature: 'image_pushdown' },
+            path: { feature },
             query: {
               limit: 400,
               ...(has === undefined ? {} : { has }),
