@@ -26,9 +26,9 @@ export const FEATURES: Record<Feature, Words> = {
   },
   postgres_minor: {
     name: 'Postgres minor',
-    explains: 'Each compute is restarted onto another minor of Postgres: its clients are disconnected for a second or so, and how long is measured.',
-    does: (target) => `are restarted onto Postgres ${target ?? 'of the newest minor'}, each disconnecting its clients for a second or so`,
-    back: { one: 'runs its previous minor again', many: 'run their previous minors again', how: 'by another restart: clients are disconnected for a second or so once more.' },
+    explains: 'Each compute is restarted onto another minor of Postgres: its clients are disconnected for a few seconds, and how long is measured.',
+    does: (target) => `are restarted onto Postgres ${target ?? 'of the newest minor'}, each disconnecting its clients for a few seconds`,
+    back: { one: 'runs its previous minor again', many: 'run their previous minors again', how: 'by another restart: clients are disconnected for a few seconds once more.' },
     keeps: 'keeps the minor it runs',
     settles: 'Not measured: after a restart pages come from storage until they are in memory again.',
   },
