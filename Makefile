@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: help setup demo demo-minor up down status test check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle fuzz bench-redo bench-pageserver soak-outage
+.PHONY: help setup demo demo-minor up down status test check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle fuzz bench-redo bench-pageserver soak-outage soak-races
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -40,6 +40,9 @@ check: ## the fast part of `make test`: formats, lints, types, unit tests of Pyt
 
 soak: ## property tests and the simulation with fresh seeds, for ten minutes
 	@scripts/soak
+
+soak-races: ## the engine's tests 20 times beside busy loops, to find those that race (hours)
+	@scripts/soak --races --system
 
 soak-outage: ## an object store that takes nothing for an hour, in real time (takes an hour; needs mount)
 	@$(VENV)/python bench/outage.py

@@ -10,6 +10,7 @@ import random
 import time
 from pathlib import Path
 
+from . import races
 from .paths import LOGS, REPO, STORAGE, VENV, tool_environment
 from .run import duration, run_logged, say
 
@@ -23,7 +24,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10, help="stop after the round that reaches this (10)")
     parser.add_argument("--seed", type=int, help="run one round with this seed, as a failing round printed it")
+    parser.add_argument(
+        "--races",
+        action="store_true",
+        help=f"instead: the engine's tests {races.TIMES} times beside busy loops, to find those that race",
+    )
+    parser.add_argument("--times", type=int, default=races.TIMES, help=f"with --races: rounds ({races.TIMES})")
+    parser.add_argument("--crate", action="append", help="with --races: only tests of this crate (repeatable)")
+    parser.add_argument("--system", action="store_true", help="with --races: the tests of storage/system as well")
     options = parser.parse_args()
+    if options.races:
+        return races.run(options.times, options.crate or races.CRATES, options.system)
     started, rounds = time.monotonic(), 0
     while True:
         seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
