@@ -21,6 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 from weirbench.api import Weir
 
+from weir.cli import installation
+from weir.cli.supervisor import Supervisor
+
 T = TypeVar("T")
 WEIR = Path(sys.executable).parent / "weir"
 SPAN = 500
@@ -113,6 +116,20 @@ class Stack:
             return now["pid"] != before["pid"] and now["health"] == "healthy"
 
         wait_for(f"{name} to be healthy again", again)
+
+    def stop(self, name: str) -> None:
+        """Have the supervisor stop a service, and wait until its process is gone."""
+        pid = self.pid(name)
+        self._supervisor().stop_service(name)
+        wait_for(f"{name} to be gone", lambda: not Path(f"/proc/{pid}").exists(), 60)
+
+    def start(self, name: str) -> None:
+        """Have the supervisor start a service that was stopped, and wait until it is healthy."""
+        self._supervisor().restart_service(name)
+        wait_for(f"{name} to be healthy", lambda: self.process(name)["health"] == "healthy", 60)
+
+    def _supervisor(self) -> Supervisor:
+        return Supervisor(installation.load(self.home))
 
     def api(self) -> Weir:
         return Weir(f"http://127.0.0.1:{self.port_base}", (self.home / "secrets" / "api_key").read_text().strip())

@@ -1,0 +1,71 @@
+"""A safekeeper loses its disk while another one lacks acknowledged rows: nobody is shown a database without them.
+
+As an operator would meet it: safekeeper 3 is away while rows are acknowledged by 1 and 2, the branch is suspended,
+one of the two comes back with an empty disk, the other one stops, 3 returns, and the branch is started.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from typing import Any
+
+import pytest
+from stack import Stack, wait_for
+from weirbench.api import Database, Weir
+from weirbench.postgres import query
+
+ROWS = 777
+# Longer than a start takes, and than the pause between two attempts.
+PATIENCE_SECONDS = 20
+
+
+@pytest.mark.parametrize(("lost", "holder"), [(2, 1), (1, 2)], ids=["second_loses", "first_loses"])
+def test_no_compute_starts_without_the_rows_and_they_come_back_with_their_holder(
+    stack: Stack, lost: int, holder: int
+) -> None:
+    api = stack.api()
+    shop = api.create_database(f"lost-disk-{lost}", {})
+    query(shop.uri, "CREATE TABLE story (id int)")
+    stack.stop("safekeeper-3")
+    query(shop.uri, f"INSERT INTO story SELECT generate_series(1, {ROWS})")
+    endpoint = f"/projects/{shop.project_id}/endpoints/{shop.compute_id}"
+    api.wait_operations(api.request("POST", f"{endpoint}/suspend")["operations"])
+
+    stack.stop(f"safekeeper-{lost}")
+    branch = api.get(f"/projects/{shop.project_id}/branches/{shop.branch_id}")["branch"]
+    folders = list((stack.home / f"safekeeper-{lost}").glob(f"*/{branch['timeline_id']}"))
+    assert len(folders) == 1
+    shutil.rmtree(folders[0].parent)
+    stack.start(f"safekeeper-{lost}")
+    wait_for("the reconciler to report the loss", lambda: _lost(api, lost) >= 1, 90)
+    assert not folders[0].exists(), "an empty log took the place of the lost one"
+
+    stack.stop(f"safekeeper-{holder}")
+    stack.start("safekeeper-3")
+    api.request("POST", f"{endpoint}/start")
+    _stays_down(api, shop)
+    stack.start(f"safekeeper-{holder}")
+    wait_for("the branch to run again", lambda: api.compute(shop.compute_id)["state"] == "active", 180)
+    assert query(shop.uri, "SELECT count(*) FROM story") == str(ROWS)
+    query(shop.uri, "INSERT INTO story VALUES (0)")
+    assert not folders[0].exists()
+    # The next test's majority must not depend on a project that has a member less.
+    api.delete_project(shop.project_id)
+
+
+def _lost(api: Weir, number: int) -> int:
+    nodes: list[dict[str, Any]] = api.get("/fleet/storage")["safekeepers"]
+    return next(node["lost_timelines"] for node in nodes if node["id"] == number)
+
+
+def _stays_down(api: Weir, database: Database) -> None:
+    """The compute says for a while that the rows' log has no majority, and never runs meanwhile."""
+    said = "does not exist on this safekeeper"
+    wait_for(
+        "the compute to say why it waits", lambda: said in (api.compute(database.compute_id)["reason"] or ""), 90
+    )
+    until = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < until:
+        assert api.compute(database.compute_id)["state"] != "active"
+        time.sleep(1)
