@@ -4,18 +4,23 @@
 //! matching `install`, and only then replies. Until `install` the acceptor behaves as before, which is what
 //! a crash in between leaves.
 
+use std::cmp::Ordering;
+
 use pg_types::{Lsn, Term};
 use serde::{Deserialize, Serialize};
 
+use crate::configuration::{Configuration, Generation, MemberId, Role};
 use crate::history::TermHistory;
 use crate::message::{
-    AppendHeader, AppendReply, CandidateId, ElectedReply, ElectedRequest, LogPosition, Refusal,
-    ResetRequest, VoteReply, VoteRequest,
+    AppendHeader, AppendReply, CandidateId, ConfigureRequest, ElectedReply, ElectedRequest,
+    LogPosition, Refusal, ResetRequest, VoteReply, VoteRequest,
 };
 
 /// What survives a crash beside the log itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Durable {
+    /// Whose log this was made to be; another one's where the disk is a copy, or one from the past.
+    pub member: MemberId,
     pub term: Term,
     /// Who got the vote for `term`; `None` when the term was learned from its winner.
     pub voted_for: Option<CandidateId>,
@@ -24,17 +29,21 @@ pub struct Durable {
     pub commit_lsn: Lsn,
     /// Record boundary below which WAL may be gone.
     pub horizon_lsn: Lsn,
+    /// The newest configuration heard of.
+    pub configuration: Configuration,
 }
 
 impl Durable {
     /// A timeline whose WAL begins at `start_lsn` and that no compute has written yet.
-    pub fn new(start_lsn: Lsn) -> Durable {
+    pub fn new(member: MemberId, start_lsn: Lsn, configuration: Configuration) -> Durable {
         Durable {
+            member,
             term: Term(0),
             voted_for: None,
             history: TermHistory::default(),
             commit_lsn: start_lsn,
             horizon_lsn: start_lsn,
+            configuration,
         }
     }
 }
@@ -64,6 +73,8 @@ pub struct FlushTicket {
 
 #[derive(Clone, Debug)]
 pub struct Acceptor {
+    /// This log's identity; never what the stored configuration says it is.
+    member: MemberId,
     durable: Durable,
     /// How often the log was cut: an fsync that began before a cut says nothing about what came after.
     cuts: u64,
@@ -77,7 +88,8 @@ pub struct Acceptor {
 
 impl Acceptor {
     /// After a start: `flush_lsn` is the end of the last valid record found in the log.
-    pub fn new(durable: Durable, flush_lsn: Lsn) -> Acceptor {
+    pub fn new(member: MemberId, durable: Durable, flush_lsn: Lsn) -> Acceptor {
+        assert_configuration(&durable);
         assert!(
             durable.commit_lsn <= flush_lsn,
             "committed WAL is missing: commit {} flush {flush_lsn}",
@@ -85,6 +97,7 @@ impl Acceptor {
         );
         let announced_commit = durable.commit_lsn;
         Acceptor {
+            member,
             durable,
             cuts: 0,
             end_lsn: flush_lsn,
@@ -130,6 +143,8 @@ impl Acceptor {
 
     pub fn position(&self) -> LogPosition {
         LogPosition {
+            member: self.member,
+            configuration: self.durable.configuration.clone(),
             term: self.durable.term,
             history: self.durable.history.clone(),
             flush_lsn: self.flush_lsn,
@@ -148,16 +163,48 @@ impl Acceptor {
 
     /// The promise to store before [`Acceptor::vote_reply`] may say yes; `None` when there is none to make.
     pub fn vote(&self, request: &VoteRequest) -> Option<Durable> {
-        (request.term > self.durable.term).then(|| Durable {
+        (request.term > self.durable.term && self.may_vote(request)).then(|| Durable {
             term: request.term,
             voted_for: Some(request.candidate),
+            configuration: request.configuration.clone(),
             ..self.snapshot()
         })
     }
 
+    /// Whether the candidate goes by a configuration in which this log is a voter, and none that this acceptor knows
+    /// to be replaced, or to contradict its own.
+    fn may_vote(&self, request: &VoteRequest) -> bool {
+        let (theirs, mine) = (&request.configuration, &self.durable.configuration);
+        let known = theirs == mine || theirs.replaces(mine) && theirs.is_well_formed();
+        let voter = self.role_in(theirs) == Some(Role::Voter);
+        known && voter && theirs.generation.term < request.term
+    }
+
+    /// The role of this log in `configuration`. A log that names no members can't tell who has taken the place of a
+    /// disk since it was copied: there, only what was made to be this one counts.
+    fn role_in(&self, configuration: &Configuration) -> Option<Role> {
+        if configuration.is_unlisted() {
+            return (self.durable.member == self.member).then_some(Role::Voter);
+        }
+        configuration.role_of(self.member)
+    }
+
+    /// The role of this log in the newest configuration it knows; of a log that waits to be made a learner, that.
+    pub fn role(&self) -> Option<Role> {
+        self.role_in(&self.durable.configuration)
+    }
+
+    fn check_member(&self, configuration: &Configuration) -> Result<(), Refusal> {
+        match self.role_in(configuration) {
+            Some(_) => Ok(()),
+            None => Err(Refusal::NotMember(self.member)),
+        }
+    }
+
     pub fn vote_reply(&self, request: &VoteRequest) -> VoteReply {
-        let granted =
-            self.durable.term == request.term && self.durable.voted_for == Some(request.candidate);
+        let granted = self.durable.term == request.term
+            && self.durable.voted_for == Some(request.candidate)
+            && self.durable.configuration == request.configuration;
         VoteReply {
             granted,
             position: self.position(),
@@ -167,12 +214,17 @@ impl Acceptor {
     /// What adopting the winner's history takes.
     pub fn elected(&self, request: &ElectedRequest) -> Result<Adoption, Refusal> {
         let announced = request.history.last().ok_or(Refusal::Malformed)?;
-        if !request.history.is_ordered() {
+        if !request.history.is_ordered()
+            || !request.configuration.is_well_formed()
+            || request.configuration.generation.term > announced.term
+        {
             return Err(Refusal::Malformed);
         }
         if announced.term < self.durable.term {
             return Err(Refusal::HigherTerm(self.durable.term));
         }
+        self.check_newer(&request.configuration)?;
+        self.check_member(&request.configuration)?;
         let commit = self.commit_lsn();
         let truncate_to = self
             .durable
@@ -195,6 +247,7 @@ impl Acceptor {
             term: announced.term,
             voted_for,
             history: request.history.clone(),
+            configuration: request.configuration.clone(),
             ..self.snapshot()
         };
         Ok(Adoption { truncate_to, state })
@@ -203,6 +256,7 @@ impl Acceptor {
     pub fn elected_reply(&self, prev_record_lsn: Option<Lsn>) -> ElectedReply {
         ElectedReply {
             term: self.durable.term,
+            generation: self.durable.configuration.generation,
             flush_lsn: self.flush_lsn,
             prev_record_lsn,
         }
@@ -231,12 +285,46 @@ impl Acceptor {
             "term went back to {}",
             state.term
         );
+        assert!(
+            state.configuration.generation >= self.durable.configuration.generation,
+            "generation went back to {}",
+            state.configuration.generation
+        );
+        assert_configuration(&state);
         self.durable = state;
+    }
+
+    /// A configuration that is older than the stored one is refused, and so is another one of the same generation,
+    /// which only a control plane that founded a log twice can bring about.
+    fn check_newer(&self, theirs: &Configuration) -> Result<(), Refusal> {
+        let mine = &self.durable.configuration;
+        if theirs == mine || theirs.replaces(mine) {
+            return Ok(());
+        }
+        Err(Refusal::OlderGeneration(Box::new(mine.clone())))
+    }
+
+    /// The state to store when the proposer of the current term changes the configuration. A member that the new one
+    /// removes stores it, too, and votes no more.
+    pub fn configure(&self, request: &ConfigureRequest) -> Result<Durable, Refusal> {
+        self.check_term(request.term)?;
+        if !request.configuration.is_well_formed()
+            || request.configuration.generation.term > request.term
+        {
+            return Err(Refusal::Malformed);
+        }
+        self.check_newer(&request.configuration)?;
+        Ok(Durable {
+            configuration: request.configuration.clone(),
+            ..self.snapshot()
+        })
     }
 
     /// Whether the WAL of an append may go into the log, and which part of it.
     pub fn append(&self, header: &AppendHeader, wal_bytes: u64) -> Result<AppendPlan, Refusal> {
         self.check_term(header.term)?;
+        self.check_generation(header.generation)?;
+        self.check_member(&self.durable.configuration)?;
         if header.end_lsn.checked_sub(header.begin_lsn) != Some(wal_bytes) {
             return Err(Refusal::Malformed);
         }
@@ -262,6 +350,18 @@ impl Acceptor {
             return Err(Refusal::NotAnnounced(term));
         }
         Ok(())
+    }
+
+    fn check_generation(&self, sender: Generation) -> Result<(), Refusal> {
+        let known = self.durable.configuration.generation;
+        match sender.cmp(&known) {
+            Ordering::Less => {
+                let newer = self.durable.configuration.clone();
+                Err(Refusal::OlderGeneration(Box::new(newer)))
+            }
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => Err(Refusal::UnknownGeneration { sender, known }),
+        }
     }
 
     /// Bytes up to `end` are in memory, the last complete record of them ending at `boundary`.
@@ -300,6 +400,7 @@ impl Acceptor {
     pub fn append_reply(&self) -> AppendReply {
         AppendReply {
             term: self.durable.term,
+            generation: self.durable.configuration.generation,
             write_lsn: self.write_lsn,
             flush_lsn: self.flush_lsn,
             commit_lsn: self.commit_lsn(),
@@ -325,7 +426,7 @@ impl Acceptor {
         let (lsn, cuts) = (state.commit_lsn, self.cuts + 1);
         *self = Acceptor {
             cuts,
-            ..Acceptor::new(state, lsn)
+            ..Acceptor::new(self.member, state, lsn)
         };
     }
 
@@ -335,43 +436,19 @@ impl Acceptor {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::history::TermStart;
-
-    #[test]
-    fn a_history_that_shares_no_term_and_begins_before_the_commit_is_another_one() {
-        let history = |term, start| -> TermHistory {
-            let entry = TermStart {
-                term: Term(term),
-                start_lsn: Lsn(start),
-            };
-            [entry].into_iter().collect()
-        };
-        let durable = Durable {
-            term: Term(1),
-            history: history(1, 100),
-            commit_lsn: Lsn(900),
-            ..Durable::new(Lsn(100))
-        };
-        let acceptor = Acceptor::new(durable, Lsn(950));
-        // As an empty member announces it that was made anew beside this one.
-        let request = ElectedRequest {
-            history: history(5, 100),
-        };
-        let refusal = Refusal::Diverged {
-            to: Lsn(100),
-            commit: Lsn(900),
-        };
-        assert_eq!(acceptor.elected(&request), Err(refusal));
-        // As a member that was away for more terms than a history holds meets it.
-        let request = ElectedRequest {
-            history: history(500, 2000),
-        };
-        let adoption = acceptor
-            .elected(&request)
-            .expect("what is committed is shared");
-        assert_eq!(adoption.truncate_to, Lsn(900));
-    }
+/// A configuration is made by the proposer of a term that its members have promised themselves to.
+fn assert_configuration(durable: &Durable) {
+    let Durable {
+        term,
+        configuration,
+        ..
+    } = durable;
+    assert!(
+        configuration.is_well_formed() && configuration.generation.term <= *term,
+        "term {term} holds configuration {configuration:?}"
+    );
 }
+
+#[cfg(test)]
+#[path = "acceptor_tests.rs"]
+mod tests;

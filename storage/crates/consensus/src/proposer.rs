@@ -1,15 +1,18 @@
 //! The proposer: one compute's election and its count of what a majority holds.
 //!
-//! Knows positions, not bytes; who sends which bytes when is its driver's business. Acceptors are numbered
-//! as in the member list, whose length decides what a majority is.
+//! Knows positions, not bytes; who sends which bytes when is its driver's business. Peers are numbered by the addresses
+//! that the proposer was given. What a majority is depends on the newest configuration that any of them has shown, so
+//! that an outdated list of addresses can keep a proposer from starting and never makes it count wrongly.
 
 use pg_types::{Lsn, Term};
 
+use crate::configuration::{Change, ChangeError, Configuration, Generation, MemberId, Role};
 use crate::history::TermHistory;
-use crate::majority;
 use crate::message::{
-    AppendReply, CandidateId, ElectedReply, ElectedRequest, LogPosition, VoteReply, VoteRequest,
+    AppendReply, CandidateId, ConfigureRequest, ElectedReply, ElectedRequest, LogPosition,
+    VoteReply, VoteRequest,
 };
+use crate::peers::{Peer, Peers};
 
 /// An acceptor has promised itself to a higher term: this proposer must stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -62,21 +65,13 @@ pub enum VoteOutcome {
     },
 }
 
-#[derive(Clone, Default, Debug)]
-struct Member {
-    greeting: Option<LogPosition>,
-    vote: Option<VoteReply>,
-    /// The acceptor follows this term and its positions count.
-    follows: bool,
-    write_lsn: Lsn,
-    flush_lsn: Lsn,
-}
-
 #[derive(Clone, Debug)]
 pub struct Proposer {
     candidate: CandidateId,
     term: Term,
-    members: Vec<Member>,
+    peers: Peers,
+    /// Generation of the configuration that votes are being asked for under.
+    asked: Generation,
     election: Option<Election>,
     write_quorum: Lsn,
     commit_lsn: Lsn,
@@ -85,12 +80,13 @@ pub struct Proposer {
 }
 
 impl Proposer {
-    pub fn new(candidate: CandidateId, members: usize) -> Proposer {
-        assert!(members > 0, "a timeline needs at least one safekeeper");
+    pub fn new(candidate: CandidateId, peers: usize) -> Proposer {
+        assert!(peers > 0, "a timeline needs at least one safekeeper");
         Proposer {
             candidate,
             term: Term(0),
-            members: vec![Member::default(); members],
+            peers: Peers::new(peers),
+            asked: Generation::ZERO,
             election: None,
             write_quorum: Lsn::INVALID,
             commit_lsn: Lsn::INVALID,
@@ -110,9 +106,9 @@ impl Proposer {
             lsn: self.committed_outside,
             acceptor: None,
         };
-        let acceptors = self.members.iter().enumerate().filter_map(|(i, member)| {
+        let acceptors = self.peers.all.iter().enumerate().filter_map(|(i, peer)| {
             Some(CommitProof {
-                lsn: member.greeting.as_ref()?.commit_lsn,
+                lsn: peer.greeting.as_ref()?.commit_lsn,
                 acceptor: Some(i),
             })
         });
@@ -141,13 +137,41 @@ impl Proposer {
         self.write_quorum
     }
 
-    /// An acceptor's state when the connection to it began. An acceptor that comes back with less than it had
-    /// committed before has lost WAL; what it had committed still counts as committed.
-    pub fn greeted(&mut self, member: usize, mut position: LogPosition) {
-        let known = self.members[member].greeting.as_ref();
-        let known_commit = known.map_or(Lsn::INVALID, |known| known.commit_lsn);
-        position.commit_lsn = position.commit_lsn.max(known_commit);
-        self.members[member].greeting = Some(position);
+    /// The newest configuration known; once elected, this proposer's own.
+    pub fn configuration(&self) -> &Configuration {
+        &self.peers.configuration
+    }
+
+    /// One more address to reach a safekeeper at; returns its number.
+    pub fn add_peer(&mut self) -> usize {
+        self.peers.all.push(Peer::default());
+        self.peers.all.len() - 1
+    }
+
+    /// Whether a majority of the voters fulfils `condition`, which gets the peer's number.
+    pub fn majority_of(&self, condition: impl Fn(usize) -> bool) -> bool {
+        self.peers.majority_of(condition)
+    }
+
+    /// Number of the peer behind each voter; `None` for a voter that has not been heard of.
+    pub fn voters(&self) -> Vec<Option<usize>> {
+        self.peers.voters()
+    }
+
+    /// Voters of the newest configuration that no peer has claimed to be.
+    pub fn unheard_voters(&self) -> Vec<MemberId> {
+        let heard = |id: &MemberId| self.peers.all.iter().any(|peer| peer.id == Some(*id));
+        let voters = self.peers.configuration.voters();
+        voters.filter(|id| !heard(id)).collect()
+    }
+
+    /// An acceptor's state when the connection to it began.
+    pub fn greeted(&mut self, peer: usize, position: LogPosition) {
+        let shown = &position.configuration;
+        if self.election.is_none() && shown.replaces(&self.peers.configuration) {
+            self.peers.configuration = shown.clone();
+        }
+        self.peers.all[peer].greeted(position);
     }
 
     /// Whether an acceptor that greets now shows the log to have two histories: it has committed past everything
@@ -168,83 +192,106 @@ impl Proposer {
 
     /// Once a majority has greeted: the vote to ask everyone for. The term is above every term seen.
     pub fn campaign(&mut self) -> Option<VoteRequest> {
-        let seen: Vec<Term> = self
-            .members
-            .iter()
-            .filter_map(|member| Some(member.greeting.as_ref()?.term))
-            .collect();
-        if self.election.is_some() || seen.len() < majority(self.members.len()) {
+        let all = &self.peers.all;
+        let greeted = |peer: usize| all[peer].greeting.is_some();
+        if self.election.is_some() || !self.peers.majority_of(greeted) {
             return None;
         }
-        let highest = seen.into_iter().max()?.max(self.term);
+        let seen = all
+            .iter()
+            .filter_map(|peer| Some(peer.greeting.as_ref()?.term));
+        let highest = seen.max()?.max(self.term);
         self.term = Term(highest.0 + 1);
-        self.members
-            .iter_mut()
-            .for_each(|member| member.vote = None);
+        self.peers.all.iter_mut().for_each(|peer| peer.vote = None);
+        self.asked = self.peers.configuration.generation;
         Some(VoteRequest {
             term: self.term,
             candidate: self.candidate,
+            configuration: self.peers.configuration.clone(),
         })
     }
 
-    pub fn voted(&mut self, member: usize, reply: VoteReply) -> VoteOutcome {
+    pub fn voted(&mut self, peer: usize, reply: VoteReply) -> VoteOutcome {
         if self.election.is_some() || reply.granted && reply.position.term != self.term {
             return VoteOutcome::Pending;
         }
-        self.greeted(member, reply.position.clone());
-        self.members[member].vote = Some(reply);
-        let granted = || {
-            self.members.iter().enumerate().filter_map(|(i, member)| {
-                Some((i, member.vote.as_ref().filter(|vote| vote.granted)?))
-            })
-        };
-        if granted().count() >= majority(self.members.len()) {
-            let Some((donor, vote)) = granted().max_by_key(|(_, vote)| vote.position.rank()) else {
-                return VoteOutcome::Pending;
-            };
-            let start_lsn = vote.position.flush_lsn;
-            let proof = self.commit_proof();
-            if proof.lsn > start_lsn {
-                return self.lost_wal(donor, start_lsn, proof);
-            }
-            let history = vote.position.history.continued_by(self.term, start_lsn);
-            let known_commit = granted()
-                .map(|(_, vote)| vote.position.commit_lsn)
-                .max()
-                .unwrap_or(start_lsn);
-            let election = Election {
-                term: self.term,
-                donor,
-                start_lsn,
-                history,
-                known_commit,
-            };
-            self.commit_lsn = known_commit;
-            self.election = Some(election.clone());
-            return VoteOutcome::Won(election);
+        self.greeted(peer, reply.position.clone());
+        self.peers.all[peer].vote = Some(reply);
+        if self.asked != self.peers.configuration.generation {
+            // Votes were asked for under a configuration that is not the newest.
+            return self.lost();
         }
-        let refused = || {
-            self.members
-                .iter()
-                .filter_map(|member| member.vote.as_ref().filter(|vote| !vote.granted))
-        };
-        if self.members.len() - refused().count() < majority(self.members.len()) {
-            let highest = refused()
-                .map(|vote| vote.position.term)
-                .max()
-                .unwrap_or(self.term);
-            return VoteOutcome::Lost {
-                highest: highest.max(self.term),
-            };
+        let granted = self.voters_that(|vote| vote.granted);
+        if granted.len() >= self.quorum() {
+            return self.decide();
+        }
+        let refused = self.voters_that(|vote| !vote.granted);
+        if self.peers.voters().len() - refused.len() < self.quorum() {
+            return self.lost();
         }
         VoteOutcome::Pending
+    }
+
+    fn quorum(&self) -> usize {
+        crate::majority(self.peers.voters().len())
+    }
+
+    /// Voters whose answer to the vote asked for fulfils `condition`.
+    fn voters_that(&self, condition: impl Fn(&VoteReply) -> bool) -> Vec<(usize, &LogPosition)> {
+        let voters = self.peers.voters().into_iter().flatten();
+        voters
+            .filter_map(|voter| {
+                let vote = self.peers.all[voter].vote.as_ref()?;
+                condition(vote).then_some((voter, &vote.position))
+            })
+            .collect()
+    }
+
+    fn lost(&self) -> VoteOutcome {
+        let votes = self.peers.all.iter().filter_map(|peer| peer.vote.as_ref());
+        let refused = votes.filter(|vote| !vote.granted);
+        let highest = refused.map(|vote| vote.position.term).max();
+        VoteOutcome::Lost {
+            highest: highest.unwrap_or(self.term).max(self.term),
+        }
+    }
+
+    /// A majority has granted its vote: the best of their logs wins, unless it lacks what is known to be committed.
+    fn decide(&mut self) -> VoteOutcome {
+        let granted = self.voters_that(|vote| vote.granted);
+        let Some((donor, best)) = granted.iter().max_by_key(|(_, position)| position.rank()) else {
+            return VoteOutcome::Pending;
+        };
+        let start_lsn = best.flush_lsn;
+        let proof = self.commit_proof();
+        if proof.lsn > start_lsn {
+            return self.lost_wal(*donor, start_lsn, proof);
+        }
+        let commits = granted.iter().map(|(_, position)| position.commit_lsn);
+        let known_commit = commits.max().unwrap_or(start_lsn);
+        let election = Election {
+            term: self.term,
+            donor: *donor,
+            start_lsn,
+            history: best.history.continued_by(self.term, start_lsn),
+            known_commit,
+        };
+        assert!(
+            known_commit <= start_lsn,
+            "term {} would begin at {start_lsn}, before the committed {known_commit}",
+            self.term
+        );
+        self.peers.configuration = self.peers.configuration.confirmed(self.term);
+        self.commit_lsn = known_commit;
+        self.election = Some(election.clone());
+        VoteOutcome::Won(election)
     }
 
     /// The best log of the voters ends before what `proof` says is committed. Where a later term has committed that,
     /// nothing is lost: this election comes too late.
     fn lost_wal(&self, donor: usize, end_lsn: Lsn, proof: CommitProof) -> VoteOutcome {
         let term = proof.acceptor.and_then(|acceptor| {
-            let greeting = self.members[acceptor].greeting.as_ref()?;
+            let greeting = self.peers.all[acceptor].greeting.as_ref()?;
             Some(greeting.term)
         });
         match term.filter(|term| *term > self.term) {
@@ -261,39 +308,112 @@ impl Proposer {
     pub fn announcement(&self) -> Option<ElectedRequest> {
         Some(ElectedRequest {
             history: self.election.as_ref()?.history.clone(),
+            configuration: self.peers.configuration.clone(),
         })
     }
 
+    /// Changes the configuration by one step; the answer is what to send to every peer, the removed one included. From
+    /// then on only acceptors that have stored the new configuration count, so commits wait until a majority has.
+    ///
+    /// A change that would leave no majority of voters able to commit is refused (`WouldStall`): it would be safe, and of
+    /// no use to anybody. Waits (`Unfinished`) until a majority of the current configuration has stored it under this term and holds
+    /// everything that is committed: otherwise two steps could together reach a configuration whose majorities do not
+    /// meet those that committed before.
+    pub fn change(&mut self, change: &Change) -> Result<ConfigureRequest, ChangeError> {
+        if !self.is_established() {
+            return Err(ChangeError::NotEstablished);
+        }
+        if self.peers.majority_position(|peer| peer.flush_lsn) < Some(self.commit_lsn) {
+            return Err(ChangeError::Unfinished);
+        }
+        let next = self.peers.configuration.changed(self.term, change)?;
+        match change {
+            Change::Promote(id) if !self.holds_what_is_committed(*id) => {
+                return Err(ChangeError::Lagging(*id));
+            }
+            Change::List(ids) if !self.are_all_peers(ids) => return Err(ChangeError::Malformed),
+            _ => {}
+        }
+        let able = next.voters().filter(|id| self.holds_what_is_committed(*id));
+        if able.count() < next.quorum() {
+            return Err(ChangeError::WouldStall);
+        }
+        self.peers.configuration = next;
+        Ok(ConfigureRequest {
+            term: self.term,
+            configuration: self.peers.configuration.clone(),
+        })
+    }
+
+    fn holds_what_is_committed(&self, member: MemberId) -> bool {
+        let peer = self.peers.all.iter().find(|peer| peer.id == Some(member));
+        peer.is_some_and(|peer| self.peers.counts(peer) && peer.flush_lsn >= self.commit_lsn)
+    }
+
+    /// Whether `ids` are the peers that this term was won with, each of which still names no members.
+    fn are_all_peers(&self, ids: &[MemberId]) -> bool {
+        self.listable().is_some_and(|listable| listable == ids)
+    }
+
+    /// For a log that does not name its members: who they are, once every peer has greeted. A log that waits to be made
+    /// a learner is none of them, and keeps the list from being written down.
+    pub fn listable(&self) -> Option<Vec<MemberId>> {
+        let unlisted = |peer: &Peer| {
+            let greeting = peer.greeting.as_ref()?;
+            greeting
+                .configuration
+                .is_unlisted()
+                .then_some(greeting.member)
+        };
+        self.peers.all.iter().map(unlisted).collect()
+    }
+
+    /// The role that a peer has in the newest configuration. `None` also for a peer that has not greeted.
+    pub fn role_of(&self, peer: usize) -> Option<Role> {
+        let id = self.peers.all[peer].id?;
+        if self.peers.configuration.is_unlisted() {
+            return Some(Role::Voter);
+        }
+        self.peers.configuration.role_of(id)
+    }
+
+    /// Whether the acceptor has stored the newest configuration.
+    pub fn has_configured(&self, peer: usize) -> bool {
+        self.peers.all[peer].generation == self.peers.configuration.generation
+    }
+
     /// The acceptor has adopted the history. Returns whether the commit LSN moved.
-    pub fn adopted(&mut self, member: usize, reply: &ElectedReply) -> Result<bool, Fenced> {
+    pub fn adopted(&mut self, peer: usize, reply: &ElectedReply) -> Result<bool, Fenced> {
         self.check(reply.term)?;
         if reply.term != self.term || self.election.is_none() {
             return Ok(false);
         }
-        let member = &mut self.members[member];
-        member.follows = true;
-        // Replies can overtake each other, and what was fsynced once stays so.
-        member.flush_lsn = member.flush_lsn.max(reply.flush_lsn);
-        member.write_lsn = member.flush_lsn;
+        let peer = &mut self.peers.all[peer];
+        peer.follows = true;
+        // Replies can overtake each other, and what was stored or fsynced once stays so.
+        peer.generation = peer.generation.max(reply.generation);
+        peer.flush_lsn = peer.flush_lsn.max(reply.flush_lsn);
+        peer.write_lsn = peer.flush_lsn;
         Ok(self.count())
     }
 
     /// Returns whether the commit LSN moved.
-    pub fn appended(&mut self, member: usize, reply: &AppendReply) -> Result<bool, Fenced> {
+    pub fn appended(&mut self, peer: usize, reply: &AppendReply) -> Result<bool, Fenced> {
         self.check(reply.term)?;
-        let member = &mut self.members[member];
-        if !member.follows || reply.term != self.term {
+        let peer = &mut self.peers.all[peer];
+        if !peer.follows || reply.term != self.term {
             return Ok(false);
         }
-        member.flush_lsn = member.flush_lsn.max(reply.flush_lsn);
-        member.write_lsn = member.write_lsn.max(reply.write_lsn).max(member.flush_lsn);
+        peer.generation = peer.generation.max(reply.generation);
+        peer.flush_lsn = peer.flush_lsn.max(reply.flush_lsn);
+        peer.write_lsn = peer.write_lsn.max(reply.write_lsn).max(peer.flush_lsn);
         Ok(self.count())
     }
 
     /// The connection is gone: what the acceptor only had in memory may be, too.
-    pub fn disconnected(&mut self, member: usize) {
-        let member = &mut self.members[member];
-        member.write_lsn = member.flush_lsn;
+    pub fn disconnected(&mut self, peer: usize) {
+        let peer = &mut self.peers.all[peer];
+        peer.write_lsn = peer.flush_lsn;
     }
 
     pub fn check(&self, seen: Term) -> Result<(), Fenced> {
@@ -305,28 +425,16 @@ impl Proposer {
     }
 
     /// Fsynced position of an acceptor that follows this term.
-    pub fn flush_of(&self, member: usize) -> Option<Lsn> {
-        let member = &self.members[member];
-        member.follows.then_some(member.flush_lsn)
+    pub fn flush_of(&self, peer: usize) -> Option<Lsn> {
+        let peer = &self.peers.all[peer];
+        peer.follows.then_some(peer.flush_lsn)
     }
 
     /// Whether a majority follows this term and holds the log up to its start: safe to serve.
     pub fn is_established(&self) -> bool {
         self.election.as_ref().is_some_and(|election| {
-            self.quorum_position(|member| member.flush_lsn) >= Some(election.start_lsn)
+            self.peers.majority_position(|peer| peer.flush_lsn) >= Some(election.start_lsn)
         })
-    }
-
-    /// The highest position that a majority of the members, all following this term, has reached.
-    fn quorum_position(&self, position: impl Fn(&Member) -> Lsn) -> Option<Lsn> {
-        let mut positions: Vec<Lsn> = self
-            .members
-            .iter()
-            .filter(|member| member.follows)
-            .map(position)
-            .collect();
-        positions.sort_unstable_by(|a, b| b.cmp(a));
-        positions.get(majority(self.members.len()) - 1).copied()
     }
 
     fn count(&mut self) -> bool {
@@ -334,14 +442,16 @@ impl Proposer {
             return false;
         };
         if let Some(written) = self
-            .quorum_position(|member| member.write_lsn)
+            .peers
+            .majority_position(|peer| peer.write_lsn)
             .filter(|lsn| *lsn >= start_lsn)
         {
             self.write_quorum = self.write_quorum.max(written);
         }
         // Below L a majority of positions proves nothing yet: another log could still win an election.
         match self
-            .quorum_position(|member| member.flush_lsn)
+            .peers
+            .majority_position(|peer| peer.flush_lsn)
             .filter(|lsn| *lsn >= start_lsn && *lsn > self.commit_lsn)
         {
             Some(flushed) => {

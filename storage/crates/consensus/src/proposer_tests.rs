@@ -1,14 +1,26 @@
 //! Which elections may begin a term, and which show that WAL is lost.
 
 use super::*;
+use crate::configuration::DiskId;
 use crate::history::TermStart;
 
+fn id(node: u64) -> MemberId {
+    MemberId {
+        node,
+        disk: DiskId([node as u8; 16]),
+        incarnation: 1,
+    }
+}
+
+/// Of a log that names no members.
 fn position(term: u64, flush: u64, commit: u64) -> LogPosition {
     let entry = TermStart {
         term: Term(term),
         start_lsn: Lsn(0),
     };
     LogPosition {
+        member: id(0),
+        configuration: Configuration::default(),
         term: Term(term),
         history: [entry].into_iter().filter(|_| term > 0).collect(),
         flush_lsn: Lsn(flush),

@@ -3,7 +3,10 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use consensus::{CandidateId, ElectedRequest, Proposer, VoteOutcome, VoteReply, VoteRequest};
+use consensus::{
+    CandidateId, Change, ConfigureRequest, ElectedRequest, Proposer, VoteOutcome, VoteReply,
+    VoteRequest,
+};
 use parking_lot::Mutex;
 use pg_types::{Lsn, Term};
 use tokio::sync::{Notify, watch};
@@ -47,6 +50,8 @@ pub struct Member {
 pub struct Core {
     pub proposer: Proposer,
     pub request: Option<VoteRequest>,
+    /// A change of the members that every peer has to store.
+    pub configure: Option<ConfigureRequest>,
     /// The last vote was lost to this term.
     pub lost_to: Option<Term>,
     pub buffer: WalBuffer,
@@ -77,6 +82,7 @@ impl Shared {
             core: Mutex::new(Core {
                 proposer: Proposer::new(candidate, count),
                 request: None,
+                configure: None,
                 lost_to: None,
                 buffer: WalBuffer::new(Lsn::INVALID),
                 members: (0..count).map(|_| member()).collect(),
@@ -144,9 +150,7 @@ impl Shared {
             member.last_reply = Some(Instant::now());
             member.horizon_lsn = greeting.position.horizon_lsn;
             member.commit_lsn = greeting.position.commit_lsn;
-            if core.proposer.election().is_none() {
-                core.proposer.greeted(index, greeting.position.clone());
-            }
+            core.proposer.greeted(index, greeting.position.clone());
             Ok(())
         })?;
         self.campaign.notify_one();
@@ -221,6 +225,7 @@ impl Shared {
             if outcome == Ok(true) {
                 self.observe_commits(core);
             }
+            self.write_members_down(core);
             core.trim(self.config.buffer_bytes);
             self.publish(core);
             outcome
@@ -237,6 +242,24 @@ impl Shared {
                 self.fenced(fenced.by);
                 false
             }
+        }
+    }
+
+    /// A log that was founded before logs knew their members gets to know them as soon as all of them follow this term.
+    fn write_members_down(&self, core: &mut Core) {
+        if !core.proposer.configuration().is_unlisted() || core.proposer.election().is_none() {
+            return;
+        }
+        let Some(members) = core.proposer.listable() else {
+            return;
+        };
+        match core.proposer.change(&Change::List(members)) {
+            Ok(request) => {
+                tracing::info!(timeline = %self.config.timeline, members = request.configuration.members().len(), "the log names its members from now on");
+                core.configure = Some(request);
+                self.wake_all();
+            }
+            Err(error) => tracing::debug!(%error, "the members are not written down yet"),
         }
     }
 
@@ -334,10 +357,12 @@ impl Shared {
 impl Core {
     /// How long no majority has been heard of, and what is known of those that are silent.
     fn silence(&self, begun: Instant) -> (Duration, Vec<String>) {
-        let mut heard: Vec<Instant> = self
-            .members
+        let voters = self.proposer.voters();
+        let last_reply =
+            |voter: &Option<usize>| voter.and_then(|peer| self.members[peer].last_reply);
+        let mut heard: Vec<Instant> = voters
             .iter()
-            .map(|member| member.last_reply.unwrap_or(begun))
+            .map(|voter| last_reply(voter).unwrap_or(begun))
             .collect();
         heard.sort_unstable_by(|a, b| b.cmp(a));
         let silence = heard[consensus::majority(heard.len()) - 1].elapsed();
@@ -375,11 +400,7 @@ impl Core {
         let Some(election) = self.proposer.election() else {
             return false;
         };
-        let known = self
-            .members
-            .iter()
-            .filter(|member| member.commit_lsn >= election.start_lsn)
-            .count();
-        self.proposer.is_established() && known >= consensus::majority(self.members.len())
+        let knows = |peer: usize| self.members[peer].commit_lsn >= election.start_lsn;
+        self.proposer.is_established() && self.proposer.majority_of(knows)
     }
 }

@@ -17,6 +17,9 @@ use crate::{Fatal, PgConn, ProposerConfig};
 /// How long a majority waits for the rest before it votes: the rest may hold the best log.
 const STRAGGLERS: Duration = Duration::from_millis(150);
 
+/// A vote that is neither won nor lost after this long is asked for anew, in a higher term.
+const VOTE_PATIENCE: Duration = Duration::from_secs(2);
+
 #[derive(Debug, thiserror::Error)]
 pub enum ElectError {
     #[error("no safekeepers are configured")]
@@ -125,7 +128,24 @@ fn unanswered(core: &crate::core::Core) -> String {
         .iter()
         .filter(|member| member.connected)
         .count();
-    format!("{answering} of {} safekeepers answer", core.members.len())
+    let answering = format!("{answering} of {} safekeepers answer", core.members.len());
+    let unheard = core.proposer.unheard_voters();
+    if unheard.is_empty() {
+        return answering;
+    }
+    let unheard: Vec<String> = unheard
+        .iter()
+        .map(|id| {
+            format!(
+                "safekeeper {} with disk {} (log {})",
+                id.node, id.disk, id.incarnation
+            )
+        })
+        .collect();
+    format!(
+        "{answering}, and these voters of the log are not among them: {}. Start those safekeepers, with the disks they had",
+        unheard.join(", ")
+    )
 }
 
 fn elected(running: Running) -> Elected {
@@ -165,23 +185,23 @@ fn elected(running: Running) -> Elected {
 /// Votes until won, then waits until L is settled.
 async fn settle(shared: &Shared) -> Result<(), Fatal> {
     let mut majority_since: Option<Instant> = None;
+    let mut asked_at = Instant::now();
     let mut attempt: u32 = 0;
     loop {
         if let Some(fatal) = shared.fatal.borrow().clone() {
             return Err(fatal);
         }
-        let (greeted, settled, lost, asked, announced) = shared.core(|core| {
+        let (greeted, settled, lost, asked, won, announced) = shared.core(|core| {
             let greeted = core
-                .members
-                .iter()
-                .filter(|member| member.connected)
-                .count();
+                .proposer
+                .majority_of(|peer| core.members[peer].connected);
             let settled = core.members.iter().all(|member| member.settled);
             (
-                greeted >= consensus::majority(core.members.len()),
+                greeted,
                 settled,
                 core.lost_to.take(),
                 core.request.is_some(),
+                core.proposer.election().is_some(),
                 core.is_announced(),
             )
         });
@@ -198,11 +218,17 @@ async fn settle(shared: &Shared) -> Result<(), Fatal> {
             ))
             .await;
             campaign(shared, Some(term));
+            asked_at = Instant::now();
         } else if greeted && !asked {
             let since = *majority_since.get_or_insert_with(Instant::now);
             if settled || since.elapsed() >= STRAGGLERS {
                 campaign(shared, None);
+                asked_at = Instant::now();
             }
+        } else if asked && greeted && asked_at.elapsed() >= VOTE_PATIENCE && !won {
+            // The voter whose vote is missing may never come back, and the others may have voted for somebody else.
+            campaign(shared, None);
+            asked_at = Instant::now();
         }
         tokio::select! {
             () = shared.campaign.notified() => {}

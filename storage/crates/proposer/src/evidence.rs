@@ -3,7 +3,7 @@
 //! Among safekeepers that keep what they acknowledged none of this happens. It does when one has lost its disk, has
 //! got an older one back, or was made anew beside a log that had begun without it.
 
-use consensus::{LogPosition, LostWal, Refusal};
+use consensus::{Configuration, LogPosition, LostWal, Refusal};
 
 use crate::Fatal;
 use crate::core::Shared;
@@ -44,6 +44,18 @@ impl Shared {
             detail: detail.clone(),
         });
         Err(detail)
+    }
+
+    /// A safekeeper has stored a newer configuration than the one it was addressed under. One that a later term has
+    /// made ends this proposer; one of its own has only overtaken the message that was refused.
+    pub fn generation_replaced(&self, index: usize, newer: &Configuration) {
+        let generation = newer.generation;
+        tracing::info!(timeline = %self.config.timeline, safekeeper = self.config.safekeepers[index], %generation, "a newer generation of members is known there");
+        let elected = self.core(|core| core.proposer.election().is_some());
+        let term = self.core(|core| core.proposer.term());
+        if elected && generation.term > term {
+            self.fenced(generation.term);
+        }
     }
 
     /// A safekeeper refused this term's history, because adopting it would cut off what it has committed.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bytes::{Buf as _, Bytes};
-use consensus::{AppendHeader, Refusal};
+use consensus::{AppendHeader, Generation, Refusal};
 use futures::StreamExt as _;
 use pg_types::{Lsn, Term};
 use tokio::io::AsyncWriteExt as _;
@@ -105,6 +105,7 @@ async fn session(shared: &Shared, index: usize, address: &str) -> anyhow::Result
         writer,
         asked: Term(0),
         announced: false,
+        configured: Generation::ZERO,
         sent: Lsn::INVALID,
         known_commit: Lsn::INVALID,
         positions,
@@ -167,6 +168,10 @@ async fn receive(
                 shared.diverged(index, refusal);
                 bail!("safekeeper {address}: {refusal}");
             }
+            AcceptorMessage::Refused(Refusal::OlderGeneration(newer)) => {
+                shared.generation_replaced(index, newer);
+                bail!("safekeeper {address} knows generation {}", newer.generation);
+            }
             AcceptorMessage::Refused(refusal) => bail!("safekeeper {address}: {refusal}"),
             AcceptorMessage::Failed(failure) => bail!("safekeeper {address}: {failure}"),
             AcceptorMessage::Greeting(_) => bail!("safekeeper {address}: greeted twice"),
@@ -181,6 +186,8 @@ struct Sender<'a> {
     /// Term of the last vote asked for on this connection.
     asked: Term,
     announced: bool,
+    /// The newest configuration sent on this connection.
+    configured: Generation,
     /// Where the next append begins.
     sent: Lsn,
     known_commit: Lsn,
@@ -240,21 +247,32 @@ impl Sender<'_> {
         let position = *self.positions.borrow_and_update();
         self.shared.core(|core| {
             let Some(announcement) = core.announcement() else {
-                return match core.request {
+                return match &core.request {
                     Some(request) if request.term > self.asked => {
                         self.asked = request.term;
-                        Work::Message(ProposerMessage::Vote(request))
+                        Work::Message(ProposerMessage::Vote(request.clone()))
                     }
                     _ => Work::Nothing,
                 };
             };
             if !self.announced {
+                // Who is no member has nothing to adopt, and may become a member while this connection lasts.
+                if core.proposer.role_of(self.index).is_none() {
+                    return Work::Nothing;
+                }
                 self.announced = true;
+                self.configured = announcement.configuration.generation;
                 return Work::Message(ProposerMessage::Elected(announcement));
             }
             let Some(position) = position else {
                 return Work::Nothing;
             };
+            if let Some(request) = &core.configure
+                && request.configuration.generation > self.configured
+            {
+                self.configured = request.configuration.generation;
+                return Work::Message(ProposerMessage::Configure(request.clone()));
+            }
             self.sent = self.sent.max(position);
             let commit_lsn = core.proposer.commit_lsn();
             if self.sent < core.buffer.start() {
@@ -266,6 +284,7 @@ impl Sender<'_> {
                 let end_lsn = self.sent + bytes.len() as u64;
                 let header = AppendHeader {
                     term: core.proposer.term(),
+                    generation: self.configured,
                     begin_lsn: self.sent,
                     end_lsn,
                     commit_lsn,
@@ -298,6 +317,7 @@ impl Sender<'_> {
             .core(|core| (core.proposer.term(), core.proposer.commit_lsn()));
         let header = AppendHeader {
             term,
+            generation: self.configured,
             begin_lsn: self.sent,
             end_lsn: self.sent,
             commit_lsn,
@@ -331,6 +351,7 @@ impl Sender<'_> {
                     let end_lsn = self.sent + wal.len() as u64;
                     let header = AppendHeader {
                         term,
+                        generation: self.configured,
                         begin_lsn: self.sent,
                         end_lsn,
                         commit_lsn,

@@ -8,13 +8,13 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use consensus::TermStart;
+use consensus::{MemberId, Role, TermStart};
 use pg_types::{Lsn, TenantId, TimelineId};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::control::Identity;
-use crate::registry::{Created, Listed, Registry};
+use crate::registry::{Created, Founder, Listed, Registry, RegistryError};
 use crate::timeline::{OpenError, Status};
 
 pub fn router(registry: Arc<Registry>) -> Router {
@@ -24,6 +24,7 @@ pub fn router(registry: Arc<Registry>) -> Router {
             post(create).get(status).delete(remove),
         )
         .route("/v1/timelines", get(list))
+        .route("/v1/disk", get(disk))
         .route("/healthz", get(|| async { "ok\n" }))
         .fallback(|| async {
             ApiError::new(
@@ -89,6 +90,15 @@ struct CreateBody {
     start_lsn: Lsn,
     system_identifier: String,
     pg_version: u32,
+    /// The disks that the log begins on; absent from what an older control plane sends.
+    founders: Option<Vec<DiskBody>>,
+}
+
+/// The identity of a safekeeper's data directory; `disk` is 32 hex digits.
+#[derive(Serialize, Deserialize)]
+struct DiskBody {
+    node: u64,
+    disk: String,
 }
 
 #[derive(Serialize)]
@@ -112,6 +122,36 @@ struct Positions {
     commit_lsn: Lsn,
     remote_consistent_lsn: Lsn,
     oldest_lsn: Lsn,
+    member: MemberBody,
+    /// Empty where the log does not name its members yet.
+    members: Vec<MemberBody>,
+    generation: u32,
+    /// The term that confirmed the generation.
+    generation_term: pg_types::Term,
+}
+
+#[derive(Serialize)]
+struct MemberBody {
+    node: u64,
+    disk: String,
+    incarnation: u32,
+    /// `voter`, `learner` or, of a log that is no member of its own configuration, `none`.
+    role: &'static str,
+}
+
+impl MemberBody {
+    fn new(id: MemberId, role: Option<Role>) -> MemberBody {
+        MemberBody {
+            node: id.node,
+            disk: id.disk.to_string(),
+            incarnation: id.incarnation,
+            role: match role {
+                Some(Role::Voter) => "voter",
+                Some(Role::Learner) => "learner",
+                None => "none",
+            },
+        }
+    }
 }
 
 impl From<Status> for TimelineBody {
@@ -120,6 +160,7 @@ impl From<Status> for TimelineBody {
             identity,
             position,
             oldest_lsn,
+            role,
             stopped,
         } = status;
         TimelineBody {
@@ -141,6 +182,15 @@ impl From<Status> for TimelineBody {
                 commit_lsn: position.commit_lsn,
                 remote_consistent_lsn: position.horizon_lsn,
                 oldest_lsn,
+                member: MemberBody::new(position.member, role),
+                members: position
+                    .configuration
+                    .members()
+                    .iter()
+                    .map(|member| MemberBody::new(member.id, Some(member.role)))
+                    .collect(),
+                generation: position.configuration.generation.number,
+                generation_term: position.configuration.generation.term,
             }),
         }
     }
@@ -187,11 +237,12 @@ async fn create(
         pg_version: body.pg_version,
         start_lsn: body.start_lsn,
     };
+    let founders = body.founders.map(founders).transpose()?;
     let created = registry
-        .create(identity)
+        .create(identity, founders)
         .await
         .map_err(|error| match error {
-            crate::registry::RegistryError::Open(OpenError::Version(_)) => {
+            RegistryError::Open(OpenError::Version(_)) | RegistryError::Founders(_) => {
                 ApiError::bad_request(error.to_string())
             }
             other => ApiError::internal(other),
@@ -210,6 +261,23 @@ async fn create(
         .get((tenant, timeline))
         .ok_or_else(|| absent(tenant, timeline))?;
     Ok((status, Json(TimelineBody::from(listed))).into_response())
+}
+
+fn founders(bodies: Vec<DiskBody>) -> Result<Vec<Founder>, ApiError> {
+    let founder = |body: DiskBody| {
+        let disk = body.disk.parse().map_err(|error| {
+            ApiError::bad_request(format!("founder {} {:?}: {error}", body.node, body.disk))
+        })?;
+        Ok((body.node, disk))
+    };
+    bodies.into_iter().map(founder).collect()
+}
+
+async fn disk(State(registry): State<Arc<Registry>>) -> Json<DiskBody> {
+    Json(DiskBody {
+        node: registry.disk().node(),
+        disk: registry.disk().id().to_string(),
+    })
 }
 
 fn absent(tenant: TenantId, timeline: TimelineId) -> ApiError {

@@ -8,12 +8,16 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
 
-use consensus::Durable;
-use pg_types::{Lsn, TenantId, TimelineId};
+use consensus::{CandidateId, Configuration, Durable, MemberId, TermHistory};
+use pg_types::{Lsn, TenantId, Term, TimelineId};
 use serde::{Deserialize, Serialize};
 
+use crate::disk::Origin;
+
 const FILE: &str = "control";
-const MAGIC: &[u8; 8] = b"WEIRSK01";
+const MAGIC: &[u8; 8] = b"WEIRSK02";
+/// Written before logs knew their members and had identities.
+const MAGIC_1: &[u8; 8] = b"WEIRSK01";
 
 /// What a timeline is; never changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -29,9 +33,51 @@ pub struct Identity {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Control {
     pub identity: Identity,
+    /// Whose log this is on this disk; [`MemberId::UNKNOWN`] until a log of an older format is claimed. It differs from
+    /// `durable.member` where the log was copied here, or put back from a copy.
+    pub member: MemberId,
+    /// Of the log's directory, when it was claimed.
+    pub origin: Option<Origin>,
     pub durable: Durable,
     /// What each reader that holds WAL has durable elsewhere.
     pub readers: BTreeMap<String, Lsn>,
+}
+
+/// Format 1.
+#[derive(Serialize, Deserialize)]
+struct Control1 {
+    identity: Identity,
+    durable: Durable1,
+    readers: BTreeMap<String, Lsn>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Durable1 {
+    term: Term,
+    voted_for: Option<CandidateId>,
+    history: TermHistory,
+    commit_lsn: Lsn,
+    horizon_lsn: Lsn,
+}
+
+impl From<Control1> for Control {
+    fn from(old: Control1) -> Control {
+        Control {
+            identity: old.identity,
+            member: MemberId::UNKNOWN,
+            origin: None,
+            durable: Durable {
+                member: MemberId::UNKNOWN,
+                term: old.durable.term,
+                voted_for: old.durable.voted_for,
+                history: old.durable.history,
+                commit_lsn: old.durable.commit_lsn,
+                horizon_lsn: old.durable.horizon_lsn,
+                configuration: Configuration::default(),
+            },
+            readers: old.readers,
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -67,14 +113,20 @@ pub fn load(dir: &Path) -> Result<Control, ControlError> {
 }
 
 fn parse(bytes: &[u8]) -> Result<Control, &'static str> {
-    let body = bytes
-        .strip_prefix(MAGIC)
-        .ok_or("it does not start as one, or is of another version")?;
+    let (magic, body) = bytes.split_first_chunk::<8>().ok_or("it is cut short")?;
+    if magic != MAGIC && magic != MAGIC_1 {
+        return Err("it does not start as one, or is of another version");
+    }
     let (payload, sum) = body.split_last_chunk::<4>().ok_or("it is cut short")?;
     if crc32c::crc32c(payload) != u32::from_le_bytes(*sum) {
         return Err("its checksum is wrong");
     }
-    postcard::from_bytes(payload).map_err(|_| "its content makes no sense")
+    let parsed = if magic == MAGIC_1 {
+        postcard::from_bytes::<Control1>(payload).map(Control::from)
+    } else {
+        postcard::from_bytes(payload)
+    };
+    parsed.map_err(|_| "its content makes no sense")
 }
 
 pub fn store(dir: &Path, control: &Control) -> Result<(), ControlError> {
@@ -101,17 +153,55 @@ mod tests {
     use super::*;
 
     fn control() -> Control {
+        let member = MemberId {
+            node: 3,
+            disk: consensus::DiskId([5; 16]),
+            incarnation: 1,
+        };
+        let start_lsn = Lsn(0x0150_0000);
+        let configuration = Configuration::founding(&[member]).expect("one member");
         Control {
             identity: Identity {
                 tenant: TenantId([1; 16]),
                 timeline: TimelineId([2; 16]),
                 system_identifier: 7,
                 pg_version: 15,
-                start_lsn: Lsn(0x0150_0000),
+                start_lsn,
             },
-            durable: Durable::new(Lsn(0x0150_0000)),
-            readers: BTreeMap::from([("pageserver".to_owned(), Lsn(0x0150_0000))]),
+            member,
+            origin: None,
+            durable: Durable::new(member, start_lsn, configuration),
+            readers: BTreeMap::from([("pageserver".to_owned(), start_lsn)]),
         }
+    }
+
+    #[test]
+    fn a_control_file_of_format_1_is_read_and_names_no_members() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let new = control();
+        let old = Control1 {
+            identity: new.identity,
+            durable: Durable1 {
+                term: Term(4),
+                voted_for: Some(CandidateId([9; 16])),
+                history: TermHistory::default(),
+                commit_lsn: Lsn(0x0160_0000),
+                horizon_lsn: Lsn(0x0155_0000),
+            },
+            readers: new.readers.clone(),
+        };
+        let payload = postcard::to_stdvec(&old).expect("serialise");
+        let sum = crc32c::crc32c(&payload).to_le_bytes();
+        let bytes = [&MAGIC_1[..], &payload, &sum].concat();
+        fs::write(dir.path().join(FILE), bytes).expect("write");
+        let read = load(dir.path()).expect("load");
+        assert_eq!((read.identity, read.readers), (new.identity, new.readers));
+        assert_eq!(
+            (read.durable.term, read.durable.commit_lsn),
+            (Term(4), Lsn(0x0160_0000))
+        );
+        assert_eq!(read.member, MemberId::UNKNOWN);
+        assert!(read.durable.configuration.is_unlisted());
     }
 
     #[test]

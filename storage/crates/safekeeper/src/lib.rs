@@ -5,9 +5,11 @@
 //! is what they need of disks and connections.
 //!
 //! Below the data directory each timeline has its own, `<tenant>/<timeline>/`:
-//! - `control`: identity, promise, term history, commit LSN, horizon; replaced atomically, checksummed;
+//! - `control`: identity, members, promise, term history, commit LSN, horizon; replaced atomically, checksummed;
 //! - `<segment>`: 16 MiB of WAL each, named as Postgres does, sparse where nothing was written yet;
 //! - `cut/`: WAL that was cut off the log, kept for a week (`cut_wal`).
+//!
+//! Beside them lies who the directory is and which logs it was given (`disk`).
 //!
 //! Invariants:
 //! - a promise or a history is on disk before any reply that follows from it leaves;
@@ -26,6 +28,7 @@
 pub mod api;
 pub mod control;
 mod cut_wal;
+pub mod disk;
 pub mod metrics;
 mod recovery;
 pub mod registry;

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use consensus::{Configuration, DiskId, MemberId};
 use parking_lot::Mutex;
 use pg_types::{TenantId, TimelineId};
 use wire::wal::{Failure, FailureKind};
 
 use crate::control::{Identity, sync_dir};
+use crate::disk::{Disk, DiskError};
 use crate::metrics;
 use crate::timeline::{OpenError, Timeline};
 
@@ -34,12 +36,16 @@ enum Entry {
 
 pub struct Registry {
     dir: PathBuf,
+    disk: Disk,
     entries: Mutex<HashMap<Id, Entry>>,
     /// Held while a timeline is created, deleted or opened again.
     changes: tokio::sync::Mutex<()>,
     /// Locked as long as the process lives, so that no second one works on the same files.
     _lock: fs::File,
 }
+
+/// A safekeeper that a log is founded on, by its number and its disk.
+pub type Founder = (u64, DiskId);
 
 /// What `create` found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,12 +69,17 @@ pub enum RegistryError {
     #[error("data directory {0} is in use by another safekeeper process")]
     InUse(String),
     #[error(transparent)]
+    Disk(#[from] DiskError),
+    #[error("the founders of a timeline make no sense: {0}")]
+    Founders(#[from] consensus::ChangeError),
+    #[error(transparent)]
     Open(#[from] OpenError),
 }
 
 impl Registry {
     /// Opens every timeline below `dir`. One that can't be opened is kept as broken and harms no other. Blocks.
-    pub fn open(dir: &Path) -> Result<Registry, RegistryError> {
+    /// `node` is the number of this safekeeper, to which the directory must belong.
+    pub fn open(dir: &Path, node: u64) -> Result<Registry, RegistryError> {
         let bad = |source| RegistryError::Dir {
             dir: dir.display().to_string(),
             source,
@@ -79,6 +90,7 @@ impl Registry {
             .map_err(|_| RegistryError::InUse(dir.display().to_string()))?;
         let registry = Registry {
             dir: dir.to_owned(),
+            disk: Disk::open(dir, node)?,
             entries: Mutex::default(),
             changes: tokio::sync::Mutex::default(),
             _lock: lock,
@@ -113,12 +125,16 @@ impl Registry {
         Ok(found)
     }
 
+    pub fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
     fn path(&self, (tenant, timeline): Id) -> PathBuf {
         self.dir.join(tenant.to_string()).join(timeline.to_string())
     }
 
     fn load(&self, id: Id) -> Entry {
-        match Timeline::open(&self.path(id)) {
+        match Timeline::open(&self.path(id), &self.disk) {
             Ok(timeline) => Entry::Open(Arc::new(timeline)),
             Err(error) => {
                 let reason = error.to_string();
@@ -164,9 +180,13 @@ impl Registry {
             .set((entries.len() - active) as i64);
     }
 
+    /// Founds a log, once: on a disk that is one of `founders` and has never had this log, it begins as a voter. Anywhere
+    /// else it begins empty and waits to be made a learner. Without `founders` (what an older control plane sends) the
+    /// log names no members until a compute writes them down.
     pub async fn create(
         self: &Arc<Registry>,
         identity: Identity,
+        founders: Option<Vec<Founder>>,
     ) -> Result<Created, RegistryError> {
         let id = (identity.tenant, identity.timeline);
         let _change = self.changes.lock().await;
@@ -178,9 +198,10 @@ impl Registry {
             None => {}
         }
         let registry = self.clone();
-        let timeline = tokio::task::spawn_blocking(move || registry.create_blocking(identity))
-            .await
-            .expect("creation does not panic")?;
+        let timeline =
+            tokio::task::spawn_blocking(move || registry.create_blocking(identity, founders))
+                .await
+                .expect("creation does not panic")?;
         start_timeline(timeline.clone());
         self.entries.lock().insert(id, Entry::Open(timeline));
         self.count();
@@ -189,7 +210,11 @@ impl Registry {
     }
 
     /// The directory appears with its control file in it, or not at all.
-    fn create_blocking(&self, identity: Identity) -> Result<Arc<Timeline>, RegistryError> {
+    fn create_blocking(
+        &self,
+        identity: Identity,
+        founders: Option<Vec<Founder>>,
+    ) -> Result<Arc<Timeline>, RegistryError> {
         let path = self.path((identity.tenant, identity.timeline));
         let parent = self.dir.join(identity.tenant.to_string());
         let temporary = path.with_extension(BEING_CREATED);
@@ -197,13 +222,23 @@ impl Registry {
             dir: path.display().to_string(),
             source,
         };
+        let founding = founders.as_deref().map(founding).transpose()?;
+        let member = self
+            .disk
+            .next_member((identity.tenant, identity.timeline))?;
+        let configuration = match founding {
+            Some(founding) if founding.role_of(member).is_some() => founding,
+            None if member.incarnation == 1 => Configuration::default(),
+            _ => Configuration::waiting(member),
+        };
+        tracing::info!(tenant = %identity.tenant, timeline = %identity.timeline, %member, generation = %configuration.generation, "log begins");
         fs::create_dir_all(&temporary).map_err(bad)?;
-        Timeline::create(&temporary, identity)?;
+        Timeline::create(&temporary, identity, member, configuration)?;
         fs::rename(&temporary, &path).map_err(bad)?;
         sync_dir(&parent)
             .and_then(|()| sync_dir(&self.dir))
             .map_err(bad)?;
-        Ok(Arc::new(Timeline::open(&path)?))
+        Ok(Arc::new(Timeline::open(&path, &self.disk)?))
     }
 
     /// Idempotent.
@@ -332,6 +367,16 @@ impl Registry {
             })
         }
     }
+}
+
+/// A log is founded on the first incarnation that each disk is given of it.
+fn founding(founders: &[Founder]) -> Result<Configuration, consensus::ChangeError> {
+    let first = |(node, disk): &Founder| MemberId {
+        node: *node,
+        disk: *disk,
+        incarnation: 1,
+    };
+    Configuration::founding(&founders.iter().map(first).collect::<Vec<_>>())
 }
 
 fn parse<T: std::str::FromStr>(name: &std::ffi::OsStr) -> Option<T> {

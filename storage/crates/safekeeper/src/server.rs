@@ -251,6 +251,13 @@ fn handle_message(
             tracing::info!(flush_lsn = %reply.flush_lsn, "history adopted");
             Reply::Message(AcceptorMessage::Elected(reply))
         }
+        ProposerMessage::Configure(request) => {
+            let _span = traced("safekeeper configure", request.term).entered();
+            block_in_place(|| timeline.configure(&request))?;
+            let generation = request.configuration.generation;
+            tracing::info!(%generation, members = request.configuration.members().len(), "members changed");
+            Reply::Positions
+        }
         ProposerMessage::Reset(request) => {
             let _span = traced("safekeeper reset", request.term).entered();
             block_in_place(|| timeline.reset(connection, &request))?;

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use consensus::{Acceptor, AppendReply, LogPosition, Refusal};
+use consensus::{
+    Acceptor, AppendReply, Configuration, Durable, LogPosition, MemberId, Refusal, Role,
+};
 use parking_lot::Mutex;
 use pg_types::{Lsn, WAL_SEGMENT_BYTES};
 use tokio::sync::{Notify, watch};
@@ -22,6 +24,7 @@ use wal_decode::WalStreamDecoder;
 use wire::wal::{Failure, FailureKind};
 
 use crate::control::{self, Control, ControlError, Identity};
+use crate::disk::{Disk, DiskError, Origin};
 use crate::metrics;
 use crate::recovery;
 use crate::segments::Segments;
@@ -55,6 +58,8 @@ pub enum TimelineError {
 pub enum OpenError {
     #[error(transparent)]
     Control(#[from] ControlError),
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     #[error("cannot read the WAL in {dir}: {source}")]
     Io { dir: String, source: std::io::Error },
     #[error(
@@ -96,6 +101,8 @@ pub struct Status {
     pub identity: Identity,
     pub position: LogPosition,
     pub oldest_lsn: Lsn,
+    /// Of this log in the newest configuration it knows.
+    pub role: Option<Role>,
     pub stopped: Option<String>,
 }
 
@@ -115,25 +122,35 @@ fn failure(kind: FailureKind, message: impl Into<String>) -> Failure {
 
 impl Timeline {
     /// Writes a new timeline into the empty directory `dir`.
-    pub fn create(dir: &Path, identity: Identity) -> Result<(), OpenError> {
+    pub fn create(
+        dir: &Path,
+        identity: Identity,
+        member: MemberId,
+        configuration: Configuration,
+    ) -> Result<(), OpenError> {
         recovery::major(identity.pg_version)?;
-        let durable = consensus::Durable::new(identity.start_lsn);
-        control::store(
-            dir,
-            &Control {
-                identity,
-                durable,
-                readers: BTreeMap::new(),
-            },
-        )?;
-        Ok(())
+        let origin = Origin::of(dir).map_err(|source| OpenError::Io {
+            dir: dir.display().to_string(),
+            source,
+        })?;
+        let control = Control {
+            identity,
+            member,
+            origin: Some(origin),
+            durable: Durable::new(member, identity.start_lsn, configuration),
+            readers: BTreeMap::new(),
+        };
+        Ok(control::store(dir, &control)?)
     }
 
     /// Opens what is on disk. Blocks.
-    pub fn open(dir: &Path) -> Result<Timeline, OpenError> {
-        let control = control::load(dir)?;
+    pub fn open(dir: &Path, disk: &Disk) -> Result<Timeline, OpenError> {
+        let mut control = control::load(dir)?;
+        if disk.claim(dir, &mut control)? {
+            control::store(dir, &control)?;
+        }
         let recovered = recovery::recover(dir, &control)?;
-        let acceptor = Acceptor::new(control.durable.clone(), recovered.end);
+        let acceptor = Acceptor::new(control.member, control.durable.clone(), recovered.end);
         let progress = Progress {
             reply: acceptor.append_reply(),
             ingested_lsn: Lsn::INVALID,
@@ -185,6 +202,7 @@ impl Timeline {
             identity: self.identity,
             position: state.acceptor.position(),
             oldest_lsn: self.oldest(&state),
+            role: state.acceptor.role(),
             stopped: state.stopped.as_ref().map(|stop| stop.reason.clone()),
         }
     }
@@ -278,9 +296,17 @@ impl Timeline {
         Ok(())
     }
 
-    fn control(&self, durable: consensus::Durable, readers: BTreeMap<String, Lsn>) -> Control {
+    /// The control file to store in place of `stored`, with another state.
+    fn control(
+        &self,
+        stored: &Control,
+        durable: Durable,
+        readers: BTreeMap<String, Lsn>,
+    ) -> Control {
         Control {
             identity: self.identity,
+            member: stored.member,
+            origin: stored.origin,
             durable,
             readers,
         }
@@ -332,7 +358,10 @@ impl Timeline {
             self.publish(state);
             let durable = state.acceptor.snapshot();
             let horizon = durable.horizon_lsn;
-            (self.control(durable, state.readers.clone()), horizon)
+            (
+                self.control(&promises, durable, state.readers.clone()),
+                horizon,
+            )
         };
         self.store(&mut promises, control)?;
         let removed = {

@@ -1,7 +1,9 @@
 //! A simulated safekeeper: the acceptor state machine over a disk that forgets.
 
 use consensus::acceptor::FlushTicket;
-use consensus::{Acceptor, Durable, Refusal};
+use consensus::{
+    Acceptor, Configuration, DiskId, Durable, MemberId, Refusal, Role, VoteReply, VoteRequest,
+};
 use pg_types::Lsn;
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
@@ -20,6 +22,8 @@ pub struct Flush {
 }
 
 pub struct SimAcceptor {
+    /// Whose log this is now.
+    pub id: MemberId,
     /// `None` while it is down.
     pub machine: Option<Acceptor>,
     pub log: Log,
@@ -29,6 +33,8 @@ pub struct SimAcceptor {
     pub incarnation: u32,
     stored: Durable,
     synced: Lsn,
+    /// What a backup of the disk holds.
+    copy: Option<(Durable, Log, Lsn)>,
     cuts: u32,
     flushing: bool,
     /// Who appended last, and hears of finished fsyncs.
@@ -55,10 +61,12 @@ impl Outcome {
 }
 
 impl SimAcceptor {
-    pub fn new(bug: Option<Bug>) -> SimAcceptor {
-        let stored = Durable::new(START);
+    pub fn new(id: MemberId, configuration: Configuration, bug: Option<Bug>) -> SimAcceptor {
+        let stored = Durable::new(id, START, configuration);
         SimAcceptor {
-            machine: Some(Acceptor::new(stored.clone(), START)),
+            id,
+            machine: Some(Acceptor::new(id, stored.clone(), START)),
+            copy: None,
             log: Log::default(),
             oldest: START,
             incarnation: 0,
@@ -69,6 +77,15 @@ impl SimAcceptor {
             writer: None,
             bug,
         }
+    }
+
+    /// Whether its log names no members and was made to be this one.
+    pub fn is_original(&self) -> bool {
+        self.stored.member == self.id && self.configuration().is_unlisted()
+    }
+
+    pub fn configuration(&self) -> &Configuration {
+        &self.stored.configuration
     }
 
     fn machine(&mut self) -> &mut Acceptor {
@@ -85,6 +102,7 @@ impl SimAcceptor {
     pub fn handle(&mut self, rng: &mut ChaCha8Rng, from: usize, message: ToAcceptor) -> Outcome {
         match message {
             ToAcceptor::Greet => Outcome::reply(ToProposer::Greeting(self.machine().position())),
+            ToAcceptor::Vote(request) if self.votes_as_a_learner() => self.vote_early(&request),
             ToAcceptor::Vote(request) => {
                 if let Some(promise) = self.machine().vote(&request) {
                     if self.bug == Some(Bug::VoteNotStored) {
@@ -99,7 +117,20 @@ impl SimAcceptor {
                 Ok(adoption) => self.adopt(rng, adoption),
                 Err(refusal) => Self::refuse(refusal),
             },
-            ToAcceptor::Append(header, wal) => {
+            ToAcceptor::Configure(request) => match self.machine().configure(&request) {
+                Ok(state) => {
+                    self.store(state);
+                    Outcome::reply(ToProposer::Append(self.machine().append_reply()))
+                }
+                Err(refusal) => Self::refuse(refusal),
+            },
+            ToAcceptor::Append(mut header, wal) => {
+                if self.bug == Some(Bug::AcceptOldTerm) {
+                    header.term = header.term.max(self.machine().term());
+                }
+                if self.bug == Some(Bug::TwoGenerations) {
+                    header.generation = self.stored.configuration.generation;
+                }
                 match self.machine().append(&header, wal.len() as u64) {
                     Ok(plan) => {
                         let known = self.machine().write_lsn();
@@ -155,6 +186,21 @@ impl SimAcceptor {
         }
     }
 
+    fn votes_as_a_learner(&self) -> bool {
+        let role = self.stored.configuration.role_of(self.id);
+        self.bug == Some(Bug::LearnerVotes) && role == Some(Role::Learner)
+    }
+
+    fn vote_early(&mut self, request: &VoteRequest) -> Outcome {
+        let mut position = self.machine().position();
+        position.term = request.term;
+        position.configuration = request.configuration.clone();
+        Outcome::reply(ToProposer::Vote(VoteReply {
+            granted: true,
+            position,
+        }))
+    }
+
     fn refuse(refusal: Refusal) -> Outcome {
         Outcome::reply(ToProposer::Refused(refusal))
     }
@@ -171,7 +217,8 @@ impl SimAcceptor {
         }
         if self.bug == Some(Bug::CutBelowCommit) {
             to = to.min(self.stored.commit_lsn);
-            let machine = Acceptor::new(self.stored.clone(), to.min(self.machine().flush_lsn()));
+            let end = to.min(self.machine().flush_lsn());
+            let machine = Acceptor::new(self.id, self.stored.clone(), end);
             self.machine = Some(machine);
         }
         if to < self.log.end() {
@@ -271,6 +318,46 @@ impl SimAcceptor {
         self.log.cut(boundary);
         self.synced = boundary;
         self.cuts += 1;
-        self.machine = Some(Acceptor::new(self.stored.clone(), boundary));
+        self.machine = Some(Acceptor::new(self.id, self.stored.clone(), boundary));
+    }
+
+    /// The disk is copied while nothing runs on it; what was written and not fsynced is not in the copy.
+    pub fn back_up(&mut self) {
+        let mut log = self.log.clone();
+        log.cut(self.synced);
+        self.copy = Some((self.stored.clone(), log, self.oldest));
+    }
+
+    /// The disk is replaced by an empty one, and the control plane, which has not noticed, founds the log again with
+    /// its first members. A safekeeper that finds itself not among them waits to be made a learner.
+    pub fn lose_disk(&mut self, founders: &Configuration, disk: DiskId) {
+        let empty = if self.bug == Some(Bug::EmptyMemberVotes) {
+            founders.clone()
+        } else {
+            self.id.disk = disk;
+            Configuration::waiting(self.id)
+        };
+        self.replace_disk(Durable::new(self.id, START, empty), Log::default(), START);
+    }
+
+    /// The disk is replaced by its backup, if there is one.
+    pub fn restore(&mut self, disk: DiskId) -> bool {
+        let Some((stored, log, oldest)) = self.copy.clone() else {
+            return false;
+        };
+        if self.bug != Some(Bug::RestoredDiskVotes) {
+            self.id.disk = disk;
+        }
+        self.replace_disk(stored, log, oldest);
+        true
+    }
+
+    fn replace_disk(&mut self, stored: Durable, log: Log, oldest: Lsn) {
+        self.machine = None;
+        self.incarnation += 1;
+        (self.flushing, self.writer) = (false, None);
+        (self.stored, self.synced, self.log) = (stored, log.end(), log);
+        self.oldest = oldest;
+        self.restart();
     }
 }

@@ -1,6 +1,6 @@
 //! What must hold, whatever happens.
 
-use consensus::majority;
+use consensus::MemberId;
 use pg_types::{Lsn, Term};
 
 use crate::acceptor::SimAcceptor;
@@ -24,6 +24,7 @@ pub struct Checker {
     won: Term,
     /// The highest term that has committed anything.
     term: Term,
+    lost_disks: usize,
 }
 
 impl Checker {
@@ -33,6 +34,11 @@ impl Checker {
 
     pub fn highest_won(&self) -> Term {
         self.won
+    }
+
+    /// A disk is gone; what it had acknowledged was held all the same.
+    pub fn disk_lost(&mut self) {
+        self.lost_disks += 1;
     }
 
     /// A proposer won: its log must begin behind everything committed, and its donor must hold all of that.
@@ -70,7 +76,7 @@ impl Checker {
     ) -> Result<(), String> {
         let term = proposer.machine.term();
         self.term = self.term.max(term);
-        let (old, new) = (self.committed.end(), proposer.machine.commit_lsn());
+        let (old, new) = (self.committed.end(), proposer.commit_lsn());
         let (from, overlap) = (proposer.oldest, old.min(new));
         if old < from {
             return Err(format!(
@@ -87,13 +93,28 @@ impl Checker {
         if old < new {
             self.committed.push(proposer.log.slice(old, new));
         }
-        let holders = acceptors
-            .iter()
-            .filter(|acceptor| acceptor.log.end() >= new && self.agrees(acceptor, new).is_ok())
-            .count();
-        if holders < majority(acceptors.len()) {
+        let configuration = proposer.machine.configuration();
+        let holds = |id: &MemberId| match acceptors.iter().find(|acceptor| acceptor.id == *id) {
+            Some(acceptor) => acceptor.log.end() >= new && self.agrees(acceptor, new).is_ok(),
+            // Its disk was lost after it had answered.
+            None => true,
+        };
+        let holders = if configuration.is_unlisted() {
+            acceptors
+                .iter()
+                .filter(|acceptor| holds(&acceptor.id))
+                .count()
+                + self.lost_disks
+        } else {
+            configuration.voters().filter(holds).count()
+        };
+        let needed = match configuration.is_unlisted() {
+            true => consensus::majority(acceptors.len()),
+            false => configuration.quorum(),
+        };
+        if holders < needed {
             return Err(format!(
-                "{new} committed by term {term} but held by {holders}"
+                "{new} committed by term {term} but held by {holders} of {configuration:?}"
             ));
         }
         Ok(())

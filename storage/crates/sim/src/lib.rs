@@ -1,10 +1,13 @@
 //! Deterministic simulation of the safekeeper quorum: one seed drives the clock, the network, the disks and
 //! every crash, and the real state machines of `consensus` run on top.
 //!
-//! A run has three or five acceptors and several proposers that come, compete, stall and die. Messages are
-//! delayed, reordered, lost, repeated and cut off by partitions; acceptors crash at any moment, lose what was
-//! not fsynced or keep a torn piece of it, and start again from what is left; WAL is trimmed under way. At
-//! the end everything heals and one more election must succeed.
+//! A run has one to five voters, some spare safekeepers, and several proposers that come, compete, stall and die. Messages
+//! are delayed, reordered, lost, repeated and cut off by partitions; acceptors crash at any moment, lose what was
+//! not fsynced or keep a torn piece of it, and start again from what is left; WAL is trimmed under way. Disks are lost,
+//! or put back from an old copy, and the control plane founds the log there once more; members are added, promoted and
+//! removed, while computes are started with outdated lists of addresses. Some runs begin with a log that does not name
+//! its members. At the end everything heals and one more election must succeed, if a majority of the newest
+//! configuration has kept its disks.
 //!
 //! Checked throughout (see [`checker`]): what was committed is never lost or changed, a majority's logs agree
 //! up to the commit LSN, each position is committed with one content, every new term begins behind
@@ -19,10 +22,11 @@ pub mod checker;
 pub mod log;
 pub mod network;
 pub mod proposer;
+pub mod trace;
 pub mod world;
 
 pub use checker::Violation;
-pub use world::{Report, run, run_with};
+pub use world::{Report, run, run_traced, run_with};
 
 /// A mistake that real implementations have made, planted in the drivers around the state machines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,15 +43,33 @@ pub enum Bug {
     VoteNotStored,
     /// An acceptor cuts its log to the last position it stored instead of the common point.
     CutBelowCommit,
+    /// A proposer reports as committed what one acceptor has fsynced.
+    AckBeforeMajority,
+    /// An acceptor takes WAL from a proposer of an older term.
+    AcceptOldTerm,
+    /// A safekeeper that lost its disk is founded once more under the name it had.
+    EmptyMemberVotes,
+    /// A disk that was put back from an old copy keeps the name it had.
+    RestoredDiskVotes,
+    /// A learner votes, and its vote counts.
+    LearnerVotes,
+    /// Acceptors take WAL whatever generation its sender goes by, and what they hold counts under any.
+    TwoGenerations,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 6] = [
+    pub const ALL: [Bug; 12] = [
         Bug::CountOtherTerms,
         Bug::CountBeforeAdoption,
         Bug::AckBeforeFsync,
         Bug::HistoryBeforeCut,
         Bug::VoteNotStored,
         Bug::CutBelowCommit,
+        Bug::AckBeforeMajority,
+        Bug::AcceptOldTerm,
+        Bug::EmptyMemberVotes,
+        Bug::RestoredDiskVotes,
+        Bug::LearnerVotes,
+        Bug::TwoGenerations,
     ];
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use consensus::{
-    AppendHeader, AppendReply, ElectedReply, ElectedRequest, LogPosition, Refusal, ResetRequest,
-    VoteReply, VoteRequest,
+    AppendHeader, AppendReply, ConfigureRequest, ElectedReply, ElectedRequest, LogPosition,
+    Refusal, ResetRequest, VoteReply, VoteRequest,
 };
 use pg_types::{Lsn, Term};
 use rand::RngExt as _;
@@ -15,6 +15,7 @@ pub enum ToAcceptor {
     Greet,
     Vote(VoteRequest),
     Elected(ElectedRequest),
+    Configure(ConfigureRequest),
     Append(AppendHeader, Vec<u8>),
     Reset(ResetRequest),
     Fetch { term: Term, from: Lsn, to: Lsn },

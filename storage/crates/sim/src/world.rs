@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use consensus::{Configuration, DiskId, Generation, MemberId};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
@@ -11,6 +12,7 @@ use crate::checker::{Checker, Violation};
 use crate::log::START;
 use crate::network::{Network, ToAcceptor, ToProposer};
 use crate::proposer::{SimProposer, Standing};
+use crate::trace::{self, Trace};
 use crate::{Bug, log};
 
 /// Virtual milliseconds of trouble before everything heals.
@@ -24,7 +26,19 @@ pub struct Report {
     pub elections: u32,
     pub commits: u32,
     pub crashes: u32,
+    /// Changes of the configuration.
+    pub changes: u32,
+    pub lost_disks: u32,
+    pub restored_disks: u32,
+    /// 1 if the newest configuration had lost a majority of its disks at the end.
+    pub unavailable: u32,
     pub committed_bytes: u64,
+}
+
+fn disk(number: u64) -> DiskId {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    DiskId(bytes)
 }
 
 enum Event {
@@ -35,6 +49,7 @@ enum Event {
     },
     ToProposer {
         from: usize,
+        sender: MemberId,
         to: usize,
         message: ToProposer,
     },
@@ -60,11 +75,15 @@ struct World {
     events: std::collections::HashMap<u64, Event>,
     network: Network,
     acceptors: Vec<SimAcceptor>,
+    /// What the control plane founds a log with, whenever it is asked to.
+    founders: Configuration,
+    disks: u64,
     proposers: Vec<SimProposer>,
     checker: Checker,
     report: Report,
     bug: Option<Bug>,
     healed: bool,
+    trace: Trace,
 }
 
 /// Runs one seed with the code as it is.
@@ -74,20 +93,48 @@ pub fn run(seed: u64) -> Result<Report, Violation> {
 
 /// Runs one seed, with a planted bug if one is given.
 pub fn run_with(seed: u64, bug: Option<Bug>) -> Result<Report, Violation> {
-    let mut world = World::new(seed, bug);
-    world.play().map_err(|what| Violation {
-        seed,
-        time: world.now,
-        what,
-    })?;
-    world.report.committed_bytes = world.checker.committed_end().0 - log::START.0;
-    Ok(world.report)
+    World::new(seed, bug, Trace::default()).judged(seed)
 }
 
+/// Runs one seed again and tells everything that happened in it, until the violation if there is one.
+pub fn run_traced(seed: u64, bug: Option<Bug>) -> (Result<Report, Violation>, Vec<String>) {
+    let mut world = World::new(seed, bug, Trace::on());
+    let outcome = world.judged(seed);
+    (outcome, world.trace.lines())
+}
 impl World {
-    fn new(seed: u64, bug: Option<Bug>) -> World {
+    fn judged(&mut self, seed: u64) -> Result<Report, Violation> {
+        self.play().map_err(|what| Violation {
+            seed,
+            time: self.now,
+            what,
+        })?;
+        self.report.committed_bytes = self.checker.committed_end().0 - log::START.0;
+        Ok(self.report.clone())
+    }
+
+    fn new(seed: u64, bug: Option<Bug>, trace: Trace) -> World {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let members = [1, 3, 3, 3, 5][rng.random_range(0..5)];
+        let members: u64 = [1, 3, 3, 3, 5][rng.random_range(0..5)];
+        let listed = rng.random_bool(0.75);
+        let spares = if listed { rng.random_range(0..3) } else { 0 };
+        let id = |node| MemberId {
+            node,
+            disk: disk(node),
+            incarnation: 1,
+        };
+        let ids: Vec<MemberId> = (0..members).map(id).collect();
+        let founders = match listed {
+            true => Configuration::founding(&ids).expect("members are distinct"),
+            false => Configuration::default(),
+        };
+        let acceptor = |node: u64| {
+            let configuration = match node < members {
+                true => founders.clone(),
+                false => Configuration::waiting(id(node)),
+            };
+            SimAcceptor::new(id(node), configuration, bug)
+        };
         World {
             network: Network::random(&mut rng),
             rng,
@@ -95,12 +142,15 @@ impl World {
             sequence: 0,
             queue: BinaryHeap::new(),
             events: std::collections::HashMap::new(),
-            acceptors: (0..members).map(|_| SimAcceptor::new(bug)).collect(),
+            acceptors: (0..members + spares).map(acceptor).collect(),
+            founders,
+            disks: members + spares,
             proposers: Vec::new(),
             checker: Checker::default(),
             report: Report::default(),
             bug,
             healed: false,
+            trace,
         }
     }
 
@@ -116,7 +166,11 @@ impl World {
         self.until(TROUBLE)?;
         let committed = self.heal();
         self.until(TROUBLE + PATIENCE)?;
-        if self.checker.committed_end() <= committed {
+        // A change that was under way can still have arrived since everything healed.
+        let available = self.has_majority();
+        self.report.changes = self.proposers.iter().map(|proposer| proposer.changes).sum();
+        self.report.unavailable = u32::from(!available);
+        if available && self.checker.committed_end() <= committed {
             return Err(format!(
                 "nothing was committed past {committed} although everything had healed"
             ));
@@ -142,6 +196,14 @@ impl World {
         match event {
             Event::ToAcceptor { from, to, message } => {
                 if self.acceptors[to].machine.is_some() {
+                    let id = self.acceptors[to].id;
+                    self.trace.note(self.now, || {
+                        format!(
+                            "a{} <- p{from} {}",
+                            trace::member(id),
+                            trace::to_acceptor(&message)
+                        )
+                    });
                     let outcome = self.acceptors[to].handle(&mut self.rng, from, message);
                     self.after(from, to, outcome);
                     self.checker
@@ -149,9 +211,21 @@ impl World {
                         .map_err(|what| format!("acceptor {to}: {what}"))?;
                 }
             }
-            Event::ToProposer { from, to, message } => {
+            Event::ToProposer {
+                from,
+                sender,
+                to,
+                message,
+            } => {
                 if self.proposers[to].alive {
-                    let (standing, sends) = self.proposers[to].handle(from, message);
+                    self.trace.note(self.now, || {
+                        format!(
+                            "p{to} <- a{} {}",
+                            trace::member(sender),
+                            trace::to_proposer(&message)
+                        )
+                    });
+                    let (standing, sends) = self.proposers[to].handle(from, sender, message);
                     self.send(to, sends);
                     self.judge(to, standing)?;
                 }
@@ -177,6 +251,8 @@ impl World {
             } => {
                 let down = &self.acceptors[acceptor];
                 if down.incarnation == incarnation && down.machine.is_none() {
+                    self.trace
+                        .note(self.now, || format!("a{acceptor} restarts"));
                     self.acceptors[acceptor].restart();
                 }
             }
@@ -189,12 +265,23 @@ impl World {
         match standing {
             Standing::Running => Ok(()),
             Standing::Won => {
+                self.trace.note(self.now, || format!("p{proposer} wins"));
                 self.report.elections += 1;
+                let machine = &self.proposers[proposer].machine;
+                let donor = machine.election().map(|election| election.donor);
+                let voted = donor.and_then(|donor| self.proposers[proposer].id_of(donor));
+                if voted != donor.map(|donor| self.acceptors[donor].id) {
+                    // The donor's disk was lost after it had voted; nobody can be given its log.
+                    return self.give_up(proposer);
+                }
                 self.take_over(proposer)?;
                 self.checker.won(&self.proposers[proposer], &self.acceptors)
             }
             Standing::Committed => {
                 self.report.commits += 1;
+                let commit = self.proposers[proposer].commit_lsn();
+                self.trace
+                    .note(self.now, || format!("p{proposer} commits {commit}"));
                 self.checker
                     .committed(&self.proposers[proposer], &self.acceptors)
             }
@@ -202,15 +289,55 @@ impl World {
             Standing::LostWal => Err(format!(
                 "proposer {proposer} saw committed WAL that no voter holds"
             )),
-            Standing::Fenced => {
-                self.proposers[proposer].alive = false;
-                if self.healed {
-                    // A vote request of a dead candidate was still under way: a new compute is started.
-                    self.add_proposer();
-                }
-                Ok(())
-            }
+            Standing::Fenced => self.give_up(proposer),
         }
+    }
+
+    fn give_up(&mut self, proposer: usize) -> Result<(), String> {
+        self.proposers[proposer].alive = false;
+        if self.healed {
+            // A vote request of a dead candidate was still under way: a new compute is started.
+            self.add_proposer();
+        }
+        Ok(())
+    }
+
+    /// Whether the voters of the newest configuration that is stored anywhere have kept a majority of their disks.
+    fn has_majority(&self) -> bool {
+        let known = self.acceptors.iter().map(SimAcceptor::configuration);
+        let Some(newest) = known.max_by_key(|known| known.generation) else {
+            return false;
+        };
+        let kept = |id: &MemberId| self.acceptors.iter().any(|acceptor| acceptor.id == *id);
+        if newest.is_unlisted() || newest.generation == Generation::ZERO {
+            let voters = self.acceptors.iter();
+            let voters = voters.filter(|acceptor| acceptor.is_original());
+            return voters.count() >= consensus::majority(self.acceptors.len());
+        }
+        newest.voters().filter(kept).count() >= newest.quorum()
+    }
+
+    /// A disk is lost, or put back from an old copy.
+    fn replace_disk(&mut self, acceptor: usize) {
+        self.disks += 1;
+        let number = self.disks;
+        let disk = disk(number);
+        let restored = self.rng.random_bool(0.5) && self.acceptors[acceptor].restore(disk);
+        if restored {
+            self.report.restored_disks += 1;
+        } else {
+            self.acceptors[acceptor].lose_disk(&self.founders, disk);
+            self.report.lost_disks += 1;
+        }
+        self.checker.disk_lost();
+        let how = if restored {
+            "put back from a copy"
+        } else {
+            "lost"
+        };
+        self.trace.note(self.now, || {
+            format!("the disk of a{acceptor} is {how}, now {acceptor}.{number}")
+        });
     }
 
     /// The winner inherits the donor's log, for the checker to compare.
@@ -259,11 +386,13 @@ impl World {
     }
 
     fn reply(&mut self, from: usize, to: usize, message: ToProposer) {
+        let sender = self.acceptors[from].id;
         for delay in self.network.deliveries(&mut self.rng, (to, from)) {
             self.at(
                 delay,
                 Event::ToProposer {
                     from,
+                    sender,
                     to,
                     message: message.clone(),
                 },
@@ -288,14 +417,19 @@ impl World {
 
     fn add_proposer(&mut self) {
         let id = self.proposers.len();
-        self.proposers
-            .push(SimProposer::new(id, self.acceptors.len(), self.bug));
+        // The control plane's list can be outdated. It must be complete where the log does not name its members.
+        let complete = self.healed || self.founders.is_unlisted() || self.rng.random_bool(0.6);
+        let listed = (0..self.acceptors.len())
+            .map(|_| complete || self.rng.random_bool(0.7))
+            .collect();
+        self.proposers.push(SimProposer::new(id, listed, self.bug));
         let delay = self.rng.random_range(1..50);
         self.at(delay, Event::Tick { proposer: id });
     }
 
     fn crash(&mut self, acceptor: usize) {
         self.report.crashes += 1;
+        self.trace.note(self.now, || format!("a{acceptor} crashes"));
         self.acceptors[acceptor].crash(&mut self.rng);
         let incarnation = self.acceptors[acceptor].incarnation;
         let delay = self.rng.random_range(10..600);
@@ -314,7 +448,7 @@ impl World {
             return;
         }
         let acceptor = self.rng.random_range(0..self.acceptors.len());
-        match self.rng.random_range(0..10) {
+        match self.rng.random_range(0..12) {
             0 | 1 if self.proposers.len() < 12 => self.add_proposer(),
             2 => {
                 let proposer = self.rng.random_range(0..self.proposers.len());
@@ -344,7 +478,10 @@ impl World {
                     .flatten();
                 self.acceptors[acceptor].tidy(trim.filter(|lsn| *lsn > START));
             }
-            _ => self.network = Network::random(&mut self.rng),
+            9 => self.network = Network::random(&mut self.rng),
+            10 => self.acceptors[acceptor].back_up(),
+            _ if self.rng.random_bool(0.4) => self.replace_disk(acceptor),
+            _ => {}
         }
         let pause = self.rng.random_range(10..150);
         self.at(pause, Event::Trouble);

@@ -24,10 +24,20 @@ fn no_schedule_loses_what_was_acknowledged() {
     for seed in seeds {
         let outcome = catch_unwind(|| sim::run(seed))
             .unwrap_or_else(|_| panic!("seed {seed}: an assertion of the code failed"));
-        let report = outcome.unwrap_or_else(|violation| panic!("{violation}"));
+        let report = outcome.unwrap_or_else(|violation| {
+            let (_, trace) = sim::run_traced(seed, None);
+            let tail = trace
+                .len()
+                .saturating_sub(number("WEIR_SIM_TRACE").unwrap_or(200) as usize);
+            panic!("{}\n{violation}", trace[tail..].join("\n"))
+        });
         total.elections += report.elections;
         total.commits += report.commits;
         total.crashes += report.crashes;
+        total.changes += report.changes;
+        total.lost_disks += report.lost_disks;
+        total.restored_disks += report.restored_disks;
+        total.unavailable += report.unavailable;
         total.committed_bytes += report.committed_bytes;
     }
     println!("{count} seeds: {total:?}");

@@ -13,15 +13,15 @@
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use consensus::{
-    AppendHeader, AppendReply, ElectedReply, ElectedRequest, LogPosition, Refusal, ResetRequest,
-    VoteReply, VoteRequest,
+    AppendHeader, AppendReply, ConfigureRequest, ElectedReply, ElectedRequest, LogPosition,
+    Refusal, ResetRequest, VoteReply, VoteRequest,
 };
 use pg_types::{Lsn, TenantId, Term, TimelineId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Current protocol version.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Largest frame either side accepts, bytes.
 pub const MAX_FRAME_BYTES: usize = 16 << 20;
 /// Most WAL that a sender puts into one frame, bytes.
@@ -60,6 +60,8 @@ pub enum ProposerMessage {
     Vote(VoteRequest),
     Elected(ElectedRequest),
     Reset(ResetRequest),
+    /// Answered by the positions, like an `Append`.
+    Configure(ConfigureRequest),
     /// Followed by the WAL.
     Append(AppendHeader),
 }
@@ -248,6 +250,7 @@ mod tests {
     fn an_append_keeps_its_wal_without_copying_it() {
         let header = AppendHeader {
             term: Term(3),
+            generation: consensus::Generation::ZERO,
             begin_lsn: Lsn(16),
             end_lsn: Lsn(21),
             commit_lsn: Lsn(8),

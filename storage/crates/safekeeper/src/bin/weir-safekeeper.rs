@@ -44,7 +44,8 @@ fn main() -> anyhow::Result<()> {
 
 async fn run(args: Args) -> anyhow::Result<()> {
     let dir = args.data_dir.clone();
-    let registry = Arc::new(tokio::task::spawn_blocking(move || Registry::open(&dir)).await??);
+    let registry =
+        Arc::new(tokio::task::spawn_blocking(move || Registry::open(&dir, args.id)).await??);
     registry.start();
     let wal = TcpListener::bind(args.listen_wal)
         .await

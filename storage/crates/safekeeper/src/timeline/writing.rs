@@ -1,8 +1,8 @@
 //! What proposers ask of a timeline: votes, adoption, appends.
 
 use consensus::{
-    AppendHeader, AppendReply, ElectedReply, ElectedRequest, LogPosition, Refusal, ResetRequest,
-    VoteReply, VoteRequest,
+    AppendHeader, AppendReply, ConfigureRequest, ElectedReply, ElectedRequest, LogPosition,
+    Refusal, ResetRequest, VoteReply, VoteRequest,
 };
 use pg_types::{Lsn, Term};
 use wal_decode::WalStreamDecoder;
@@ -28,7 +28,7 @@ impl Timeline {
         let mut state = self.state.lock();
         let state = self.running(&mut state)?;
         if let Some(promise) = state.acceptor.vote(request) {
-            let control = self.control(promise.clone(), state.readers.clone());
+            let control = self.control(&promises, promise.clone(), state.readers.clone());
             self.store_locked(&mut promises, state, control)?;
             state.acceptor.install(promise);
             // Whoever wrote until now is fenced and gets told with the next reply.
@@ -90,7 +90,7 @@ impl Timeline {
         if state.decoder.is_none() {
             state.decoder = Some(recovery::decoder(&self.identity, state.acceptor.end_lsn()));
         }
-        let control = self.control(adoption.state.clone(), state.readers.clone());
+        let control = self.control(&promises, adoption.state.clone(), state.readers.clone());
         self.store_locked(&mut promises, state, control)?;
         state.acceptor.install(adoption.state);
         state.writer = connection;
@@ -118,6 +118,19 @@ impl Timeline {
         metrics::DIVERGED.inc();
     }
 
+    /// Stores the configuration that the proposer of the current term has made. Blocks.
+    pub fn configure(&self, request: &ConfigureRequest) -> Result<(), TimelineError> {
+        let mut promises = self.promises.lock();
+        let mut state = self.state.lock();
+        let state = self.running(&mut state)?;
+        let durable = state.acceptor.configure(request)?;
+        let control = self.control(&promises, durable.clone(), state.readers.clone());
+        self.store_locked(&mut promises, state, control)?;
+        state.acceptor.install(durable);
+        self.publish(state);
+        Ok(())
+    }
+
     /// Empties the log to start again where nothing before is needed. Blocks.
     pub fn reset(
         &self,
@@ -131,7 +144,7 @@ impl Timeline {
         self.check_writer(state, connection)?;
         let durable = state.acceptor.reset(request)?;
         // In this order: WAL below a stored horizon is dropped by the next start, a missing log is not made up.
-        let control = self.control(durable.clone(), state.readers.clone());
+        let control = self.control(&promises, durable.clone(), state.readers.clone());
         self.store_locked(&mut promises, state, control)?;
         state
             .segments
