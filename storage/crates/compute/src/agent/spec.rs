@@ -146,6 +146,10 @@ pub enum SpecError {
     SettingName(String),
     #[error("the value of setting {0} has a line break or a NUL in it")]
     SettingValue(String),
+    #[error(
+        "log_min_messages can't be {0:?}: Postgres logs a warning for each commit it lets go unconfirmed; choose warning or a lower level"
+    )]
+    Silent(String),
     #[error("role {0:?} can't be used: the name is empty, too long or reserved")]
     Role(String),
     #[error(
@@ -264,8 +268,14 @@ fn check_setting(name: &str, value: &SettingValue) -> Result<(), SpecError> {
             why,
         });
     }
-    if value.to_string().contains(['\n', '\r', '\0']) {
+    let value = value.to_string();
+    if value.contains(['\n', '\r', '\0']) {
         return Err(SpecError::SettingValue(name.to_owned()));
+    }
+    let hides_warnings = ["error", "log", "fatal", "panic"];
+    if lower == "log_min_messages" && hides_warnings.contains(&value.to_ascii_lowercase().as_str())
+    {
+        return Err(SpecError::Silent(value));
     }
     Ok(())
 }
@@ -311,6 +321,13 @@ mod tests {
         let refused =
             spec(|json| json["settings"] = serde_json::json!({"work_mem": "1\nfsync=off"})).check();
         assert_eq!(refused, Err(SpecError::SettingValue("work_mem".into())));
+        let level =
+            |level| spec(|json| json["settings"] = serde_json::json!({"Log_Min_Messages": level}));
+        assert_eq!(level("debug1").check(), Ok(()));
+        assert_eq!(
+            level("FATAL").check(),
+            Err(SpecError::Silent("FATAL".into()))
+        );
     }
 
     #[test]
