@@ -67,8 +67,8 @@ impl Admin {
             .user(SUPERUSER)
             .dbname(database)
             .application_name("weir-compute")
-            // The agent's own few writes must not wait for a role's settings.
-            .options("-c statement_timeout=0 -c idle_session_timeout=0 -c default_transaction_read_only=off")
+            // The agent's own few writes must not wait for a role's settings, and are always on disk.
+            .options("-c synchronous_commit=on -c statement_timeout=0 -c idle_session_timeout=0 -c default_transaction_read_only=off")
             .connect_timeout(Duration::from_secs(5));
         let (client, connection) =
             config
