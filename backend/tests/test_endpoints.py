@@ -107,6 +107,8 @@ async def test_compute_pages_show_what_the_agent_says(unmeasured: Weir) -> None:
     assert compute["full_page_writes"] == {"wanted": True, "actual": True, "lsn": None}
     assert compute["start"]["total_ms"] == 10
     assert compute["project_name"] == "live"
+    assert compute["commits_waiting"] == 2
+    assert compute["commits_unconfirmed"] == {"canceled": 3, "terminated": 1, "stopped": 0}
     # Without Prometheus the page stands; it shows no rates.
     assert compute["rates"] is None
     listed = await unmeasured.call("GET", "/computes", params={"project_id": created["project"]["id"]})

@@ -174,8 +174,10 @@ async def test_names_that_are_taken_are_409(weir: Weir, shop: dict[str, Any]) ->
 
 async def test_settings_that_belong_to_weir_are_refused(weir: Weir, shop: dict[str, Any]) -> None:
     path = f"/projects/{shop['project']['id']}/endpoints/{shop['endpoints'][0]['id']}"
-    for name in ("full_page_writes", "wal_level", "synchronous_standby_names", "port", "fsync"):
+    for name in ("full_page_writes", "wal_level", "synchronous_standby_names", "port", "fsync", "lc_messages"):
         body = {"endpoint": {"settings": {"pg_settings": {name: "x"}}}}
         assert name in await _refused(weir, "PATCH", path, 400, "BAD_REQUEST", json=body)
+    body = {"endpoint": {"settings": {"pg_settings": {"log_min_messages": "Error"}}}}
+    assert "unconfirmed commits" in await _refused(weir, "PATCH", path, 400, "BAD_REQUEST", json=body)
     body = {"endpoint": {"settings": {"pg_settings": {"work_mem; DROP": "x"}}}}
     await _refused(weir, "PATCH", path, 400, "BAD_REQUEST", json=body)

@@ -37,3 +37,25 @@ def fill(ballast: Path) -> None:
             with contextlib.suppress(OSError):
                 while True:
                     file.write(b"x" * size)
+
+
+_FSYNC = r"""
+#include <sys/syscall.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void wait_for_the_disk(void) {
+  const char *stuck = getenv("WEIR_TEST_DISK_IS_STUCK");
+  while (stuck && access(stuck, F_OK) == 0) usleep(5000);
+}
+int fsync(int fd) { wait_for_the_disk(); return syscall(SYS_fsync, fd); }
+int fdatasync(int fd) { wait_for_the_disk(); return syscall(SYS_fdatasync, fd); }
+"""
+
+
+def stuck_while(folder: Path, there: Path) -> dict[str, str]:
+    """The environment of a program whose fsyncs do not return while the file `there` exists, as on a disk that has
+    stopped answering while the kernel still takes writes into memory. What it needs is built in `folder`."""
+    source, library = folder / "fsync.c", folder / "fsync.so"
+    source.write_text(_FSYNC)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
+    return {"LD_PRELOAD": str(library), "WEIR_TEST_DISK_IS_STUCK": str(there)}

@@ -87,6 +87,8 @@ class Compute:
             "active_connections": 0,
             "base_backups": int(self.mode() == "backup"),
             "restarts": self.restarts,
+            "commits_waiting": 2,
+            "commits_unconfirmed": {"canceled": 3, "terminated": 1, "stopped": 0},
             "postgres_version": self.postgres_version(),
         }  # fmt: skip
 

@@ -29,6 +29,10 @@ class ComputeStatus:
     base_backups: int = 0
     # The minor of the server that runs, such as 15.20; None while none does.
     postgres_version: str | None = None
+    # Sessions whose commit waits for a majority; None while nobody can look, or the agent is of an older Weir.
+    commits_waiting: int | None = None
+    # Let go without a majority since the agent's process began: canceled, terminated, stopped.
+    commits_unconfirmed: dict[str, int] | None = None
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> "ComputeStatus":
@@ -49,6 +53,8 @@ class ComputeStatus:
             restarts=body.get("restarts") or 0,
             base_backups=body.get("base_backups") or 0,
             postgres_version=body.get("postgres_version"),
+            commits_waiting=body.get("commits_waiting"),
+            commits_unconfirmed=body.get("commits_unconfirmed"),
         )
 
 

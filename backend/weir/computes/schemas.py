@@ -54,6 +54,15 @@ class StartReport(View):
     bytes_fetched: int | None = None
 
 
+class UnconfirmedCommits(View):
+    """Commits that no majority of the safekeepers had confirmed when their session stopped waiting, since the compute
+    was started, by what ended the wait."""
+
+    canceled: int
+    terminated: int
+    stopped: int
+
+
 class ComputeDetail(ComputeSummary):
     term: int | None = None
     start_lsn: str | None = None
@@ -61,6 +70,8 @@ class ComputeDetail(ComputeSummary):
     ingested_lsn: str | None = None
     started_at: datetime | None = None
     restarts: int | None = None
+    commits_waiting: int | None = None
+    commits_unconfirmed: UnconfirmedCommits | None = None
     active_connections: int | None = None
     start: StartReport | None = None
     settings: dict[str, Any]

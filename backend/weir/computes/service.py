@@ -16,6 +16,7 @@ from weir.computes.schemas import (
     FullPageWrites,
     RatesView,
     StartReport,
+    UnconfirmedCommits,
 )
 from weir.config import get_settings
 from weir.endpoints.models import Endpoint, EndpointState
@@ -133,6 +134,10 @@ def detail(row: ComputeRow, seen: ComputeStatus | str | None, rates: metrics.Rat
         ingested_lsn=seen.ingested_lsn,
         started_at=None if seen.started_at is None else datetime.fromisoformat(seen.started_at),
         restarts=seen.restarts,
+        commits_waiting=seen.commits_waiting,
+        commits_unconfirmed=(
+            None if seen.commits_unconfirmed is None else UnconfirmedCommits.model_validate(seen.commits_unconfirmed)
+        ),
         active_connections=seen.active_connections,
         start=None if seen.start is None else StartReport.model_validate(seen.start),
     )

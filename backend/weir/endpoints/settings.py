@@ -7,6 +7,8 @@ from weir.errors import BadRequestError
 
 _NAME = re.compile(r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?$")
 MAX_SETTINGS = 100
+# Levels at which Postgres no longer logs the warning by which unconfirmed commits are counted.
+_SILENT = {"error", "log", "fatal", "panic"}
 
 # Changing one of these would break what storage, the quorum or the rollout relies on.
 _OWNED = {
@@ -21,6 +23,7 @@ _OWNED = {
     "hba_file",
     "hot_standby",
     "ident_file",
+    "lc_messages",
     "listen_addresses",
     "max_replication_slots",
     "max_slot_wal_keep_size",
@@ -58,6 +61,11 @@ def check(settings: dict[str, Any]) -> dict[str, str]:
         if name in _OWNED:
             raise BadRequestError(f"pg_settings: {name} is managed by Weir and cannot be set")
         checked[name] = _text(name, value)
+        if name == "log_min_messages" and checked[name].lower() in _SILENT:
+            raise BadRequestError(
+                f"pg_settings: log_min_messages cannot be {checked[name]}, since unconfirmed commits are counted by "
+                "the warnings that Postgres logs; choose warning or a lower level"
+            )
     return checked
 
 

@@ -29,7 +29,7 @@ export function ComputePage() {
   const [minutes, setMinutes] = useState(15)
   const metrics = useQuery(computeMetricsQuery(computeId, minutes))
   const now = useNow()
-  const { rates, start } = compute
+  const { rates, start, commits_unconfirmed: unconfirmed } = compute
   const window = rates ? `over ${String(rates.window_seconds)} s, from Prometheus` : undefined
   return (
     <>
@@ -56,6 +56,7 @@ export function ComputePage() {
             <Stat label="Time to first query" value={seconds(start?.total_ms == null ? null : start.total_ms / 1000)} note={start ? `${String(start.pages_fetched)} pages (${bytes(start.bytes_fetched)}) read` : undefined} />
             <Stat label="Postgres" value={compute.postgres_version ?? '—'} note={versionHint(compute)} />
             <Stat label="Restarts" value={compute.restarts ?? '—'} note="since the compute was started" />
+            <Stat label="Commits unconfirmed" value={unconfirmed == null ? '—' : unconfirmed.canceled + unconfirmed.terminated} note={unconfirmed == null ? undefined : `visible without a majority; ${String(compute.commits_waiting ?? 0)} wait now`} />
           </Stats>
         </Card>
         <div className="w-56">

@@ -1783,6 +1783,9 @@ export interface components {
             started_at?: string | null;
             /** Restarts */
             restarts?: number | null;
+            /** Commits Waiting */
+            commits_waiting?: number | null;
+            commits_unconfirmed?: components["schemas"]["UnconfirmedCommits"] | null;
             /** Active Connections */
             active_connections?: number | null;
             start?: components["schemas"]["StartReport"] | null;
@@ -4124,6 +4127,19 @@ export interface components {
             image_threshold?: number | null;
             /** Target Version */
             target_version?: string | null;
+        };
+        /**
+         * UnconfirmedCommits
+         * @description Commits that no majority of the safekeepers had confirmed when their session stopped waiting, since the compute
+         *     was started, by what ended the wait.
+         */
+        UnconfirmedCommits: {
+            /** Canceled */
+            canceled: number;
+            /** Terminated */
+            terminated: number;
+            /** Stopped */
+            stopped: number;
         };
         /**
          * WalByRelation

@@ -25,6 +25,8 @@ family!(FPW: IntGaugeVec = register_int_gauge_vec!("weir_compute_full_page_write
 family!(POSTGRES: IntGaugeVec = register_int_gauge_vec!("weir_compute_postgres_info", "1 for the minor of Postgres that runs, or ran last", "version"));
 family!(RESTARTS: IntCounterVec = register_int_counter_vec!("weir_compute_restarts_total", "New starts after a crash or a lost quorum"));
 family!(START: GaugeVec = register_gauge_vec!("weir_compute_start_seconds", "Duration of the last start", "part"));
+family!(COMMITS_UNCONFIRMED: IntCounterVec = register_int_counter_vec!("weir_compute_commits_unconfirmed_total", "Commits that no majority had confirmed when their session stopped waiting", "cause"));
+family!(COMMITS_WAITING: IntGaugeVec = register_int_gauge_vec!("weir_compute_commits_waiting", "Sessions whose commit waits for a majority of the safekeepers"));
 family!(CONNECTIONS: IntGaugeVec = register_int_gauge_vec!("weir_compute_connections", "Client connections"));
 family!(FETCHED: IntCounterVec = register_int_counter_vec!("weir_compute_volume_pages_fetched_total", "Pages fetched from storage"));
 family!(FETCHED_BYTES: IntCounterVec = register_int_counter_vec!("weir_compute_volume_bytes_fetched_total", "Bytes of pages fetched from storage"));
@@ -84,6 +86,10 @@ pub struct Metrics {
     pub full_page_writes: IntGauge,
     pub restarts: IntCounter,
     pub connections: IntGauge,
+    pub commits_canceled: IntCounter,
+    pub commits_terminated: IntCounter,
+    pub commits_stopped: IntCounter,
+    pub commits_waiting: IntGauge,
     pub pages_fetched: IntCounter,
     pub bytes_fetched: IntCounter,
     pub read_ahead: IntCounter,
@@ -121,6 +127,10 @@ impl Metrics {
             full_page_writes: FPW.with_label_values(&plain),
             restarts: RESTARTS.with_label_values(&plain),
             connections: CONNECTIONS.with_label_values(&plain),
+            commits_canceled: COMMITS_UNCONFIRMED.with_label_values(&[a, b, c, "canceled"]),
+            commits_terminated: COMMITS_UNCONFIRMED.with_label_values(&[a, b, c, "terminated"]),
+            commits_stopped: COMMITS_UNCONFIRMED.with_label_values(&[a, b, c, "stopped"]),
+            commits_waiting: COMMITS_WAITING.with_label_values(&plain),
             pages_fetched: FETCHED.with_label_values(&plain),
             bytes_fetched: FETCHED_BYTES.with_label_values(&plain),
             read_ahead: READ_AHEAD.with_label_values(&plain),

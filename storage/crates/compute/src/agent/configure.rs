@@ -31,7 +31,8 @@ impl Agent {
             .running()
             .ok_or_else(|| ConfigureError::NotRunning(self.status.lock().state))?;
         let admin = live.admin().await?;
-        let waiting = if now.settings == next.settings {
+        let (before, settings) = (now.postgres_settings(), next.postgres_settings());
+        let waiting = if before == settings {
             Vec::new()
         } else {
             let write = |name: &str, content: &[u8]| live.data.put(name, content);
@@ -44,9 +45,12 @@ impl Agent {
                 .await
                 .map_err(|error| error.to_string())?
             };
-            postgres::apply_settings(&admin, write, check, &now.settings, &next.settings).await?
+            postgres::apply_settings(&admin, write, check, &before, &settings).await?
         };
-        self.spec.lock().settings = next.settings.clone();
+        {
+            let mut spec = self.spec.lock();
+            (spec.settings, spec.durability) = (next.settings.clone(), next.durability);
+        }
         live.volume.quota().set(next.storage_quota_bytes);
         postgres::apply(&admin, &live.socket, &next).await?;
         self.switch_on(&live, next.full_page_writes, SWITCH_TIMEOUT)

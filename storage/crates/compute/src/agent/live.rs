@@ -24,6 +24,8 @@ pub struct Live {
     pub port: u16,
     /// What the pageserver last said it has.
     pub ingested: AtomicU64,
+    /// Commits that waited for the majority when somebody last looked.
+    pub waiting: AtomicU64,
 }
 
 impl Live {

@@ -18,6 +18,7 @@ pub mod spec;
 mod status;
 mod storage;
 mod suspend;
+mod unconfirmed;
 mod wal_by_relation;
 mod watch;
 
@@ -34,11 +35,13 @@ pub use configure::ConfigureError;
 pub use fpw::{SwitchError, Switched};
 pub use live::Live;
 pub use status::{FullPageWrites, StartTiming, State, Status};
+pub use unconfirmed::Unconfirmed;
 pub use wal_by_relation::{WalByRelation, WalByRelationError};
 
 use crate::metrics::Metrics;
 use crate::postgres::OsUser;
 use spec::Spec;
+use unconfirmed::LogWatch;
 
 /// First pause before a new run after one that did not last.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -111,6 +114,7 @@ pub struct Agent {
     pub metrics: Metrics,
     /// WAL of the last minutes by relation.
     relations: Arc<RelationLedger>,
+    log: Arc<Mutex<LogWatch>>,
     terminate: tokio::sync::watch::Sender<Option<Terminate>>,
     live: Mutex<Option<Arc<Live>>>,
     /// One change to the running Postgres at a time.
@@ -127,8 +131,10 @@ impl Agent {
         let metrics = Metrics::new(&spec);
         let status = Status::new(spec.compute_id.clone(), spec.port);
         let (terminate, _) = tokio::sync::watch::channel(None);
+        let paths = Paths::below(&directory);
         Ok(Agent {
-            paths: Paths::below(&directory),
+            log: Arc::new(Mutex::new(LogWatch::new(&paths.log))),
+            paths,
             pg_user,
             read_ahead,
             spec: Mutex::new(spec),
@@ -252,6 +258,7 @@ impl Agent {
             }
             status.reason = Some(reason);
             status.active_connections = None;
+            status.commits_waiting = None;
             status.base_backups = None;
             status.postgres_version = None;
         });

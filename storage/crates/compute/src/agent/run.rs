@@ -82,6 +82,8 @@ impl Agent {
         {
             tracing::error!("cleaning up after Postgres panicked");
         }
+        self.count_released(u32::MAX).await;
+        self.count_stopped(&live);
         end
     }
 
@@ -242,6 +244,7 @@ impl Agent {
             socket: self.paths.socket.clone(),
             port: spec.port,
             ingested: AtomicU64::new(lsn.0),
+            waiting: AtomicU64::new(0),
         });
         self.wait_ready(&live, postmaster).await?;
         Ok(live)
@@ -305,15 +308,12 @@ impl Agent {
         let stop = CancellationToken::new();
         let _stop_watchers = stop.clone().drop_guard();
         let watchers = async {
-            tokio::join!(
-                watch::full_page_writes(self, live),
-                watch::vitals(self, live),
-                audit::run(self, live),
-            );
+            tokio::join!(watch::full_page_writes(self, live), audit::run(self, live),);
         };
         tokio::select! {
             end = ending(live, stack) => end,
             end = watch::timeline(self, live) => end,
+            end = watch::vitals(self, live) => end,
             () = watchers => End::Lost("the watchers ended".into()),
             mode = self.terminated() => {
                 self.set(|status| status.state = State::Stopping);
@@ -332,7 +332,7 @@ impl Agent {
         let spec = self.spec();
         let mut overruled = self.terminate.subscribe();
         let suspended = tokio::select! {
-            suspended = suspend::run(&spec, live, postmaster) => suspended,
+            suspended = suspend::run(self, &spec, live, postmaster) => suspended,
             _ = overruled.wait_for(|mode| *mode == Some(Terminate::Immediate)) => {
                 tracing::warn!("the suspend was overruled by an immediate stop");
                 return;

@@ -31,6 +31,9 @@ pub struct Spec {
     pub keep_unlisted: bool,
     #[serde(default)]
     pub settings: BTreeMap<String, SettingValue>,
+    /// What a commit waits for when its session says nothing else.
+    #[serde(default)]
+    pub durability: Durability,
     /// Bytes of all main forks that the branch may hold; no limit without.
     #[serde(default)]
     pub storage_quota_bytes: Option<u64>,
@@ -81,6 +84,34 @@ impl std::fmt::Display for SettingValue {
             SettingValue::Integer(value) => value.fmt(f),
             SettingValue::Float(value) => value.fmt(f),
             SettingValue::Text(value) => f.write_str(value),
+        }
+    }
+}
+
+/// What a commit waits for, from least to most; docs/durability.md says what each survives. Sessions choose another
+/// one by `SET synchronous_commit`, of which these are values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Nothing.
+    Off,
+    /// The memory of a majority of the safekeepers.
+    Receive,
+    /// The disks of a majority.
+    #[default]
+    Flush,
+    /// Those, and that the pageserver can read it.
+    Apply,
+}
+
+impl Durability {
+    /// The value of `synchronous_commit`: what Postgres waits for the proposer to report as written, flushed, applied.
+    pub fn synchronous_commit(self) -> &'static str {
+        match self {
+            Durability::Off => "off",
+            Durability::Receive => "remote_write",
+            Durability::Flush => "on",
+            Durability::Apply => "remote_apply",
         }
     }
 }
@@ -146,6 +177,10 @@ pub enum SpecError {
     SettingName(String),
     #[error("the value of setting {0} has a line break or a NUL in it")]
     SettingValue(String),
+    #[error(
+        "log_min_messages can't be {0:?}: Postgres logs a warning for each commit it lets go unconfirmed; choose warning or a lower level"
+    )]
+    Silent(String),
     #[error("role {0:?} can't be used: the name is empty, too long or reserved")]
     Role(String),
     #[error(
@@ -163,6 +198,20 @@ pub enum SpecError {
 }
 
 impl Spec {
+    /// `settings` with what other fields of the spec make of them. A `synchronous_commit` among them has been chosen
+    /// by name and stays.
+    pub fn postgres_settings(&self) -> BTreeMap<String, SettingValue> {
+        let mut settings = self.settings.clone();
+        if !settings
+            .keys()
+            .any(|name| name.eq_ignore_ascii_case("synchronous_commit"))
+        {
+            let value = self.durability.synchronous_commit().to_owned();
+            settings.insert("synchronous_commit".to_owned(), SettingValue::Text(value));
+        }
+        settings
+    }
+
     pub fn check(&self) -> Result<(), SpecError> {
         if self.pg_version != 15 {
             return Err(SpecError::Version(self.pg_version));
@@ -264,8 +313,14 @@ fn check_setting(name: &str, value: &SettingValue) -> Result<(), SpecError> {
             why,
         });
     }
-    if value.to_string().contains(['\n', '\r', '\0']) {
+    let value = value.to_string();
+    if value.contains(['\n', '\r', '\0']) {
         return Err(SpecError::SettingValue(name.to_owned()));
+    }
+    let hides_warnings = ["error", "log", "fatal", "panic"];
+    if lower == "log_min_messages" && hides_warnings.contains(&value.to_ascii_lowercase().as_str())
+    {
+        return Err(SpecError::Silent(value));
     }
     Ok(())
 }
@@ -311,6 +366,13 @@ mod tests {
         let refused =
             spec(|json| json["settings"] = serde_json::json!({"work_mem": "1\nfsync=off"})).check();
         assert_eq!(refused, Err(SpecError::SettingValue("work_mem".into())));
+        let level =
+            |level| spec(|json| json["settings"] = serde_json::json!({"Log_Min_Messages": level}));
+        assert_eq!(level("debug1").check(), Ok(()));
+        assert_eq!(
+            level("FATAL").check(),
+            Err(SpecError::Silent("FATAL".into()))
+        );
     }
 
     #[test]
@@ -323,6 +385,31 @@ mod tests {
         assert_eq!(refused, Err(SpecError::Password("app".into())));
         let refused = spec(|json| json["databases"][0]["owner"] = "other".into()).check();
         assert!(matches!(refused, Err(SpecError::Owner { .. })));
+    }
+
+    #[test]
+    fn commits_wait_for_disks_unless_the_spec_says_otherwise_and_a_setting_by_name_wins() {
+        let of = |spec: Spec| {
+            let settings = spec.postgres_settings();
+            settings.iter().find_map(|(name, value)| {
+                name.eq_ignore_ascii_case("synchronous_commit")
+                    .then(|| value.to_string())
+            })
+        };
+        assert_eq!(of(spec(|_| {})).as_deref(), Some("on"));
+        for (level, value) in [
+            ("off", "off"),
+            ("receive", "remote_write"),
+            ("flush", "on"),
+            ("apply", "remote_apply"),
+        ] {
+            let spec = spec(|json| json["durability"] = level.into());
+            assert_eq!(of(spec).as_deref(), Some(value));
+        }
+        let named =
+            spec(|json| json["settings"] = serde_json::json!({"Synchronous_Commit": "off"}));
+        assert_eq!(of(named.clone()).as_deref(), Some("off"));
+        assert_eq!(named.postgres_settings().len(), 1);
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pg_types::Lsn;
 use serde::Serialize;
 
+use super::Unconfirmed;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -53,6 +55,10 @@ pub struct Status {
     pub port: u16,
     pub active_connections: Option<i64>,
     pub base_backups: Option<i64>,
+    /// Sessions whose commit waits for a majority of the safekeepers.
+    pub commits_waiting: Option<u64>,
+    /// Since the agent's process began.
+    pub commits_unconfirmed: Unconfirmed,
     pub restarts: u64,
     /// The minor of the server that runs, as it says itself, such as 15.20.
     pub postgres_version: Option<String>,
@@ -74,6 +80,8 @@ impl Status {
             port,
             active_connections: None,
             base_backups: None,
+            commits_waiting: None,
+            commits_unconfirmed: Unconfirmed::default(),
             restarts: 0,
             postgres_version: None,
         }

@@ -1,17 +1,30 @@
 //! A clean end: everything committed, statistics and free space maps kept for the next start.
+//!
+//! A fast shutdown terminates sessions, and one whose commit waits for the majority makes its rows visible before it
+//! goes. So it begins when nobody waits, or, under a load that never pauses, once a majority has confirmed what was
+//! written a moment ago; without a majority it does not begin at all, and the caller stops Postgres at once. What is
+//! left is a session terminated between the look and the signal, while a majority answers: its client is told
+//! nothing, and the shutdown waits until its commit is confirmed like all others.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use pg_types::Lsn;
 use pg_types::v15::ControlFile;
 
+use super::Agent;
 use super::live::Live;
 use super::spec::Spec;
 use super::storage::Timeline;
 use crate::bundle::pack;
 use crate::postgres::Postmaster;
 
+/// How long commits that wait may take to be confirmed.
+const CONFIRM_PATIENCE: Duration = Duration::from_secs(10);
+/// How long to look for a moment in which no commit waits, while a majority confirms them.
+const QUIET_PATIENCE: Duration = Duration::from_millis(500);
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
 /// How long a fast shutdown may take, the last checkpoint and its way to the safekeepers included.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(45);
 const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
@@ -23,17 +36,34 @@ const CHECKPOINT_RECORD_BYTES: u64 = 114;
 /// Where Postgres keeps its statistics while it is down.
 const STATISTICS: &str = "pg_stat/pgstat.stat";
 
-/// Stops Postgres cleanly and returns where its WAL ends.
-pub async fn run(spec: &Spec, live: &Live, postmaster: &Postmaster) -> anyhow::Result<Lsn> {
-    postmaster.stop_fast();
-    let exit = tokio::time::timeout(SHUTDOWN_PATIENCE, postmaster.exited())
+/// Stops Postgres cleanly and returns where its WAL ends. After a failure Postgres may still run, with or without
+/// having been asked to stop, and has to be stopped at once. Takes a minute at most.
+pub async fn run(
+    agent: &Agent,
+    spec: &Spec,
+    live: &Live,
+    postmaster: &Postmaster,
+) -> anyhow::Result<Lsn> {
+    tokio::time::timeout(CONFIRM_PATIENCE, quiet(agent, live))
         .await
-        .with_context(|| {
-            format!(
-                "Postgres did not shut down within {} s",
-                SHUTDOWN_PATIENCE.as_secs()
+        .unwrap_or_else(|_| {
+            bail!(
+                "commits still wait for a majority of the safekeepers after {} s",
+                CONFIRM_PATIENCE.as_secs()
             )
         })?;
+    postmaster.stop_fast();
+    // Whoever waits from here on is let go by Postgres, which logs it.
+    live.waiting.store(0, Ordering::Relaxed);
+    let mut fatal = live.proposer.fatal();
+    let exit = tokio::select! {
+        exit = postmaster.exited() => exit,
+        _ = fatal.wait_for(Option::is_some) => bail!("the safekeepers take no more WAL"),
+        () = tokio::time::sleep(SHUTDOWN_PATIENCE) => bail!(
+            "Postgres did not shut down within {} s",
+            SHUTDOWN_PATIENCE.as_secs()
+        ),
+    };
     if !exit.status.success() {
         bail!("Postgres ended with {exit}: {}", postmaster.complaint());
     }
@@ -54,6 +84,29 @@ pub async fn run(spec: &Spec, live: &Live, postmaster: &Postmaster) -> anyhow::R
         .await
         .context("keep statistics and free space maps")?;
     Ok(end)
+}
+
+/// Waits until a fast shutdown lets no commit go that a majority may never confirm.
+async fn quiet(agent: &Agent, live: &Live) -> anyhow::Result<()> {
+    let admin = live.admin().await.context("look for commits that wait")?;
+    let began = Instant::now();
+    let mut fatal = live.proposer.fatal();
+    let mut written = None;
+    loop {
+        let vitals = admin.vitals().await?;
+        agent.see_waiting(live, vitals.commits_waiting);
+        if vitals.commits_waiting == 0 {
+            return Ok(());
+        }
+        let written = *written.get_or_insert(vitals.insert_lsn);
+        if began.elapsed() > QUIET_PATIENCE && live.commit_lsn() >= written {
+            return Ok(());
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_PAUSE) => {}
+            _ = fatal.wait_for(Option::is_some) => bail!("the safekeepers take no more WAL"),
+        }
+    }
 }
 
 /// End of the shutdown checkpoint, which is the last record.

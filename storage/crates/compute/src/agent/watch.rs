@@ -3,7 +3,8 @@
 //! WAL that runs away from the safekeepers is slowed down by holding writes to the volume back, for a bounded
 //! time each. Where that does not help (a long transaction within `shared_buffers`), and where storage has
 //! stopped at a record it can't redo, writes are refused: sessions default to read-only and those that hold a
-//! transaction id are ended, over and over until the reason is gone.
+//! transaction id are ended, over and over until the reason is gone. A session whose commit waits for the majority
+//! is left alone: ending it would make its rows visible before they are safe, and it writes no more WAL.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::live::Live;
 use super::status::FullPageWrites;
 use super::storage::Timeline;
 use super::{Agent, End};
-use crate::postgres::{Admin, AdminError};
+use crate::postgres::{Admin, AdminError, STANDBY};
 use crate::volume::Stats;
 
 const VITALS_EVERY: Duration = Duration::from_millis(250);
@@ -47,14 +48,16 @@ pub async fn full_page_writes(agent: &Agent, live: &Live) {
     }
 }
 
-/// Looks at Postgres, sets the throttle, refuses writes when WAL runs away. Never ends.
-pub async fn vitals(agent: &Agent, live: &Live) {
+/// Looks at Postgres, sets the throttle, refuses writes when WAL runs away. Ends only when commits no longer wait
+/// for the proposer.
+pub async fn vitals(agent: &Agent, live: &Live) -> End {
     let mut admin: Option<Admin> = None;
     let mut refusal = Refusal::default();
     let mut counted = Counted::default();
     loop {
         tokio::time::sleep(VITALS_EVERY).await;
         counted.take(agent, live.volume.stats());
+        agent.count_released(1).await;
         if admin.as_ref().is_none_or(Admin::is_closed) {
             admin = match tokio::time::timeout(PROBE_TIMEOUT, live.admin()).await {
                 Ok(Ok(connected)) => Some(connected),
@@ -69,6 +72,14 @@ pub async fn vitals(agent: &Agent, live: &Live) {
                 continue;
             }
         };
+        // A superuser took the proposer out of it: Postgres has let every waiting commit go, without a warning.
+        if vitals.standbys != STANDBY {
+            return End::Lost(format!(
+                "synchronous_standby_names was changed to {:?}: commits returned without a majority",
+                vitals.standbys
+            ));
+        }
+        agent.see_waiting(live, vitals.commits_waiting);
         agent.metrics.connections.set(vitals.client_connections);
         agent.set(|status| {
             status.active_connections = Some(vitals.client_connections);
@@ -189,7 +200,8 @@ impl Refusal {
             .run(
                 "end sessions that write",
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-                 WHERE backend_xid IS NOT NULL AND backend_type = 'client backend' AND pid <> pg_backend_pid()",
+                 WHERE backend_xid IS NOT NULL AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+                   AND wait_event IS DISTINCT FROM 'SyncRep'",
             )
             .await
     }

@@ -46,12 +46,16 @@ pub struct Admin {
 }
 
 /// What the agent watches while Postgres runs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Vitals {
     pub insert_lsn: Lsn,
     pub client_connections: i64,
     /// Base backups under way: Postgres writes page images while one is, whatever full_page_writes says.
     pub base_backups: i64,
+    /// Sessions of whatever kind whose commit waits for the synchronous standby.
+    pub commits_waiting: u64,
+    /// `synchronous_standby_names` as it is in force.
+    pub standbys: String,
 }
 
 impl Admin {
@@ -63,8 +67,8 @@ impl Admin {
             .user(SUPERUSER)
             .dbname(database)
             .application_name("weir-compute")
-            // The agent's own few writes must not wait for a role's settings.
-            .options("-c statement_timeout=0 -c idle_session_timeout=0 -c default_transaction_read_only=off")
+            // The agent's own few writes must not wait for a role's settings, and are always on disk.
+            .options("-c synchronous_commit=on -c statement_timeout=0 -c idle_session_timeout=0 -c default_transaction_read_only=off")
             .connect_timeout(Duration::from_secs(5));
         let (client, connection) =
             config
@@ -150,7 +154,9 @@ impl Admin {
                 "look at Postgres",
                 &format!(
                     "SELECT pg_current_wal_insert_lsn(), count(*),
-                            (SELECT count(*) FROM pg_stat_progress_basebackup)
+                            (SELECT count(*) FROM pg_stat_progress_basebackup),
+                            (SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'),
+                            current_setting('synchronous_standby_names')
                      FROM pg_stat_activity
                      WHERE backend_type = 'client backend' AND usename <> '{SUPERUSER}'"
                 ),
@@ -162,6 +168,8 @@ impl Admin {
                 insert_lsn: row.first()?.as_ref()?.parse().ok()?,
                 client_connections: row.get(1)?.as_ref()?.parse().ok()?,
                 base_backups: row.get(2)?.as_ref()?.parse().ok()?,
+                commits_waiting: row.get(3)?.as_ref()?.parse().ok()?,
+                standbys: row.get(4)?.clone()?,
             })
         };
         parse()

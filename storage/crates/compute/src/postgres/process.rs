@@ -177,6 +177,10 @@ impl Postmaster {
         while !self.has_exited() {
             if Instant::now() > deadline {
                 tracing::warn!("Postgres does not quit: killing it");
+                // The postmaster last: a session that sees it die lets its waiting commit go before it ends itself.
+                for session in children_of(self.pid.as_raw() as u32) {
+                    kill(session, Signal::SIGKILL).ok();
+                }
                 self.signal(Signal::SIGKILL);
                 break;
             }
