@@ -25,7 +25,7 @@
 
 pub mod api;
 pub mod control;
-mod cut_wal;
+pub mod cut_wal;
 pub mod metrics;
 mod recovery;
 pub mod registry;
