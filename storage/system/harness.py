@@ -340,6 +340,13 @@ class Engine:
     def safekeeper_status(self, number: int, timeline: Timeline) -> dict[str, Any]:
         return httpx.get(self.safekeeper_url(number, timeline), timeout=10).raise_for_status().json()
 
+    def stored_commits(self, timeline: Timeline) -> list[str]:
+        """What each safekeeper's control file says is committed; it follows what the safekeeper knows by a second."""
+        directories = [str(self.root / f"safekeeper-{number + 1}") for number in range(len(self.safekeepers))]
+        command = [str(self.bin_dir / "weir-log"), "show", "--json", "--timeline", timeline.id, *directories]
+        shown = json.loads(subprocess.run(command, capture_output=True, check=False, timeout=60).stdout)
+        return [member["durable"]["commit_lsn"] for member in shown["members"]]
+
     def timeline_status(self, timeline: Timeline) -> dict[str, Any]:
         return self.storage.get(f"/v1/tenant/{timeline.tenant}/timeline/{timeline.id}").raise_for_status().json()
 

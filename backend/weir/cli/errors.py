@@ -3,3 +3,5 @@
 
 class CliError(Exception):
     """Something that the operator can act on; the message says what happened, to what, and what to do."""
+
+    exit_code = 1

@@ -137,6 +137,10 @@ class Installation:
         return self.home / "computes"
 
     @property
+    def safekeeper_dirs(self) -> list[Path]:
+        return [self.home / f"safekeeper-{number}" for number in SAFEKEEPERS]
+
+    @property
     def metadata_pg_bin(self) -> Path:
         """Programs for the metadata store: of the copy that `weir up` chose, which an upgrade of the package leaves
         alone; the package's own before there is one."""

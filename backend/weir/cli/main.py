@@ -10,6 +10,7 @@ from weir.cli import installation as installations
 from weir.cli.doctor import doctor as run_doctor
 from weir.cli.down import down as run_down
 from weir.cli.errors import CliError
+from weir.cli.log import log as run_log
 from weir.cli.logs import logs as run_logs
 from weir.cli.logs import rotate
 from weir.cli.recover import recover as run_recover
@@ -28,7 +29,7 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except CliError as error:
             click.echo(f"{click.style('weir:', fg='red')} {error}", err=True)
-            ctx.exit(1)
+            ctx.exit(error.exit_code)
 
 
 @click.group(cls=_Group, context_settings=_CONTEXT)
@@ -103,6 +104,57 @@ def logs(home: Path, process: tuple[str, ...], lines: int, follow: bool) -> None
         run_logs(home, process, lines=lines, follow=follow)
     except KeyboardInterrupt:
         click.echo()
+
+
+@cli.group("log")
+def log_group() -> None:
+    """Look into the safekeepers' copies of the write-ahead log, whatever else is down.
+
+    \b
+      weir log list                 which timelines the safekeepers hold
+      weir log show main            a branch by name or id (the metadata database must run) ...
+      weir log verify 8f14e45f...   ... or by its timeline's id, which needs nothing but the directories
+
+    Only reads, and may run beside running safekeepers. Exit code of each: 0 nothing is wrong, 1 something is, as the
+    verdict at the end says, 2 it could not be looked at.
+    """
+
+
+@log_group.command("list")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.pass_context
+def log_list(ctx: click.Context, as_json: bool) -> None:
+    """List the timelines that the safekeepers' directories hold, and which of them hold each."""
+    ctx.exit(run_log(ctx.obj, "list", None, as_json=as_json))
+
+
+@log_group.command("show")
+@click.argument("branch")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.pass_context
+def log_show(ctx: click.Context, branch: str, as_json: bool) -> None:
+    """Show what each safekeeper has promised and holds of BRANCH: terms, votes, positions, segments, and which ranges
+    are provably complete, each record with the right checksum and linked to the one before.
+
+    BRANCH is a timeline's id (32 hex digits), or a branch's id or name.
+    """
+    ctx.exit(run_log(ctx.obj, "show", branch, as_json=as_json))
+
+
+@log_group.command("verify")
+@click.argument("branch")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.pass_context
+def log_verify(ctx: click.Context, branch: str, as_json: bool) -> None:
+    """Show BRANCH, and compare the safekeepers' bytes wherever two of them must have the same.
+
+    \b
+    Example, after a crash and before anything is started:
+      weir log verify 8f14e45fceea167a5a36dedd4bea2543 && weir up
+
+    Reads each log twice; says on stderr how far it is when that takes long.
+    """
+    ctx.exit(run_log(ctx.obj, "verify", branch, as_json=as_json))
 
 
 @cli.command("rotate-logs", hidden=True)

@@ -67,7 +67,12 @@ impl MemberId {
 
 impl fmt::Display for MemberId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.node, self.disk, self.incarnation)
+        let MemberId {
+            node,
+            disk,
+            incarnation,
+        } = self;
+        write!(f, "safekeeper {node}, disk {disk}, log {incarnation}")
     }
 }
 

@@ -133,18 +133,10 @@ fn unanswered(core: &crate::core::Core) -> String {
     if unheard.is_empty() {
         return answering;
     }
-    let unheard: Vec<String> = unheard
-        .iter()
-        .map(|id| {
-            format!(
-                "safekeeper {} with disk {} (log {})",
-                id.node, id.disk, id.incarnation
-            )
-        })
-        .collect();
+    let unheard: Vec<String> = unheard.iter().map(ToString::to_string).collect();
     format!(
         "{answering}, and these voters of the log are not among them: {}. Start those safekeepers, with the disks they had",
-        unheard.join(", ")
+        unheard.join("; ")
     )
 }
 

@@ -24,10 +24,20 @@ use pg_types::{Lsn, WAL_SEGMENT_BYTES};
 use crate::control::sync_dir;
 use crate::segments::Segments;
 
-const FOLDER: &str = "cut";
+/// Below a timeline's directory.
+pub const FOLDER: &str = "cut";
 const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 const KEPT_BYTES: u64 = 1 << 30;
 const CHUNK_BYTES: usize = 1 << 20;
+
+/// Where the bytes of a file of this name began in the log; `None` for every other name.
+pub fn begin_of(name: &str) -> Option<Lsn> {
+    let (begin, number) = name.split_once('-')?;
+    number.parse::<u32>().ok()?;
+    let begin = u64::from_str_radix(begin, 16).ok()?;
+    // A name that was made by hand may say anything.
+    (begin < 1 << 62).then_some(Lsn(begin))
+}
 
 /// Copies what the log in `dir` holds from `at` on. Gives the file, or `None` when there are only zeroes. Blocks.
 pub fn set_aside(dir: &Path, segments: &mut Segments, at: Lsn) -> io::Result<Option<PathBuf>> {

@@ -27,7 +27,7 @@
 
 pub mod api;
 pub mod control;
-mod cut_wal;
+pub mod cut_wal;
 pub mod disk;
 pub mod metrics;
 mod recovery;

@@ -339,7 +339,7 @@ impl Registry {
         let (reason, retry) = match entries.get(&id) {
             None => {
                 let message = format!(
-                    "timeline {} of tenant {} does not exist on this safekeeper; create it first",
+                    "timeline {} of tenant {} does not exist on this safekeeper",
                     id.1, id.0
                 );
                 return Err(Failure {

@@ -36,7 +36,8 @@ impl SyncJob {
     }
 }
 
-fn number_of(name: &str) -> Option<u64> {
+/// Number of the segment that a file of this name holds; `None` for every other name.
+pub fn number_of(name: &str) -> Option<u64> {
     if name.len() != 24 || !name.is_ascii() {
         return None;
     }
@@ -45,7 +46,8 @@ fn number_of(name: &str) -> Option<u64> {
     Some(part(8..16)? * (0x1_0000_0000 / WAL_SEGMENT_BYTES) + part(16..24)?)
 }
 
-fn name_of(number: u64) -> String {
+/// Name of the file of a segment.
+pub fn name_of(number: u64) -> String {
     Lsn(number * WAL_SEGMENT_BYTES).segment_file_name(WAL_SEGMENT_BYTES)
 }
 
