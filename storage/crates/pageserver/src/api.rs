@@ -103,6 +103,16 @@ pub struct TimelineStatus {
     pub max_term: u64,
     pub layers: LayerSummary,
     pub safekeepers: Vec<String>,
+    /// Those whose WAL was damaged when it was read, since the timeline was opened here.
+    pub sick_safekeepers: Vec<SickSafekeeper>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SickSafekeeper {
+    pub safekeeper: String,
+    /// The record that follows this position was the first that was damaged.
+    pub lsn: Lsn,
+    pub reason: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -31,6 +31,21 @@ pub trait WalSource: Send + Sync + 'static {
     /// Streams from `start`, a record boundary. An error means "try again later".
     async fn open(&self, start: Lsn) -> anyhow::Result<Box<dyn WalStream>>;
 
+    /// The same, from one of `in_vain` only when no other place has WAL behind `start`.
+    async fn open_elsewhere(
+        &self,
+        start: Lsn,
+        in_vain: &[String],
+    ) -> anyhow::Result<Box<dyn WalStream>> {
+        let _ = in_vain;
+        self.open(start).await
+    }
+
+    /// Names of the places that keep this WAL; none for a source of one place.
+    fn places(&self) -> &[String] {
+        &[]
+    }
+
     /// Tells every place that keeps WAL for this reader, not only the one it streams from, how far it has
     /// come; else the others would keep it for ever. Returns how far WAL is committed as far as any of
     /// them knows. A place that can't be reached now is told next time.
@@ -47,4 +62,9 @@ pub trait WalStream: Send {
     async fn next(&mut self) -> anyhow::Result<WalChunk>;
 
     async fn feedback(&mut self, feedback: WalFeedback) -> anyhow::Result<()>;
+
+    /// Which of the source's places it comes from.
+    fn place(&self) -> &str {
+        ""
+    }
 }

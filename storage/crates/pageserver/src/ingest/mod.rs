@@ -1,7 +1,8 @@
 //! From committed WAL to versions.
 //!
 //! One task per timeline follows a WAL source from `last_record_lsn`, decodes records, turns them into
-//! versions and publishes those of many at a time (`gather`). Errors of the source mean another attempt; a record that cannot be
+//! versions and publishes those of many at a time (`gather`). Errors of the source mean another attempt, and so do bytes that
+//! are no WAL, which another safekeeper may have whole (`tried`); a record that cannot be
 //! interpreted stops the timeline before it, with the record named, until a program comes that can. The
 //! stop is not stored: after a restart the same record stops the timeline again, or no longer does.
 
@@ -9,6 +10,7 @@ mod apply;
 mod encode;
 mod gather;
 mod safekeeper;
+mod tried;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +27,7 @@ use self::encode::Unkept;
 pub use self::encode::{DeltaWriter, Kept};
 use self::gather::{Gathered, Taker};
 pub use self::safekeeper::SafekeeperSource;
+use self::tried::Tried;
 use crate::error::{Error, Result};
 use crate::timeline::{Timeline, encode_state};
 use crate::wal_source::{WalFeedback, WalSource, WalStream};
@@ -55,6 +58,8 @@ pub struct IngestState {
 enum Ended {
     /// Try again.
     Source(anyhow::Error),
+    /// The bytes that came are no WAL: try another place.
+    Bad(String),
     /// The timeline cannot pass this record.
     Stopped(String),
 }
@@ -88,23 +93,33 @@ async fn report(
 
 async fn ingest(timeline: &Arc<Timeline>, source: &dyn WalSource, committed: &watch::Sender<Lsn>) {
     let mut pause = FIRST_PAUSE;
+    let mut tried = Tried::default();
     loop {
         let before = timeline.last_record_lsn();
-        let ended = attempt(timeline, source, committed).await;
+        let ended = attempt(timeline, source, committed, &mut tried).await;
         timeline.set_catching_up(false);
+        let at = timeline.last_record_lsn();
         match ended {
             Ended::Stopped(reason) => {
                 timeline.stop(reason);
                 return;
             }
+            Ended::Bad(why) => {
+                timeline.found_sick(&tried.reading, at, &why);
+                if let Some(reason) = tried.was_bad(at, &why, source) {
+                    timeline.stop(reason);
+                    return;
+                }
+            }
             Ended::Source(error) => {
+                tried.ended(at);
                 tracing::info!(
-                    tenant = %timeline.tenant, timeline = %timeline.id, at = %timeline.last_record_lsn(),
+                    tenant = %timeline.tenant, timeline = %timeline.id, %at, from = tried.reading,
                     "WAL stream ended, trying again: {error:#}"
                 );
             }
         }
-        pause = if timeline.last_record_lsn() > before {
+        pause = if at > before {
             FIRST_PAUSE
         } else {
             (pause * 2).min(LONGEST_PAUSE)
@@ -117,13 +132,16 @@ async fn attempt(
     timeline: &Arc<Timeline>,
     source: &dyn WalSource,
     committed: &watch::Sender<Lsn>,
+    tried: &mut Tried,
 ) -> Ended {
     let state = timeline.state();
     let start = state.last_record_lsn;
-    let mut stream = match source.open(start).await {
+    tried.reading.clear();
+    let mut stream = match source.open_elsewhere(start, tried.in_vain(start)).await {
         Ok(stream) => stream,
         Err(error) => return Ended::Source(error),
     };
+    tried.reading = stream.place().to_owned();
     let mut decoder = WalStreamDecoder::new(start, PgMajor::V15)
         .with_system_identifier(timeline.manifest().system_identifier)
         .with_prev_record(state.prev_record_lsn);
@@ -213,7 +231,7 @@ async fn take_all(
         let record = match records.next_record() {
             Ok(Some(record)) => record,
             Ok(None) => return Ok(()),
-            Err(error) => return Err(Ended::Stopped(format!("the WAL cannot be read: {error}"))),
+            Err(error) => return Err(Ended::Bad(error.to_string())),
         };
         if let Some(unsettled) = take_record(timeline, ingest, gathered, &record)? {
             settle(timeline, ingest, gathered, *unsettled).await?;

@@ -1,6 +1,7 @@
 //! Committed WAL from safekeepers (`wire::wal`).
 //!
-//! Every attempt asks all safekeepers of the timeline how far they are and reads from the most advanced.
+//! Every attempt asks all safekeepers of the timeline how far they are and reads from the most advanced, one that was
+//! tried in vain at this place last.
 //! Each of them keeps WAL for this reader until it is told how far that has come. Only one is read from, so
 //! every few seconds all are told over a short connection; their answers also show when the one that is read
 //! has fallen behind, and it is then left for another by way of an error and a new attempt.
@@ -97,6 +98,10 @@ async fn send<T: serde::Serialize>(frames: &mut Frames, message: &T) -> Result<(
 #[async_trait]
 impl WalSource for SafekeeperSource {
     async fn open(&self, start: Lsn) -> Result<Box<dyn WalStream>> {
+        self.open_elsewhere(start, &[]).await
+    }
+
+    async fn open_elsewhere(&self, start: Lsn, in_vain: &[String]) -> Result<Box<dyn WalStream>> {
         if self.safekeepers.is_empty() {
             bail!("the timeline was created without safekeepers");
         }
@@ -109,25 +114,31 @@ impl WalSource for SafekeeperSource {
                 )),
             }
         });
-        let mut best: Option<(Frames, Lsn)> = None;
+        let mut best: Option<((bool, Lsn), SafekeeperStream)> = None;
         let mut errors = Vec::new();
-        for attempt in futures::future::join_all(attempts).await {
+        let attempts = futures::future::join_all(attempts).await;
+        for (address, attempt) in self.safekeepers.iter().zip(attempts) {
             match attempt {
-                Ok(found)
-                    if best
-                        .as_ref()
-                        .is_none_or(|(_, commit_lsn)| found.1 > *commit_lsn) =>
-                {
-                    best = Some(found)
+                Ok((frames, commit_lsn)) => {
+                    // One that has nothing new is no better than one that was tried in vain.
+                    let is_fresh = commit_lsn > start && !in_vain.contains(address);
+                    let rank = (is_fresh, commit_lsn);
+                    if best.as_ref().is_none_or(|(best, _)| rank > *best) {
+                        let place = address.clone();
+                        best = Some((rank, SafekeeperStream { frames, place }));
+                    }
                 }
-                Ok(_) => {}
                 Err(error) => errors.push(format!("{error:#}")),
             }
         }
         match best {
-            Some((frames, _)) => Ok(Box::new(SafekeeperStream { frames })),
+            Some((_, stream)) => Ok(Box::new(stream)),
             None => bail!("no safekeeper streams: {}", errors.join("; ")),
         }
+    }
+
+    fn places(&self) -> &[String] {
+        &self.safekeepers
     }
 
     async fn report(&self, feedback: WalFeedback) -> Lsn {
@@ -151,6 +162,7 @@ impl WalSource for SafekeeperSource {
 
 struct SafekeeperStream {
     frames: Frames,
+    place: String,
 }
 
 #[async_trait]
@@ -173,6 +185,10 @@ impl WalStream for SafekeeperStream {
 
     async fn feedback(&mut self, feedback: WalFeedback) -> Result<()> {
         send(&mut self.frames, &wire_feedback(feedback)).await
+    }
+
+    fn place(&self) -> &str {
+        &self.place
     }
 }
 
@@ -263,5 +279,20 @@ mod tests {
             .await
             .expect("open");
         assert_eq!(stream.next().await.expect("a chunk").commit_lsn, Lsn(300));
+    }
+
+    /// Promise: whoever was tried in vain is read again only when nobody else has WAL.
+    #[tokio::test]
+    async fn one_that_was_tried_in_vain_comes_last() {
+        let (bad, _bad) = peer(Lsn(300)).await;
+        let (good, _good) = peer(Lsn(200)).await;
+        let source = source(vec![bad.clone(), good.clone()]);
+        let in_vain = [bad.clone()];
+        let place = async |start| {
+            let stream = source.open_elsewhere(start, &in_vain).await.expect("open");
+            stream.place().to_owned()
+        };
+        assert_eq!(place(Lsn(8)).await, good);
+        assert_eq!(place(Lsn(200)).await, bad);
     }
 }

@@ -26,8 +26,7 @@ mod retention;
 mod size;
 mod waiting;
 
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Weak, atomic::AtomicU64};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -102,6 +101,7 @@ pub struct Timeline {
     clock: Arc<Clock>,
     /// Why history is cut by another time than the wall clock's.
     history_held: Mutex<Option<String>>,
+    sick_safekeepers: Mutex<Vec<crate::api::SickSafekeeper>>,
     memory: Arc<MemoryBudget>,
     metrics: TimelineMetrics,
     /// Reads by the deltas they applied, in `CHAIN_BARS`.
@@ -172,6 +172,7 @@ impl Timeline {
             retention: Mutex::default(),
             clock,
             history_held: Mutex::default(),
+            sick_safekeepers: Mutex::default(),
             memory,
             metrics,
             chain_reads: crate::chain_histogram::ChainHistogram::default(),
