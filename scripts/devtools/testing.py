@@ -42,6 +42,7 @@ class Entry:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/test", description=__doc__)
     parser.add_argument("--fast", action="store_true", help="only the steps of `make check`")
+    parser.add_argument("--long", action="store_true", help="only the steps of `make test-long`")
     parser.add_argument("--only", metavar="STEP", action="append", help="only this step (repeatable)")
     parser.add_argument("--skip", metavar="STEP", action="append", default=[], help="leave this step out")
     parser.add_argument("--no-setup", action="store_true", help="trust that everything is installed")
@@ -53,19 +54,15 @@ def main() -> int:
         parser.error(f"no such step: {', '.join(unknown)} (see --list)")
     if options.list:
         for step in steps():
-            say(f"{step.name:15} {'fast' if step.fast else '    '}  {step.what}")
+            say(f"{step.name:15} {'fast' if step.fast else 'long' if step.long else '    '}  {step.what}")
         return 0
-    chosen = [
-        step
-        for step in steps()
-        if (step.fast or not options.fast) and (not options.only or step.name in options.only)
-        if step.name not in options.skip
-    ]
+    chosen = choose(options)
     started = time.monotonic()
     checkout = history.checkout()
     if not options.no_setup:
-        # Building the engine and the console is a step of the tests themselves.
-        wanted = [step for step in setup.STEPS if step.name not in {"storage", "console"}]
+        # Building the engine and the console is a step of the tests themselves, but of the long ones.
+        built = set[str]() if options.long else {"storage", "console"}
+        wanted = [step for step in setup.STEPS if step.name not in built]
         if setup.run_steps(wanted) != 0:
             return 1
     set_up = time.monotonic() - started
@@ -73,9 +70,18 @@ def main() -> int:
     say("Postgres " + ", ".join(minors.values()))
     entries = run_all(chosen)
     seconds = time.monotonic() - started
-    if len(chosen) == len(steps()):
+    if chosen == [step for step in steps() if not step.long]:
         keep(entries, checkout, minors, seconds)
     return report(entries, set_up, seconds, minors)
+
+
+def choose(options: argparse.Namespace) -> list[Step]:
+    """A step that is named is run, whatever else it belongs to."""
+    if options.only:
+        chosen = [step for step in steps() if step.name in options.only]
+    else:
+        chosen = [step for step in steps() if step.long == options.long and (step.fast or not options.fast)]
+    return [step for step in chosen if step.name not in options.skip]
 
 
 def keep(entries: list[Entry], checkout: history.Checkout, minors: dict[str, str], seconds: float) -> None:
@@ -129,7 +135,7 @@ def run_step(step: Step, number: str, stop: threading.Event, beside: bool) -> En
         beside=step.name if beside else "",
         cancelled=stop,
         cwd=step.cwd,
-        environment={"PROPTEST_RNG_SEED": SEED, **tool_environment()},
+        environment={"PROPTEST_RNG_SEED": SEED, **tool_environment(), **step.environment},
         timeout=step.minutes * 60,
     )
     text = result.log.read_text(errors="replace")
