@@ -100,20 +100,28 @@ def keep(entries: list[Entry], checkout: history.Checkout, minors: dict[str, str
     )
 
 
+def stages(chosen: list[Step]) -> list[list[list[Step]]]:
+    """What follows each other: of each stage the lanes that run side by side, of each lane its steps in turn."""
+    found: list[list[list[Step]]] = []
+    for _, group in groupby(chosen, key=lambda step: bool(step.lane)):
+        together = list(group)
+        names = dict.fromkeys(step.lane for step in together)
+        found.append([[step for step in together if step.lane == name] for name in names])
+    return found
+
+
 def run_all(chosen: list[Step]) -> list[Entry]:
     entries: dict[str, Entry] = {}
     number = {step.name: f"[{number}/{len(chosen)}]" for number, step in enumerate(chosen, 1)}
-    for has_lanes, group in groupby(chosen, key=lambda step: bool(step.lane)):
-        together = list(group)
-        lanes = [[step for step in together if step.lane == lane] for lane in dict.fromkeys(s.lane for s in together)]
+    for lanes in stages(chosen):
         stop = threading.Event()
 
         def run_lane(lane: list[Step], stop: threading.Event = stop, beside: bool = len(lanes) > 1) -> None:
             for step in lane:
                 entries[step.name] = run_step(step, number[step.name], stop, beside)
 
-        if not has_lanes or len(lanes) == 1:
-            run_lane(together)
+        if len(lanes) == 1:
+            run_lane(lanes[0])
             continue
         with ThreadPoolExecutor(len(lanes)) as pool:
             try:
@@ -159,10 +167,6 @@ def say_outcome(entry: Entry, result: Finished, name: str) -> None:
         say("      | " + line[:LINE])
 
 
-def lane_names(entries: list[Entry], lane: str) -> str:
-    return " then ".join(entry.step.name for entry in entries if entry.step.lane == lane)
-
-
 def report(entries: list[Entry], set_up: float, total: float, minors: dict[str, str]) -> int:
     """The ledger: where the time went, step by step, what it ran on, and one line that says how it ended.
 
@@ -181,11 +185,11 @@ def report(entries: list[Entry], set_up: float, total: float, minors: dict[str, 
         share = seconds / total if total else 0.0
         bar = "#" * round(share * BAR)
         say(f"  {name:15} {duration(seconds):>13}  {share:5.1%}  {bar:{BAR}}  {outcome:6}  {tests}")
-    side_by_side = sorted({entry.step.lane for entry in entries} - {""})
-    remark = (
-        f"  side by side: {' | '.join(lane_names(entries, lane) for lane in side_by_side)}" if side_by_side else ""
-    )
-    say(f"  {'total':15} {duration(total):>13}{remark}")
+    say(f"  {'total':15} {duration(total):>13}")
+    for lanes in stages([entry.step for entry in entries]):
+        if len(lanes) > 1:
+            said = " | ".join(", ".join(step.name for step in lane) for lane in lanes)
+            say(f"  side by side: {said}")
     LEDGER.mkdir(exist_ok=True)
     document = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
