@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: help setup demo demo-minor up down status test check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle fuzz bench-redo bench-pageserver soak-outage soak-races
+.PHONY: help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle fuzz bench-redo bench-pageserver soak-outage soak-races
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -34,6 +34,9 @@ status: ## what runs, where, and how it is
 
 test: ## set up what is missing, then every check and every test, with a ledger of the time
 	@scripts/test
+
+test-long: ## the tests of which `make test` has a shorter form, in full
+	@scripts/test --long
 
 check: ## the fast part of `make test`: formats, lints, types, unit tests of Python and the console
 	@scripts/test --fast

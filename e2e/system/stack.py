@@ -30,10 +30,10 @@ SPAN = 500
 
 
 def free_port_base() -> int:
-    """Where a whole block of ports is free: above those of the tests that start single programs, below those of the
-    journeys, which run at the same time."""
+    """Where a whole block of ports is free: above those of the tests that start single programs and of the control
+    plane's, below those of the journeys. All of them may run at the same time."""
     for _ in range(200):
-        base = random.randrange(20000, 28000, SPAN)  # noqa: S311  no secret
+        base = random.randrange(26000, 28000, SPAN)  # noqa: S311  no secret
         if all(
             _is_free(base + offset) for offset in (0, 2, 10, 20, 21, 22, 23, 30, *range(101, 120), 200, 201, 300, 301)
         ):

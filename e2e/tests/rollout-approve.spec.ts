@@ -1,10 +1,32 @@
-import { expect, test } from '@playwright/test'
+import { expect, type Page, test } from '@playwright/test'
 
 import { baseUrl } from '../lib/env.ts'
 import { expectAccessible, expectFits, look, signIn, watchErrors } from '../lib/journey.ts'
 import { becomes, control, planRollout, type Project, rolloutCompute, runningProject, startPlanned } from '../lib/rollouts.ts'
 
 const STEP = 60_000
+
+/** The plan follows the feature that is chosen: nobody here could be brought onto a newer minor. Then back. */
+async function planAnotherFeature(page: Page, projects: Project[]): Promise<void> {
+  const feature = page.getByLabel('What to roll out')
+  const start = page.getByRole('button', { name: 'Start rollout' })
+  const switched = (number: number) => page.getByRole('heading', { name: `Will be switched (${String(number)})` })
+  await expect(feature).toHaveValue('image_pushdown')
+  await expect(page.getByText('Expected saving', { exact: true })).toBeVisible()
+  await feature.selectOption({ label: 'Postgres minor' })
+  await expect(switched(0)).toBeVisible()
+  await expect(page.getByText('Onto Postgres', { exact: true })).toBeVisible()
+  const leftOut = page.getByRole('region', { name: 'Excluded computes' })
+  for (const { name } of projects) await expect(leftOut.getByRole('row', { name })).toContainText(/runs 15\.\d+ already/)
+  await expect(page.getByLabel('Onto the minor')).toHaveAttribute('placeholder', /^15\.\d+$/)
+  await expect(start).toBeDisabled()
+  await expectAccessible(page)
+  await look(page, 'rollout-plan-minor')
+  await feature.selectOption({ label: 'Image pushdown' })
+  await expect(switched(projects.length)).toBeVisible()
+  await expect(page.getByLabel('Onto the minor')).toHaveCount(0)
+  await expect(start).toBeEnabled()
+}
 
 /** Windows of no length: every compute is switched and confirmed, nothing is judged; that is for other journeys. */
 test('plan, canary, hold, approve, done; then one compute and then all go back', async ({ page }) => {
@@ -18,6 +40,7 @@ test('plan, canary, hold, approve, done; then one compute and then all go back',
   await expectAccessible(page)
   await expectFits(page)
   await look(page, 'rollout-plan')
+  await planAnotherFeature(page, projects)
   const id = await startPlanned(page, run)
 
   await becomes(page, id, 'held', STEP)

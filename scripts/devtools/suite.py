@@ -1,11 +1,11 @@
-"""The steps of `make test` and `make check`, in the order in which a mistake shows soonest."""
+"""The steps of `make test`, `make check` and `make test-long`, in the order in which a mistake shows soonest."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from . import results
@@ -23,6 +23,9 @@ class Step:
     cwd: Path = REPO
     count: Callable[[str, int], Count] = results.single
     fast: bool = False
+    # What `make test` has a short form of: a step of `make test-long` alone.
+    long: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
     minutes: float = 10
     # Steps that follow each other and have lanes: each lane's steps in turn, the lanes side by side.
     lane: str = ""
@@ -43,103 +46,145 @@ def _pytest(*arguments: str) -> list[str | os.PathLike[str]]:
 # Most of what these tests do is wait, for windows to pass and for servers to come back. A file's tests stay in one
 # process, which has servers and databases of its own.
 SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile")
+# Tests whose promise `make test` checks in a shorter way: marked so in Python, named so in journeys, and asking for
+# this variable in Rust.
+LONG = {"WEIR_TEST_LONG": "1"}
+WORKSPACE = ("--release", "--workspace", "--locked")
+# Without examples, which are measurements: clippy checks that they compile.
+RUST_TESTS = (*WORKSPACE, "--tests")
 
 
 def steps() -> list[Step]:
-    return [*_fast_steps(), *_storage_steps(), *_python_steps(), *_stack_steps()]
+    return [*_fast_steps(), *_build_steps(), *_stack_steps(), *_long_steps()]
 
 
 def _fast_steps() -> list[Step]:
-    return [
-        Step("tidy", "house rules", [sys.executable, "-m", "devtools.tidy"], SCRIPTS, fast=True),
-        Step("ruff", "Python, lint", [_venv("ruff"), "check", "."], fast=True),
-        Step("ruff-format", "Python, format", [_venv("ruff"), "format", "--check", "."], fast=True),
-        Step("pyright", "Python, types", [_venv("pyright"), "--pythonpath", _venv("python")], fast=True),
-        Step("devtools", "the tests of this tool", _pytest("scripts/tests"), count=results.pytest, fast=True),
+    checks = [
+        Step("tidy", "house rules", [sys.executable, "-m", "devtools.tidy"], SCRIPTS),
+        Step("ruff", "Python, lint", [_venv("ruff"), "check", "."]),
+        Step("ruff-format", "Python, format", [_venv("ruff"), "format", "--check", "."]),
+        Step("rustfmt", "Rust, format", ["cargo", "fmt", "--all", "--check"], STORAGE),
+        Step("devtools", "the tests of this tool", _pytest("scripts/tests"), count=results.pytest),
         Step(
             "bench-unit",
             "the benchmark's arithmetic",
             _pytest("bench/tests", "--deselect", "bench/tests/test_stock.py"),
             count=results.pytest,
-            fast=True,
         ),
-        Step("openapi", "committed OpenAPI and client are current", [SCRIPTS / "gen", "--check"], fast=True),
-        Step("rustfmt", "Rust, format", ["cargo", "fmt", "--all", "--check"], STORAGE, fast=True),
-        Step("console-lint", "the console, lint", ["npm", "run", "--silent", "lint"], FRONTEND, fast=True),
-        Step("console-types", "the console, types", ["npm", "run", "--silent", "typecheck"], FRONTEND, fast=True),
-        Step("console-test", "the console, tests", ["npm", "test"], FRONTEND, results.vitest, fast=True),
-        Step("e2e-types", "the journeys, types", ["npx", "tsc", "--noEmit"], E2E, fast=True),
+        Step("openapi", "committed OpenAPI and client are current", [SCRIPTS / "gen", "--check"]),
+        Step("console-lint", "the console, lint", ["npm", "run", "--silent", "lint"], FRONTEND),
+        Step("console-types", "the console, types", ["npm", "run", "--silent", "typecheck"], FRONTEND),
+        Step("e2e-types", "the journeys, types", ["npx", "tsc", "--noEmit"], E2E),
     ]
+    # As long as all checks together, on one processor.
+    types = Step("pyright", "Python, types", [_venv("pyright"), "--pythonpath", _venv("python")])
+    alone = Step("console-test", "the console, tests", ["npm", "test"], FRONTEND, results.vitest)
+    lanes = [*((step, "checks") for step in checks), (types, "types"), (alone, "")]
+    return [replace(step, lane=lane, fast=True) for step, lane in lanes]
 
 
-def _storage_steps() -> list[Step]:
-    release = ("--release", "--workspace", "--locked")
+def _build_steps() -> list[Step]:
     return [
         Step(
             "clippy",
             "Rust, lint",
-            ["cargo", "clippy", *release, "--all-targets", "--", "-D", "warnings"],
+            ["cargo", "clippy", *WORKSPACE, "--all-targets", "--", "-D", "warnings"],
             STORAGE,
             minutes=20,
         ),
+        # With them the programs: what is compiled for tests is all that programs need.
         Step(
-            "cargo-test",
-            "Rust, tests",
-            ["cargo", "test", *release, "--no-fail-fast"],
+            "rust-build",
+            "Rust, compiled",
+            ["cargo", "test", *RUST_TESTS, "--no-run"],
             STORAGE,
-            results.cargo,
             minutes=30,
         ),
-        Step("storage-build", "Rust, programs", ["cargo", "build", *release], STORAGE, minutes=20),
-    ]
-
-
-def _python_steps() -> list[Step]:
-    return [
-        Step(
-            "backend",
-            "API, workflows",
-            _pytest("backend/tests", "workflows/tests", *SIDE_BY_SIDE),
-            count=results.pytest,
-            minutes=25,
-        ),
+        Step("storage-build", "Rust, programs", ["cargo", "build", *WORKSPACE], STORAGE, minutes=20),
         Step("console-build", "the console", ["npm", "run", "--silent", "build"], FRONTEND),
     ]
 
 
 def _stack_steps() -> list[Step]:
-    # Two lanes of about the same length: most of both is waiting, for windows to pass and for servers to come back.
+    # Most of all this is waiting, for windows to pass and for servers to come back; three lanes of about the same
+    # length keep two processors busy. Suites of different lanes take their ports from different ranges.
+    system = Step(
+        "system",
+        "`weir up`, and kills under load",
+        _pytest("e2e/system", "-m", "not long"),
+        count=results.pytest,
+        minutes=30,
+    )
+    rust = Step(
+        "cargo-test",
+        "Rust, tests",
+        ["cargo", "test", *RUST_TESTS, "--no-fail-fast"],
+        STORAGE,
+        results.cargo,
+        minutes=30,
+    )
+    backend = Step(
+        "backend",
+        "API, workflows",
+        _pytest("backend/tests", "workflows/tests", *SIDE_BY_SIDE),
+        count=results.pytest,
+        minutes=30,
+    )
+    journeys = Step(
+        "journeys", "the console in a browser", ["npx", "playwright", "test"], E2E, results.playwright, minutes=30
+    )
+    stock = Step(
+        "tproc-c", "the workload on stock Postgres", _pytest("bench/tests/test_stock.py"), count=results.pytest
+    )
+    engine = Step(
+        "engine",
+        "the engine as processes",
+        _pytest("storage/system", *SIDE_BY_SIDE),
+        count=results.pytest,
+        minutes=30,
+    )
+    # `backend` and `engine` share a range of ports, and so a lane.
+    lanes = {"stack": (system,), "control": (backend, engine), "console": (journeys, stock, rust)}
+    return [replace(step, lane=lane) for lane, chosen in lanes.items() for step in chosen]
+
+
+def _long_steps() -> list[Step]:
+    redo = ("--test", "oracle_minors", "--test", "oracle_versions")
     return [
         Step(
-            "engine",
-            "the engine as processes",
-            _pytest("storage/system", *SIDE_BY_SIDE),
+            "doc-tests",
+            "Rust, examples in words",
+            ["cargo", "test", *WORKSPACE, "--doc"],
+            STORAGE,
+            results.cargo,
+            long=True,
+        ),
+        Step(
+            "redo-long",
+            "redo on each minor",
+            ["cargo", "test", *WORKSPACE, "--no-fail-fast", *redo],
+            STORAGE,
+            results.cargo,
+            long=True,
+            environment=LONG,
+            minutes=30,
+        ),
+        Step(
+            "system-long",
+            "`weir up`, the long stories",
+            _pytest("e2e/system", "-m", "long"),
             count=results.pytest,
+            long=True,
             minutes=25,
-            lane="engine",
         ),
         Step(
-            "system",
-            "`weir up`, and kills under load",
-            _pytest("e2e/system"),
-            count=results.pytest,
-            minutes=25,
-            lane="engine",
-        ),
-        Step(
-            "tproc-c",
-            "the workload on stock Postgres",
-            _pytest("bench/tests/test_stock.py"),
-            count=results.pytest,
-            lane="console",
-        ),
-        Step(
-            "journeys",
-            "the console in a browser",
-            ["npx", "playwright", "test"],
+            "demo-long",
+            "the demo in a browser, four computes",
+            ["npx", "playwright", "test", "demo-journey"],
             E2E,
             results.playwright,
+            long=True,
+            environment=LONG,
             minutes=25,
-            lane="console",
         ),
     ]

@@ -42,6 +42,7 @@ class Entry:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/test", description=__doc__)
     parser.add_argument("--fast", action="store_true", help="only the steps of `make check`")
+    parser.add_argument("--long", action="store_true", help="only the steps of `make test-long`")
     parser.add_argument("--only", metavar="STEP", action="append", help="only this step (repeatable)")
     parser.add_argument("--skip", metavar="STEP", action="append", default=[], help="leave this step out")
     parser.add_argument("--no-setup", action="store_true", help="trust that everything is installed")
@@ -53,19 +54,15 @@ def main() -> int:
         parser.error(f"no such step: {', '.join(unknown)} (see --list)")
     if options.list:
         for step in steps():
-            say(f"{step.name:15} {'fast' if step.fast else '    '}  {step.what}")
+            say(f"{step.name:15} {'fast' if step.fast else 'long' if step.long else '    '}  {step.what}")
         return 0
-    chosen = [
-        step
-        for step in steps()
-        if (step.fast or not options.fast) and (not options.only or step.name in options.only)
-        if step.name not in options.skip
-    ]
+    chosen = choose(options)
     started = time.monotonic()
     checkout = history.checkout()
     if not options.no_setup:
-        # Building the engine and the console is a step of the tests themselves.
-        wanted = [step for step in setup.STEPS if step.name not in {"storage", "console"}]
+        # Building the engine and the console is a step of the tests themselves, but of the long ones.
+        built = set[str]() if options.long else {"storage", "console"}
+        wanted = [step for step in setup.STEPS if step.name not in built]
         if setup.run_steps(wanted) != 0:
             return 1
     set_up = time.monotonic() - started
@@ -73,9 +70,18 @@ def main() -> int:
     say("Postgres " + ", ".join(minors.values()))
     entries = run_all(chosen)
     seconds = time.monotonic() - started
-    if len(chosen) == len(steps()):
+    if chosen == [step for step in steps() if not step.long]:
         keep(entries, checkout, minors, seconds)
     return report(entries, set_up, seconds, minors)
+
+
+def choose(options: argparse.Namespace) -> list[Step]:
+    """A step that is named is run, whatever else it belongs to."""
+    if options.only:
+        chosen = [step for step in steps() if step.name in options.only]
+    else:
+        chosen = [step for step in steps() if step.long == options.long and (step.fast or not options.fast)]
+    return [step for step in chosen if step.name not in options.skip]
 
 
 def keep(entries: list[Entry], checkout: history.Checkout, minors: dict[str, str], seconds: float) -> None:
@@ -94,20 +100,28 @@ def keep(entries: list[Entry], checkout: history.Checkout, minors: dict[str, str
     )
 
 
+def stages(chosen: list[Step]) -> list[list[list[Step]]]:
+    """What follows each other: of each stage the lanes that run side by side, of each lane its steps in turn."""
+    found: list[list[list[Step]]] = []
+    for _, group in groupby(chosen, key=lambda step: bool(step.lane)):
+        together = list(group)
+        names = dict.fromkeys(step.lane for step in together)
+        found.append([[step for step in together if step.lane == name] for name in names])
+    return found
+
+
 def run_all(chosen: list[Step]) -> list[Entry]:
     entries: dict[str, Entry] = {}
     number = {step.name: f"[{number}/{len(chosen)}]" for number, step in enumerate(chosen, 1)}
-    for has_lanes, group in groupby(chosen, key=lambda step: bool(step.lane)):
-        together = list(group)
-        lanes = [[step for step in together if step.lane == lane] for lane in dict.fromkeys(s.lane for s in together)]
+    for lanes in stages(chosen):
         stop = threading.Event()
 
         def run_lane(lane: list[Step], stop: threading.Event = stop, beside: bool = len(lanes) > 1) -> None:
             for step in lane:
                 entries[step.name] = run_step(step, number[step.name], stop, beside)
 
-        if not has_lanes or len(lanes) == 1:
-            run_lane(together)
+        if len(lanes) == 1:
+            run_lane(lanes[0])
             continue
         with ThreadPoolExecutor(len(lanes)) as pool:
             try:
@@ -129,7 +143,7 @@ def run_step(step: Step, number: str, stop: threading.Event, beside: bool) -> En
         beside=step.name if beside else "",
         cancelled=stop,
         cwd=step.cwd,
-        environment={"PROPTEST_RNG_SEED": SEED, **tool_environment()},
+        environment={"PROPTEST_RNG_SEED": SEED, **tool_environment(), **step.environment},
         timeout=step.minutes * 60,
     )
     text = result.log.read_text(errors="replace")
@@ -153,10 +167,6 @@ def say_outcome(entry: Entry, result: Finished, name: str) -> None:
         say("      | " + line[:LINE])
 
 
-def lane_names(entries: list[Entry], lane: str) -> str:
-    return " then ".join(entry.step.name for entry in entries if entry.step.lane == lane)
-
-
 def report(entries: list[Entry], set_up: float, total: float, minors: dict[str, str]) -> int:
     """The ledger: where the time went, step by step, what it ran on, and one line that says how it ended.
 
@@ -175,11 +185,11 @@ def report(entries: list[Entry], set_up: float, total: float, minors: dict[str, 
         share = seconds / total if total else 0.0
         bar = "#" * round(share * BAR)
         say(f"  {name:15} {duration(seconds):>13}  {share:5.1%}  {bar:{BAR}}  {outcome:6}  {tests}")
-    side_by_side = sorted({entry.step.lane for entry in entries} - {""})
-    remark = (
-        f"  side by side: {' | '.join(lane_names(entries, lane) for lane in side_by_side)}" if side_by_side else ""
-    )
-    say(f"  {'total':15} {duration(total):>13}{remark}")
+    say(f"  {'total':15} {duration(total):>13}")
+    for lanes in stages([entry.step for entry in entries]):
+        if len(lanes) > 1:
+            said = " | ".join(", ".join(step.name for step in lane) for lane in lanes)
+            say(f"  side by side: {said}")
     LEDGER.mkdir(exist_ok=True)
     document = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),

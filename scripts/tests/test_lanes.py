@@ -1,6 +1,7 @@
-"""Steps in lanes run side by side, each lane in order, and none outlives a lane that broke."""
+"""Steps in lanes run side by side, each lane in order, and none outlives a lane that broke. Which steps a run has."""
 
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from devtools import testing
-from devtools.suite import Step
+from devtools.suite import Step, steps
 
 
 def step(name: str, script: str, lane: str = "") -> Step:
@@ -67,3 +68,28 @@ def test_a_lane_that_breaks_stops_the_other(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(testing, "say_outcome", broken)
     with pytest.raises(RuntimeError, match="no room"):
         testing.run_all([step("short", "pass", "first"), step("long", "import time; time.sleep(60)", "second")])
+
+
+def chosen(*, fast: bool = False, long: bool = False, only: list[str] | None = None, skip: tuple[str, ...] = ()):
+    options = Namespace(fast=fast, long=long, only=only, skip=list(skip))
+    return [step.name for step in testing.choose(options)]
+
+
+def test_each_step_is_of_make_test_or_of_make_test_long():
+    usual, long = chosen(), chosen(long=True)
+    assert sorted(usual + long) == sorted(step.name for step in steps())
+    assert long
+    assert set(chosen(fast=True)) < set(usual)
+
+
+def test_a_step_that_is_named_runs_whatever_it_belongs_to():
+    assert chosen(only=["system-long", "tidy"]) == ["tidy", "system-long"]
+    assert "tidy" not in chosen(skip=("tidy",))
+
+
+def test_a_step_has_its_own_environment(tmp_path: Path):
+    script = "import os; assert os.environ['WEIR_TEST_LONG'] == '1' and os.environ['PROPTEST_RNG_SEED']"
+    entries = testing.run_all(
+        [Step("long", "long", [sys.executable, "-c", script], environment={"WEIR_TEST_LONG": "1"})]
+    )
+    assert entries[0].good

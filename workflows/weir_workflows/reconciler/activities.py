@@ -29,11 +29,11 @@ from weir.kit.clock import now
 from weir.operations.models import OperationKind
 from weir.operations.repository import OperationRepository
 from weir.operations.service import enqueue
-from weir.projects.models import Project
 from weir.rollouts.repository import RolloutRepository, restarting
 from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
 from weir_workflows.reconciler.going_back import finish_going_back, restore_thresholds
+from weir_workflows.reconciler.idle import lock_idle
 from weir_workflows.reconciler.rollouts import confirm_deferred, watch_deadlines
 from weir_workflows.reconciler.safekeepers import repair_safekeepers
 from weir_workflows.reconciler.storage import repair_descriptions, repair_tenants
@@ -150,16 +150,9 @@ class ReconcilerActivities:
     async def _queue(self, row: ComputeRow, finding: _Finding) -> bool:
         """Through the same operations as people's requests, so that the two never work on a project at once."""
         async with self._r.database.transaction() as session:
-            statement = (
-                select(Project)
-                .where(Project.id == row.project.id, Project.deleted_at.is_(None))
-                .with_for_update(skip_locked=True)
-            )
-            if (await session.scalars(statement)).one_or_none() is None:
+            if await lock_idle(session, row.project.id, half_deleted_too=True) is None:
                 return False
             repository = OperationRepository(session)
-            if await repository.open_of_project(row.project.id) is not None:
-                return False
             endpoint = await session.get(Endpoint, row.endpoint.id, populate_existing=True)
             if endpoint is None or endpoint.deleted_at is not None:
                 return False

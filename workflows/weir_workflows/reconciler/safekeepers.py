@@ -19,9 +19,8 @@ from weir.branches.models import Branch, BranchState
 from weir.clients.http import RemoteError
 from weir.clients.safekeeper import Safekeeper
 from weir.kit.clock import now
-from weir.operations.repository import OperationRepository
-from weir.projects.models import Project
 from weir_workflows.common.resources import Resources
+from weir_workflows.reconciler.idle import lock_idle
 from weir_workflows.storage.founding import LogFacts, found
 
 log = structlog.get_logger()
@@ -130,7 +129,7 @@ async def _found(resources: Resources, branch_id: str, keepers: list[Safekeeper]
     """With the project locked and idle, so that no deletion can overtake it."""
     async with resources.database.transaction() as session:
         branch = await session.get(Branch, branch_id)
-        project = await _idle_project(session, branch.project_id) if branch is not None else None
+        project = await lock_idle(session, branch.project_id) if branch is not None else None
         if branch is None or project is None:
             return False
         try:
@@ -148,15 +147,3 @@ async def _found(resources: Resources, branch_id: str, keepers: list[Safekeeper]
     if not failed:
         log.info("safekeeper_repaired", branch_id=branch_id, safekeepers=[keeper.base_url for keeper in keepers])
     return not failed
-
-
-async def _idle_project(session: AsyncSession, project_id: str) -> Project | None:
-    statement = (
-        select(Project)
-        .where(Project.id == project_id, Project.deleted_at.is_(None), Project.delete_requested_at.is_(None))
-        .with_for_update(skip_locked=True)
-    )
-    project = (await session.scalars(statement)).one_or_none()
-    if project is None or await OperationRepository(session).open_of_project(project_id) is not None:
-        return None
-    return project

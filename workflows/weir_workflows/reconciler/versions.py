@@ -9,11 +9,10 @@ from weir.computes.repository import ComputeRow
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.identity import audit
 from weir.operations.models import OperationKind
-from weir.operations.repository import OperationRepository
 from weir.operations.service import enqueue
-from weir.projects.models import Project
 from weir.rollouts.repository import RolloutRepository, minors_needed, restarting
 from weir_workflows.common.resources import Resources
+from weir_workflows.reconciler.idle import lock_idle
 
 ORIGIN = "reconciler"
 RESTARTS_A_ROUND = 4
@@ -63,10 +62,7 @@ async def finish_restarts(
 
 async def _queue(resources: Resources, row: ComputeRow, status: ComputeStatus) -> bool:
     async with resources.database.transaction() as session:
-        project = select(Project).where(Project.id == row.project.id, Project.deleted_at.is_(None))
-        if (await session.scalars(project.with_for_update(skip_locked=True))).one_or_none() is None:
-            return False
-        if await OperationRepository(session).open_of_project(row.project.id) is not None:
+        if await lock_idle(session, row.project.id, half_deleted_too=True) is None:
             return False
         endpoint = await session.get(Endpoint, row.endpoint.id, populate_existing=True)
         wanted = None if endpoint is None else endpoint.postgres_version

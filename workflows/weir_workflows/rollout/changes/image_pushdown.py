@@ -9,19 +9,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from sqlalchemy import ColumnElement, select, update
+from sqlalchemy import ColumnElement
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.clients.compute import ComputeStatus
 from weir.clients.http import RemoteError
 from weir.endpoints.models import Endpoint, EndpointState
-from weir.identity import audit
 from weir.kit.clock import now
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import MemberState
 from weir_workflows.common.heartbeat import until
 from weir_workflows.common.resources import Resources
 from weir_workflows.rollout import members, thresholds
+from weir_workflows.rollout.changes import wishes
 from weir_workflows.rollout.changes.protocol import Figures, Record
 from weir_workflows.rollout.limits import CHUNK_SIZE
 from weir_workflows.rollout.members import Member, Outcome
@@ -107,31 +107,15 @@ class ImagePushdown:
         await self._wish(session, rollout_id, items, enabled=True)
 
     async def _wish(self, session: AsyncSession, rollout_id: str, items: Sequence[Member], *, enabled: bool) -> None:
-        ids = [item.id for item in items]
-        if not ids:
-            return
-        # Locked in one order: two that wish at once wait for each other, and not for ever.
-        others = select(Endpoint.id).where(members.among(Endpoint.id, ids), Endpoint.full_page_writes.is_not(enabled))
-        chosen = list((await session.scalars(others.order_by(Endpoint.id).with_for_update())).all())
-        if not chosen:
-            return
-        changed = await session.execute(
-            update(Endpoint)
-            .where(members.among(Endpoint.id, chosen))
-            .values(full_page_writes=enabled, full_page_writes_since=now())
-            .returning(Endpoint.id, Endpoint.project_id)
-            .execution_options(synchronize_session=False)
+        await wishes.store(
+            session,
+            rollout_id,
+            [item.id for item in items],
+            Endpoint.full_page_writes.is_not(enabled),
+            {"full_page_writes": enabled, "full_page_writes_since": now()},
+            "endpoint.full_page_writes",
+            enabled=enabled,
         )
-        for ident, project_id in changed.all():
-            audit.record_system(
-                session,
-                members.ACTOR,
-                "endpoint.full_page_writes",
-                f"endpoint/{ident}",
-                project_id,
-                enabled=enabled,
-                rollout=rollout_id,
-            )
 
     async def send(self, item: Member) -> Record:
         """With the LSN of the record that says so, once a majority has it."""

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.clients.compute import ComputeStatus
 from weir.clients.http import RemoteError
 from weir.endpoints.models import Endpoint, EndpointState
-from weir.identity import audit
 from weir.operations.models import OPEN, Operation, OperationKind
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import MemberState, RolloutMember
@@ -23,6 +22,7 @@ from weir_workflows.common.heartbeat import until
 from weir_workflows.common.resources import Resources
 from weir_workflows.computes.restart import RestartError, restart
 from weir_workflows.rollout import members
+from weir_workflows.rollout.changes import wishes
 from weir_workflows.rollout.changes.protocol import ChangeError, Figures, Record
 from weir_workflows.rollout.limits import RESTARTS_AT_ONCE
 from weir_workflows.rollout.members import Member, Outcome
@@ -105,28 +105,8 @@ class PostgresMinor:
     async def _wish(
         self, session: AsyncSession, rollout_id: str, ids: list[str], version: str, only: ColumnElement[bool]
     ) -> None:
-        # Locked in one order: two that wish at once wait for each other, and not for ever.
-        others = select(Endpoint.id).where(members.among(Endpoint.id, ids), only).order_by(Endpoint.id)
-        chosen = list((await session.scalars(others.with_for_update())).all())
-        if not chosen:
-            return
-        changed = await session.execute(
-            update(Endpoint)
-            .where(members.among(Endpoint.id, chosen))
-            .values(postgres_version=version)
-            .returning(Endpoint.id, Endpoint.project_id)
-            .execution_options(synchronize_session=False)
-        )
-        for ident, project_id in changed.all():
-            audit.record_system(
-                session,
-                members.ACTOR,
-                "endpoint.postgres_version",
-                f"endpoint/{ident}",
-                project_id,
-                version=version,
-                rollout=rollout_id,
-            )
+        values = {"postgres_version": version}
+        await wishes.store(session, rollout_id, ids, only, values, "endpoint.postgres_version", version=version)
 
     async def send(self, item: Member) -> Record:
         """With how long it accepted no connections; what an earlier attempt has measured stays."""

@@ -98,6 +98,15 @@ pub fn servers(major: PgMajor) -> Vec<Server> {
     found
 }
 
+/// Those of [`servers`] that a reduced run replays everything on: with `make test-long` all, otherwise the newest.
+pub fn replayed(major: PgMajor) -> Vec<Server> {
+    let mut all = servers(major);
+    if std::env::var_os("WEIR_TEST_LONG").is_none() {
+        all.drain(..all.len().saturating_sub(1));
+    }
+    all
+}
+
 /// Where set-up keeps a server below the cache. The newest of 17 and of 18 is named by the major alone.
 fn kept_bin_dir(major: PgMajor, minor: u32, newest: bool) -> PathBuf {
     let number = major.facts().number;
