@@ -119,16 +119,18 @@ fn write_membership(f: &mut Formatter<'_>, control: &Control) -> fmt::Result {
     let (durable, known) = (&control.durable, &control.durable.configuration);
     let role = match known.role_of(control.member) {
         Some(Role::Voter) => "voter",
-        Some(Role::Learner) if known.generation == Generation::ZERO => {
-            "waits to be made a learner"
-        }
+        Some(Role::Learner) if known.generation == Generation::ZERO => "waits to be made a learner",
         Some(Role::Learner) => "learner",
         None if known.is_unlisted() && control.member == durable.member => "voter",
         None => "no member",
     };
     writeln!(f, "  {:<14}{}, {role}", "member", control.member)?;
     if control.member != durable.member {
-        writeln!(f, "  {:<14}this is a copy of the log of {}", "", durable.member)?;
+        writeln!(
+            f,
+            "  {:<14}this is a copy of the log of {}",
+            "", durable.member
+        )?;
     }
     if known.is_unlisted() {
         return writeln!(f, "  {:<14}not named by this log yet", "members");

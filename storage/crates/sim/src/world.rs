@@ -458,11 +458,8 @@ impl World {
                 let (proposers, acceptors) = (self.proposers.len(), self.acceptors.len());
                 self.network.partition(&mut self.rng, proposers, acceptors);
             }
-            5 | 6 => {
-                if self.acceptors[acceptor].machine.is_some() {
-                    self.crash(acceptor);
-                }
-            }
+            5 | 6 if self.acceptors[acceptor].machine.is_some() => self.crash(acceptor),
+            5 | 6 => {}
             7 | 8 => {
                 // A pageserver reports that some of what is committed is in object storage; only one of the
                 // acceptors hears of it now.

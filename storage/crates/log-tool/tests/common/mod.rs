@@ -4,9 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use consensus::{
-    AppendHeader, Configuration, ElectedRequest, Generation, TermHistory, TermStart,
-};
+use consensus::{AppendHeader, Configuration, ElectedRequest, Generation, TermHistory, TermStart};
 use log_tool::member::Outside;
 use log_tool::report::{Directory, Report, look};
 use pg_types::wal::{info, rmgr};
