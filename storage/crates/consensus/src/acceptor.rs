@@ -7,46 +7,13 @@
 use std::cmp::Ordering;
 
 use pg_types::{Lsn, Term};
-use serde::{Deserialize, Serialize};
 
 use crate::configuration::{Configuration, Generation, MemberId, Role};
-use crate::history::TermHistory;
+use crate::durable::Durable;
 use crate::message::{
-    AppendHeader, AppendReply, CandidateId, ConfigureRequest, ElectedReply, ElectedRequest,
-    LogPosition, Refusal, ResetRequest, VoteReply, VoteRequest,
+    AppendHeader, AppendReply, ConfigureRequest, ElectedReply, ElectedRequest, LogPosition,
+    Refusal, ResetRequest, VoteReply, VoteRequest,
 };
-
-/// What survives a crash beside the log itself.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Durable {
-    /// Whose log this was made to be; another one's where the disk is a copy, or one from the past.
-    pub member: MemberId,
-    pub term: Term,
-    /// Who got the vote for `term`; `None` when the term was learned from its winner.
-    pub voted_for: Option<CandidateId>,
-    pub history: TermHistory,
-    /// A committed record boundary that is in the log; may lag the one in memory.
-    pub commit_lsn: Lsn,
-    /// Record boundary below which WAL may be gone.
-    pub horizon_lsn: Lsn,
-    /// The newest configuration heard of.
-    pub configuration: Configuration,
-}
-
-impl Durable {
-    /// A timeline whose WAL begins at `start_lsn` and that no compute has written yet.
-    pub fn new(member: MemberId, start_lsn: Lsn, configuration: Configuration) -> Durable {
-        Durable {
-            member,
-            term: Term(0),
-            voted_for: None,
-            history: TermHistory::default(),
-            commit_lsn: start_lsn,
-            horizon_lsn: start_lsn,
-            configuration,
-        }
-    }
-}
 
 /// Steps that adopt a new history: first cut the log durably to `truncate_to` (unless it is shorter), then
 /// store `state`. The other way round, a crash between them would pass off old WAL as the new term's.
@@ -89,7 +56,7 @@ pub struct Acceptor {
 impl Acceptor {
     /// After a start: `flush_lsn` is the end of the last valid record found in the log.
     pub fn new(member: MemberId, durable: Durable, flush_lsn: Lsn) -> Acceptor {
-        assert_configuration(&durable);
+        durable.assert_configuration();
         assert!(
             durable.commit_lsn <= flush_lsn,
             "committed WAL is missing: commit {} flush {flush_lsn}",
@@ -290,7 +257,7 @@ impl Acceptor {
             "generation went back to {}",
             state.configuration.generation
         );
-        assert_configuration(&state);
+        state.assert_configuration();
         self.durable = state;
     }
 
@@ -434,19 +401,6 @@ impl Acceptor {
     pub fn raise_horizon(&mut self, horizon: Lsn) {
         self.durable.horizon_lsn = self.durable.horizon_lsn.max(horizon.min(self.commit_lsn()));
     }
-}
-
-/// A configuration is made by the proposer of a term that its members have promised themselves to.
-fn assert_configuration(durable: &Durable) {
-    let Durable {
-        term,
-        configuration,
-        ..
-    } = durable;
-    assert!(
-        configuration.is_well_formed() && configuration.generation.term <= *term,
-        "term {term} holds configuration {configuration:?}"
-    );
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::configuration::DiskId;
-use crate::history::TermStart;
+use crate::history::{TermHistory, TermStart};
 
 fn id(node: u64) -> MemberId {
     MemberId {

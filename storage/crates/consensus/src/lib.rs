@@ -25,22 +25,24 @@
 //!   refused its vote, or a reader of the log. Among acceptors that keep what they acknowledged this never happens;
 //!   it is what an acceptor shows that has lost its disk, or has one from the past.
 //!
-//! What a crash leaves: [`acceptor::Durable`] as last stored, and the longest valid run of records in the
+//! What a crash leaves: [`durable::Durable`] as last stored, and the longest valid run of records in the
 //! log, which is at least everything acknowledged as flushed.
 
 #![forbid(unsafe_code)]
 
 pub mod acceptor;
 pub mod configuration;
+pub mod durable;
 pub mod history;
 pub mod message;
 mod peers;
 pub mod proposer;
 
-pub use acceptor::{Acceptor, Durable, FlushTicket};
+pub use acceptor::{Acceptor, FlushTicket};
 pub use configuration::{
     Change, ChangeError, Configuration, DiskId, Generation, Member, MemberId, Role,
 };
+pub use durable::Durable;
 pub use history::{TermHistory, TermStart};
 pub use message::{
     AppendHeader, AppendReply, CandidateId, ConfigureRequest, ElectedReply, ElectedRequest,

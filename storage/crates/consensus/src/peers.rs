@@ -1,8 +1,8 @@
 //! What a proposer has heard of each safekeeper, and what a majority of the voters makes of it.
 
-use pg_types::Lsn;
+use pg_types::{Lsn, Term};
 
-use crate::configuration::{Configuration, Generation, MemberId};
+use crate::configuration::{Change, ChangeError, Configuration, Generation, MemberId};
 use crate::majority;
 use crate::message::{LogPosition, VoteReply};
 
@@ -88,5 +88,47 @@ impl Peers {
     /// A position counts under the configuration that its acceptor had stored when it reported it, and no other.
     pub fn counts(&self, peer: &Peer) -> bool {
         peer.follows && peer.generation == self.configuration.generation
+    }
+
+    /// The configuration after `change`, made under `term` when everything up to `commit_lsn` is committed.
+    pub fn changed(
+        &self,
+        term: Term,
+        commit_lsn: Lsn,
+        change: &Change,
+    ) -> Result<Configuration, ChangeError> {
+        if self.majority_position(|peer| peer.flush_lsn) < Some(commit_lsn) {
+            return Err(ChangeError::Unfinished);
+        }
+        let next = self.configuration.changed(term, change)?;
+        match change {
+            Change::Promote(id) if !self.holds(*id, commit_lsn) => {
+                return Err(ChangeError::Lagging(*id));
+            }
+            Change::List(ids) if self.listable().as_ref() != Some(ids) => {
+                return Err(ChangeError::Malformed);
+            }
+            _ => {}
+        }
+        let able = next.voters().filter(|id| self.holds(*id, commit_lsn));
+        if able.count() < next.quorum() {
+            return Err(ChangeError::WouldStall);
+        }
+        Ok(next)
+    }
+
+    fn holds(&self, member: MemberId, lsn: Lsn) -> bool {
+        let peer = self.all.iter().find(|peer| peer.id == Some(member));
+        peer.is_some_and(|peer| self.counts(peer) && peer.flush_lsn >= lsn)
+    }
+
+    /// The peers, if each of them has greeted and names no members.
+    pub fn listable(&self) -> Option<Vec<MemberId>> {
+        let unlisted = |peer: &Peer| {
+            let greeting = peer.greeting.as_ref()?;
+            let unlisted = greeting.configuration.is_unlisted();
+            unlisted.then_some(greeting.member)
+        };
+        self.all.iter().map(unlisted).collect()
     }
 }

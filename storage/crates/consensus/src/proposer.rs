@@ -323,49 +323,18 @@ impl Proposer {
         if !self.is_established() {
             return Err(ChangeError::NotEstablished);
         }
-        if self.peers.majority_position(|peer| peer.flush_lsn) < Some(self.commit_lsn) {
-            return Err(ChangeError::Unfinished);
-        }
-        let next = self.peers.configuration.changed(self.term, change)?;
-        match change {
-            Change::Promote(id) if !self.holds_what_is_committed(*id) => {
-                return Err(ChangeError::Lagging(*id));
-            }
-            Change::List(ids) if !self.are_all_peers(ids) => return Err(ChangeError::Malformed),
-            _ => {}
-        }
-        let able = next.voters().filter(|id| self.holds_what_is_committed(*id));
-        if able.count() < next.quorum() {
-            return Err(ChangeError::WouldStall);
-        }
-        self.peers.configuration = next;
+        let configuration = self.peers.changed(self.term, self.commit_lsn, change)?;
+        self.peers.configuration = configuration.clone();
         Ok(ConfigureRequest {
             term: self.term,
-            configuration: self.peers.configuration.clone(),
+            configuration,
         })
-    }
-
-    fn holds_what_is_committed(&self, member: MemberId) -> bool {
-        let peer = self.peers.all.iter().find(|peer| peer.id == Some(member));
-        peer.is_some_and(|peer| self.peers.counts(peer) && peer.flush_lsn >= self.commit_lsn)
-    }
-
-    /// Whether `ids` are the peers that this term was won with, each of which still names no members.
-    fn are_all_peers(&self, ids: &[MemberId]) -> bool {
-        self.listable().is_some_and(|listable| listable == ids)
     }
 
     /// For a log that does not name its members: who they are, once every peer has greeted. A log that waits to be made
     /// a learner is none of them, and keeps the list from being written down.
     pub fn listable(&self) -> Option<Vec<MemberId>> {
-        let unlisted = |peer: &Peer| {
-            let greeting = peer.greeting.as_ref()?;
-            greeting
-                .configuration
-                .is_unlisted()
-                .then_some(greeting.member)
-        };
-        self.peers.all.iter().map(unlisted).collect()
+        self.peers.listable()
     }
 
     /// The role that a peer has in the newest configuration. `None` also for a peer that has not greeted.

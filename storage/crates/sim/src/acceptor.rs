@@ -2,7 +2,8 @@
 
 use consensus::acceptor::FlushTicket;
 use consensus::{
-    Acceptor, Configuration, DiskId, Durable, MemberId, Refusal, Role, VoteReply, VoteRequest,
+    Acceptor, Configuration, DiskId, Durable, MemberId, Refusal, ResetRequest, Role, VoteReply,
+    VoteRequest,
 };
 use pg_types::Lsn;
 use rand::RngExt as _;
@@ -152,23 +153,7 @@ impl SimAcceptor {
                     Err(refusal) => Self::refuse(refusal),
                 }
             }
-            ToAcceptor::Reset(request) => match self.machine().reset(&request) {
-                Ok(state) => {
-                    // Control file first: a crash in between leaves old WAL, which the next start drops.
-                    self.stored = state.clone();
-                    if rng.random_bool(0.2) {
-                        return Outcome {
-                            crashed: true,
-                            ..Outcome::default()
-                        };
-                    }
-                    self.log.skip_to(request.to);
-                    (self.synced, self.oldest, self.cuts) = (request.to, request.to, self.cuts + 1);
-                    self.machine().install_reset(state);
-                    Outcome::reply(ToProposer::Append(self.machine().append_reply()))
-                }
-                Err(refusal) => Self::refuse(refusal),
-            },
+            ToAcceptor::Reset(request) => self.reset(rng, &request),
             ToAcceptor::Fetch { term, from, to } => {
                 if !self.machine().follows(term) || to > self.machine().flush_lsn() || from >= to {
                     return Outcome::default();
@@ -183,6 +168,26 @@ impl SimAcceptor {
                     wal: self.log.slice(from, to).to_vec(),
                 })
             }
+        }
+    }
+
+    fn reset(&mut self, rng: &mut ChaCha8Rng, request: &ResetRequest) -> Outcome {
+        match self.machine().reset(request) {
+            Ok(state) => {
+                // Control file first: a crash in between leaves old WAL, which the next start drops.
+                self.stored = state.clone();
+                if rng.random_bool(0.2) {
+                    return Outcome {
+                        crashed: true,
+                        ..Outcome::default()
+                    };
+                }
+                self.log.skip_to(request.to);
+                (self.synced, self.oldest, self.cuts) = (request.to, request.to, self.cuts + 1);
+                self.machine().install_reset(state);
+                Outcome::reply(ToProposer::Append(self.machine().append_reply()))
+            }
+            Err(refusal) => Self::refuse(refusal),
         }
     }
 

@@ -19,14 +19,17 @@
 
 pub mod acceptor;
 pub mod checker;
+pub mod disks;
 pub mod log;
 pub mod network;
 pub mod proposer;
+pub mod report;
 pub mod trace;
 pub mod world;
 
 pub use checker::Violation;
-pub use world::{Report, run, run_traced, run_with};
+pub use report::Report;
+pub use world::{run, run_traced, run_with};
 
 /// A mistake that real implementations have made, planted in the drivers around the state machines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

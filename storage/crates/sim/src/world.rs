@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use consensus::{Configuration, DiskId, Generation, MemberId};
+use consensus::{Configuration, MemberId};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
@@ -12,34 +12,14 @@ use crate::checker::{Checker, Violation};
 use crate::log::START;
 use crate::network::{Network, ToAcceptor, ToProposer};
 use crate::proposer::{SimProposer, Standing};
+use crate::report::Report;
 use crate::trace::{self, Trace};
-use crate::{Bug, log};
+use crate::{Bug, disks, log};
 
 /// Virtual milliseconds of trouble before everything heals.
 const TROUBLE: u64 = 6_000;
 /// Virtual milliseconds after which the last election must have committed something.
 const PATIENCE: u64 = 5_000;
-
-/// What a run did, to see that it did something.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Report {
-    pub elections: u32,
-    pub commits: u32,
-    pub crashes: u32,
-    /// Changes of the configuration.
-    pub changes: u32,
-    pub lost_disks: u32,
-    pub restored_disks: u32,
-    /// 1 if the newest configuration had lost a majority of its disks at the end.
-    pub unavailable: u32,
-    pub committed_bytes: u64,
-}
-
-fn disk(number: u64) -> DiskId {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&number.to_le_bytes());
-    DiskId(bytes)
-}
 
 enum Event {
     ToAcceptor {
@@ -115,26 +95,7 @@ impl World {
 
     fn new(seed: u64, bug: Option<Bug>, trace: Trace) -> World {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let members: u64 = [1, 3, 3, 3, 5][rng.random_range(0..5)];
-        let listed = rng.random_bool(0.75);
-        let spares = if listed { rng.random_range(0..3) } else { 0 };
-        let id = |node| MemberId {
-            node,
-            disk: disk(node),
-            incarnation: 1,
-        };
-        let ids: Vec<MemberId> = (0..members).map(id).collect();
-        let founders = match listed {
-            true => Configuration::founding(&ids).expect("members are distinct"),
-            false => Configuration::default(),
-        };
-        let acceptor = |node: u64| {
-            let configuration = match node < members {
-                true => founders.clone(),
-                false => Configuration::waiting(id(node)),
-            };
-            SimAcceptor::new(id(node), configuration, bug)
-        };
+        let (acceptors, founders) = disks::populate(&mut rng, bug);
         World {
             network: Network::random(&mut rng),
             rng,
@@ -142,9 +103,9 @@ impl World {
             sequence: 0,
             queue: BinaryHeap::new(),
             events: std::collections::HashMap::new(),
-            acceptors: (0..members + spares).map(acceptor).collect(),
+            disks: acceptors.len() as u64,
+            acceptors,
             founders,
-            disks: members + spares,
             proposers: Vec::new(),
             checker: Checker::default(),
             report: Report::default(),
@@ -167,7 +128,7 @@ impl World {
         let committed = self.heal();
         self.until(TROUBLE + PATIENCE)?;
         // A change that was under way can still have arrived since everything healed.
-        let available = self.has_majority();
+        let available = disks::majority_kept(&self.acceptors);
         self.report.changes = self.proposers.iter().map(|proposer| proposer.changes).sum();
         self.report.unavailable = u32::from(!available);
         if available && self.checker.committed_end() <= committed {
@@ -302,26 +263,11 @@ impl World {
         Ok(())
     }
 
-    /// Whether the voters of the newest configuration that is stored anywhere have kept a majority of their disks.
-    fn has_majority(&self) -> bool {
-        let known = self.acceptors.iter().map(SimAcceptor::configuration);
-        let Some(newest) = known.max_by_key(|known| known.generation) else {
-            return false;
-        };
-        let kept = |id: &MemberId| self.acceptors.iter().any(|acceptor| acceptor.id == *id);
-        if newest.is_unlisted() || newest.generation == Generation::ZERO {
-            let voters = self.acceptors.iter();
-            let voters = voters.filter(|acceptor| acceptor.is_original());
-            return voters.count() >= consensus::majority(self.acceptors.len());
-        }
-        newest.voters().filter(kept).count() >= newest.quorum()
-    }
-
     /// A disk is lost, or put back from an old copy.
     fn replace_disk(&mut self, acceptor: usize) {
         self.disks += 1;
         let number = self.disks;
-        let disk = disk(number);
+        let disk = disks::disk(number);
         let restored = self.rng.random_bool(0.5) && self.acceptors[acceptor].restore(disk);
         if restored {
             self.report.restored_disks += 1;
