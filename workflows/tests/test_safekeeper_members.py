@@ -38,6 +38,18 @@ async def test_every_founding_is_stored_with_its_time(weir: Weir) -> None:
     assert all(member.founded_at is not None and member.lost_at is None for member in members.values())
 
 
+async def test_a_log_is_founded_on_the_disks_of_all_safekeepers_or_on_none_by_name(weir: Weir) -> None:
+    created = await weir.project(name="disks")
+    disks = [{"node": number, "disk": f"{number:032x}"} for number in (1, 2, 3)]
+    timeline = created["branch"]["timeline_id"]
+    assert [keeper[timeline].get("founders") for keeper in weir.storage.keepers] == [disks] * 3
+    weir.storage.fail("safekeeper-3", "GET", "/v1/disk", 503, times=100)
+    created = await weir.project(name="a-silent-disk")
+    weir.storage.faults.clear()
+    timeline = created["branch"]["timeline_id"]
+    assert [keeper[timeline].get("founders") for keeper in weir.storage.keepers] == [None] * 3
+
+
 async def test_a_safekeeper_that_lost_a_log_is_reported_and_given_no_empty_one(weir: Weir) -> None:
     created = await weir.project(name="lost-disk")
     timeline = created["branch"]["timeline_id"]

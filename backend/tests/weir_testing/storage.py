@@ -238,6 +238,8 @@ def safekeeper_app(double: StorageDouble, index: int) -> Starlette:
             return fault
         if request.url.path == "/healthz":
             return PlainTextResponse("ok\n")
+        if request.url.path == "/v1/disk":
+            return JSONResponse({"node": index + 1, "disk": f"{index + 1:032x}"})
         timeline = request.path_params.get("timeline")
         if timeline is None:
             return JSONResponse(list(held.values()))
@@ -248,7 +250,7 @@ def safekeeper_app(double: StorageDouble, index: int) -> Starlette:
             return _create_on_keeper(held, timeline, await request.json())
         return JSONResponse(held[timeline]) if timeline in held else _error(404, "NOT_FOUND", "no such timeline")
 
-    paths = ["/healthz", "/v1/timelines", _TIMELINE]
+    paths = ["/healthz", "/v1/timelines", "/v1/disk", _TIMELINE]
     return Starlette(routes=[Route(p, handle, methods=["GET", "POST", "DELETE"]) for p in paths])
 
 

@@ -1,6 +1,7 @@
 """The safekeepers' management API (docs/interfaces.md)."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from weir.clients.http import HttpClient, JsonClient
@@ -25,6 +26,14 @@ class SafekeeperTimeline:
         )
 
 
+@dataclass(frozen=True)
+class Disk:
+    """The identity of a safekeeper's data directory; `disk` is 32 hex digits."""
+
+    node: int
+    disk: str
+
+
 class Safekeeper:
     """`number`: which of the installation's safekeepers it is, from 1; its `--id`."""
 
@@ -39,18 +48,28 @@ class Safekeeper:
     async def timelines(self) -> list[dict[str, Any]]:
         return await self._http.call("GET", "/v1/timelines", timeout=5)
 
+    async def disk(self) -> Disk:
+        body = await self._http.call("GET", "/v1/disk", timeout=5)
+        return self._http.parsed(lambda it: Disk(node=int(it["node"]), disk=str(it["disk"])), body, "GET /v1/disk")
+
     async def create_timeline(
-        self, tenant: str, timeline: str, start_lsn: str, system_identifier: str, pg_version: int
+        self,
+        tenant: str,
+        timeline: str,
+        start_lsn: str,
+        system_identifier: str,
+        pg_version: int,
+        founders: Sequence[Disk] | None = None,
     ) -> None:
-        await self._http.call(
-            "POST",
-            f"/v1/tenant/{tenant}/timeline/{timeline}",
-            json={
-                "start_lsn": start_lsn,
-                "system_identifier": system_identifier,
-                "pg_version": pg_version,
-            },
-        )
+        """Without `founders` the log names no members until a compute has written them down."""
+        body: dict[str, Any] = {
+            "start_lsn": start_lsn,
+            "system_identifier": system_identifier,
+            "pg_version": pg_version,
+        }
+        if founders is not None:
+            body["founders"] = [asdict(founder) for founder in founders]
+        await self._http.call("POST", f"/v1/tenant/{tenant}/timeline/{timeline}", json=body)
 
     async def timeline(self, tenant: str, timeline: str) -> SafekeeperTimeline | None:
         path = f"/v1/tenant/{tenant}/timeline/{timeline}"

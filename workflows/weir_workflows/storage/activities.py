@@ -19,7 +19,7 @@ from weir_workflows.common.errors import from_remote, missing
 from weir_workflows.common.heartbeat import heartbeats, until
 from weir_workflows.common.resources import Resources, majority
 from weir_workflows.storage.describing import ensure_described
-from weir_workflows.storage.founding import LogFacts, found
+from weir_workflows.storage.founding import LogFacts, found, founders
 
 INGEST_PATIENCE_SECONDS = 60
 
@@ -176,7 +176,8 @@ class StorageActivities:
         if branch.state == BranchState.READY:
             return len(keepers)
         facts = LogFacts(message.facts.start_lsn, message.facts.system_identifier, message.facts.pg_version)
-        answers = await found(self._r.database, project.tenant_id, branch.timeline_id, facts, keepers)
+        disks = await founders(keepers)
+        answers = await found(self._r.database, project.tenant_id, branch.timeline_id, facts, keepers, disks)
         errors = [answer for answer in answers if answer is not None]
         for error in errors:
             if not isinstance(error, RemoteError) or not error.retryable:

@@ -3,6 +3,9 @@
 Before a safekeeper is asked, the wish is stored; when it answers, that it did. A crash between the two leaves a
 member of which nobody knows whether it held the log, which counts as one that did: an empty log in place of one that
 had acknowledged commits would vote against those who still hold them.
+
+The safekeepers check this once more by themselves (docs/consensus.md): a log begins as a voter only on the disks that
+it is founded with, and once on each.
 """
 
 import asyncio
@@ -15,7 +18,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from weir.branches.members import TimelineMember
 from weir.clients.http import RemoteError
-from weir.clients.safekeeper import Safekeeper
+from weir.clients.safekeeper import Disk, Safekeeper
 from weir.db import Database
 from weir.kit.clock import now
 
@@ -29,15 +32,30 @@ class LogFacts:
     pg_version: int
 
 
+async def founders(safekeepers: Sequence[Safekeeper]) -> list[Disk] | None:
+    """The disks that a log is to begin on, for all of the safekeepers to write down. None when one of them does not
+    say: the log then names no members until a compute is followed by all of them."""
+    disks = await asyncio.gather(*(keeper.disk() for keeper in safekeepers), return_exceptions=True)
+    known = [disk for disk in disks if isinstance(disk, Disk)]
+    return known if len(known) == len(disks) else None
+
+
 async def found(
-    database: Database, tenant: str, timeline: str, facts: LogFacts, safekeepers: Sequence[Safekeeper]
+    database: Database,
+    tenant: str,
+    timeline: str,
+    facts: LogFacts,
+    safekeepers: Sequence[Safekeeper],
+    disks: Sequence[Disk] | None = None,
 ) -> list[BaseException | None]:
-    """Asks each of the safekeepers, which must never have been asked with success before, to found the log. Gives, in
-    their order, why one did not."""
+    """Asks each of the safekeepers, which must never have been asked with success before, to found the log on these
+    disks. Gives, in their order, why one did not."""
     await _asked(database, timeline, safekeepers)
     answers = await asyncio.gather(
         *(
-            keeper.create_timeline(tenant, timeline, facts.start_lsn, facts.system_identifier, facts.pg_version)
+            keeper.create_timeline(
+                tenant, timeline, facts.start_lsn, facts.system_identifier, facts.pg_version, disks
+            )
             for keeper in safekeepers
         ),
         return_exceptions=True,
