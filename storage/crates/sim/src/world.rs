@@ -423,7 +423,7 @@ impl World {
             }
             9 => self.network = Network::random(&mut self.rng),
             10 => self.acceptors[acceptor].back_up(),
-            _ if self.rng.random_bool(0.4) => self.replace_disk(acceptor),
+            _ if self.rng.random_bool(0.12) => self.replace_disk(acceptor),
             _ => {}
         }
         let pause = self.rng.random_range(10..150);
