@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle fuzz bench-redo bench-pageserver soak-outage soak-races
+.PHONY: help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle fuzz bench-redo bench-pageserver soak-outage soak-races sim
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -43,6 +43,12 @@ check: ## the fast part of `make test`: formats, lints, types, unit tests of Pyt
 
 soak: ## property tests and the simulation with fresh seeds, for ten minutes
 	@scripts/soak
+
+# Seeds of `make sim`.
+SEEDS ?= 10000
+
+sim: ## the simulation of the log's protocol over SEEDS seeds (10000: about half a minute once compiled)
+	@cd storage && WEIR_SIM_SEEDS=$(SEEDS) cargo test --release --locked -p sim -- --nocapture
 
 soak-races: ## the engine's tests 20 times beside busy loops, to find those that race (hours)
 	@scripts/soak --races --system

@@ -298,7 +298,7 @@ class Engine:
     def create_timeline(self, tenant: str | None = None) -> Timeline:
         tenant = tenant or secrets.token_hex(16)
         self.storage.put(f"/v1/tenant/{tenant}", json={}).raise_for_status()
-        body = {"new_timeline_id": secrets.token_hex(16), "pg_version": 15, "safekeepers": self._wal_addresses()}
+        body = {"new_timeline_id": secrets.token_hex(16), "pg_version": 15, "safekeepers": self.wal_addresses()}
         return self._finish_timeline(tenant, body)
 
     def branch(self, parent: Timeline, **at: str) -> Timeline:
@@ -306,13 +306,13 @@ class Engine:
         body = {
             "new_timeline_id": secrets.token_hex(16),
             "pg_version": 15,
-            "safekeepers": self._wal_addresses(),
+            "safekeepers": self.wal_addresses(),
             "ancestor_timeline_id": parent.id,
             **at,
         }
         return self._finish_timeline(parent.tenant, body)
 
-    def _wal_addresses(self) -> list[str]:
+    def wal_addresses(self) -> list[str]:
         return [f"127.0.0.1:{port}" for port in self.wal_ports]
 
     def _finish_timeline(self, tenant: str, body: dict[str, Any]) -> Timeline:
@@ -381,7 +381,7 @@ class Engine:
             "pg_user": "postgres",
             "listen": "127.0.0.1",
             "port": port,
-            "safekeepers": self._wal_addresses(),
+            "safekeepers": self.wal_addresses(),
             "pageserver": {
                 "pages": f"127.0.0.1:{self.page_port}",
                 "http": f"http://127.0.0.1:{self.pageserver_http_port}",

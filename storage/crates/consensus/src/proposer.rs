@@ -142,8 +142,13 @@ impl Proposer {
         &self.peers.configuration
     }
 
-    /// One more address to reach a safekeeper at; returns its number.
+    /// One more address to reach a safekeeper at; returns its number. Not for a log that names no members, where the
+    /// number of addresses decides what a majority is.
     pub fn add_peer(&mut self) -> usize {
+        assert!(
+            !self.peers.configuration.is_unlisted(),
+            "an address was added to a log that names no members"
+        );
         self.peers.all.push(Peer::default());
         self.peers.all.len() - 1
     }
@@ -335,6 +340,11 @@ impl Proposer {
     /// a learner is none of them, and keeps the list from being written down.
     pub fn listable(&self) -> Option<Vec<MemberId>> {
         self.peers.listable()
+    }
+
+    /// Who greeted last at the peer's address.
+    pub fn id_of(&self, peer: usize) -> Option<MemberId> {
+        self.peers.all[peer].id
     }
 
     /// The role that a peer has in the newest configuration. `None` also for a peer that has not greeted.

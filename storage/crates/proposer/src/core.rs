@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use consensus::{
-    CandidateId, Change, ConfigureRequest, ElectedRequest, Proposer, VoteOutcome, VoteReply,
-    VoteRequest,
+    CandidateId, Change, ChangeError, ConfigureRequest, ElectedRequest, Proposer, VoteOutcome,
+    VoteReply, VoteRequest,
 };
 use parking_lot::Mutex;
 use pg_types::{Lsn, Term};
@@ -15,14 +15,14 @@ use wire::wal::{AcceptorMessage, Greeting};
 
 use crate::buffer::WalBuffer;
 use crate::metrics::Metrics;
+use crate::peers::Peers;
 use crate::{Fatal, FpwChange, Positions, ProposerConfig};
 
 pub struct Shared {
     pub config: ProposerConfig,
     pub metrics: Metrics,
     core: Mutex<Core>,
-    /// One for each safekeeper: there may be something to send.
-    wake: Vec<Notify>,
+    pub peers: Peers,
     /// Something of interest to the election happened.
     pub campaign: Notify,
     pub positions: watch::Sender<Positions>,
@@ -33,6 +33,7 @@ pub struct Shared {
 }
 
 /// What is known of one safekeeper.
+#[derive(Default)]
 pub struct Member {
     pub connected: bool,
     /// Has greeted or failed to at least once.
@@ -65,16 +66,6 @@ pub struct Core {
 
 impl Shared {
     pub fn new(config: ProposerConfig) -> Shared {
-        let member = || Member {
-            connected: false,
-            settled: false,
-            last_reply: None,
-            last_error: None,
-            commit_lsn: Lsn::INVALID,
-            horizon_lsn: Lsn::INVALID,
-            ingested_lsn: Lsn::INVALID,
-            remote_consistent_lsn: Lsn::INVALID,
-        };
         let count = config.safekeepers.len();
         let candidate = CandidateId(*uuid::Uuid::new_v4().as_bytes());
         Shared {
@@ -85,13 +76,13 @@ impl Shared {
                 configure: None,
                 lost_to: None,
                 buffer: WalBuffer::new(Lsn::INVALID),
-                members: (0..count).map(|_| member()).collect(),
+                members: (0..count).map(|_| Member::default()).collect(),
                 identity: None,
                 prev_record_lsn: None,
                 record_end: Lsn::INVALID,
                 in_flight: VecDeque::new(),
             }),
-            wake: (0..count).map(|_| Notify::new()).collect(),
+            peers: Peers::new(&config.safekeepers),
             campaign: Notify::new(),
             positions: watch::Sender::new(Positions::default()),
             fpw_change: watch::Sender::new(None),
@@ -107,11 +98,37 @@ impl Shared {
     }
 
     pub async fn woken(&self, member: usize) {
-        self.wake[member].notified().await;
+        self.peers.get(member).wake.notified().await;
     }
 
     pub fn wake_all(&self) {
-        self.wake.iter().for_each(Notify::notify_one);
+        self.peers.wake_all();
+    }
+
+    pub fn address(&self, peer: usize) -> String {
+        self.peers.get(peer).address.clone()
+    }
+
+    /// One more address; its number.
+    pub fn add_peer(&self, address: &str) -> usize {
+        self.core(|core| {
+            self.peers.add(address.to_owned());
+            core.members.push(Member::default());
+            core.proposer.add_peer()
+        })
+    }
+
+    /// Makes one change of the members, for every peer to store.
+    pub fn change_members(&self, change: &Change) -> Result<(), ChangeError> {
+        self.core(|core| {
+            let request = core.proposer.change(change)?;
+            let configuration = &request.configuration;
+            tracing::info!(timeline = %self.config.timeline, generation = %configuration.generation, ?change, "the members change");
+            core.configure = Some(request);
+            Ok(())
+        })?;
+        self.wake_all();
+        Ok(())
     }
 
     /// Reports why the compute must stop; the first reason stays.
@@ -163,8 +180,7 @@ impl Shared {
             let member = &mut core.members[index];
             (member.connected, member.settled, member.last_error) = (false, true, Some(error));
         });
-        self.metrics
-            .safekeeper(&self.config.safekeepers[index], false, 0);
+        self.metrics.safekeeper(&self.address(index), false, 0);
         self.campaign.notify_one();
     }
 
@@ -339,7 +355,7 @@ impl Shared {
                     let flushed = core.proposer.flush_of(index).unwrap_or_default();
                     let lag = core.record_end.checked_sub(flushed).unwrap_or(0);
                     self.metrics
-                        .safekeeper(&self.config.safekeepers[index], member.connected, lag);
+                        .safekeeper(&self.address(index), member.connected, lag);
                 }
                 core.silence(begun)
             });
@@ -384,6 +400,7 @@ impl Core {
         let commit = self.proposer.commit_lsn();
         let slowest = (0..self.members.len())
             .filter(|index| self.members[*index].connected)
+            .filter(|index| self.proposer.role_of(*index).is_some())
             .map(|index| self.proposer.flush_of(index).unwrap_or(election.start_lsn))
             .min()
             .unwrap_or(commit);

@@ -63,6 +63,10 @@ impl std::fmt::Debug for Running {
 }
 
 impl Elected {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared.shared
+    }
+
     /// Why this compute has to stop, as soon as it has to; fencing can come before Postgres is up.
     pub fn fatal(&self) -> watch::Receiver<Option<Fatal>> {
         self.shared.shared.fatal.subscribe()

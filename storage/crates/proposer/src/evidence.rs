@@ -11,14 +11,16 @@ use crate::core::Shared;
 impl Shared {
     /// A majority voted, and the best of its logs lacks committed WAL. Nothing was announced.
     pub fn wal_is_lost(&self, lost: &LostWal) {
-        let safekeepers = &self.config.safekeepers;
         let proof = match lost.proof.acceptor {
-            Some(acceptor) => format!("safekeeper {} has committed", safekeepers[acceptor]),
+            Some(acceptor) => format!("safekeeper {} has committed", self.address(acceptor)),
             None => "the pageserver has ingested".to_owned(),
         };
         let detail = format!(
             "of the safekeepers of timeline {} that voted, {} has the best log; it ends at {}, but {proof} up to {}",
-            self.config.timeline, safekeepers[lost.donor], lost.end_lsn, lost.proof.lsn
+            self.config.timeline,
+            self.address(lost.donor),
+            lost.end_lsn,
+            lost.proof.lsn
         );
         self.fail(Fatal::LostWal { detail });
     }
@@ -36,7 +38,7 @@ impl Shared {
         };
         let detail = format!(
             "safekeeper {} has committed up to {} under term {}, and the log of term {term} is committed up to {commit_lsn}",
-            self.config.safekeepers[index],
+            self.address(index),
             position.commit_lsn,
             position.history.term_at(position.commit_lsn)
         );
@@ -50,7 +52,7 @@ impl Shared {
     /// made ends this proposer; one of its own has only overtaken the message that was refused.
     pub fn generation_replaced(&self, index: usize, newer: &Configuration) {
         let generation = newer.generation;
-        tracing::info!(timeline = %self.config.timeline, safekeeper = self.config.safekeepers[index], %generation, "a newer generation of members is known there");
+        tracing::info!(timeline = %self.config.timeline, safekeeper = self.address(index), %generation, "a newer generation of members is known there");
         let elected = self.core(|core| core.proposer.election().is_some());
         let term = self.core(|core| core.proposer.term());
         if elected && generation.term > term {
@@ -60,7 +62,7 @@ impl Shared {
 
     /// A safekeeper refused this term's history, because adopting it would cut off what it has committed.
     pub fn diverged(&self, index: usize, refusal: &Refusal) {
-        let detail = format!("safekeeper {} {refusal}", self.config.safekeepers[index]);
+        let detail = format!("safekeeper {} {refusal}", self.address(index));
         self.fail(Fatal::Diverged { detail });
     }
 }

@@ -24,7 +24,9 @@ mod elect;
 mod evidence;
 mod follow;
 mod member;
+mod members;
 mod metrics;
+mod peers;
 mod relations;
 mod replication;
 mod stream;
@@ -36,7 +38,9 @@ use std::time::Duration;
 
 use pg_types::{Lsn, TenantId, Term, TimelineId};
 
+pub use consensus::{Configuration, Member, Role as MemberRole};
 pub use elect::{ElectError, Elected, elect};
+pub use members::{MemberChange, MemberError};
 pub use relations::RelationLedger;
 pub use stream::ProposerHandle;
 
@@ -45,7 +49,8 @@ pub use stream::ProposerHandle;
 pub struct ProposerConfig {
     pub tenant: TenantId,
     pub timeline: TimelineId,
-    /// WAL addresses of all safekeepers, `host:port`; their number decides what a majority is.
+    /// WAL addresses of safekeepers, `host:port`. Who counts is what the log says; only where it names no members yet
+    /// does their number decide what a majority is.
     pub safekeepers: Vec<String>,
     pub connect_timeout: Duration,
     /// For the whole election, retries included.

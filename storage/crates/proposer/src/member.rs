@@ -24,6 +24,7 @@ use crate::supply;
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(20);
 const MAX_BACKOFF: Duration = Duration::from_secs(1);
+const STRANGER_BACKOFF: Duration = Duration::from_secs(10);
 const HEARTBEAT_PERIOD: Duration = Duration::from_secs(1);
 /// A moved commit LSN waits this long for WAL to travel with.
 const COMMIT_DELAY: Duration = Duration::from_millis(3);
@@ -47,9 +48,18 @@ pub async fn connect(address: &str, timeout: Duration) -> anyhow::Result<(Frames
 
 /// Serves one safekeeper until the proposer is closed or has failed.
 pub async fn run(shared: Arc<Shared>, index: usize) {
-    let address = shared.config.safekeepers[index].clone();
+    let address = shared.address(index);
     let mut backoff = FIRST_BACKOFF;
     while !shared.has_failed() {
+        // Who is no member has nothing to hear; it is asked now and then who it is by now.
+        let stranger = shared.core(|core| {
+            core.proposer.election().is_some() && core.proposer.role_of(index).is_none()
+        });
+        let limit = if stranger {
+            STRANGER_BACKOFF
+        } else {
+            MAX_BACKOFF
+        };
         let begun = Instant::now();
         let ended = tokio::select! {
             ended = session(&shared, index, &address) => ended,
@@ -66,9 +76,10 @@ pub async fn run(shared: Arc<Shared>, index: usize) {
         }
         tokio::select! {
             () = tokio::time::sleep(backoff) => {}
+            () = shared.woken(index), if stranger => {}
             () = shared.closed.cancelled() => return,
         }
-        backoff = (backoff * 2).min(MAX_BACKOFF);
+        backoff = (backoff * 2).min(limit);
     }
 }
 
@@ -336,7 +347,7 @@ impl Sender<'_> {
             Err(error) => {
                 tracing::info!(
                     "cannot fetch WAL for {}: {error:#}",
-                    self.shared.config.safekeepers[self.index]
+                    self.shared.address(self.index)
                 );
                 tokio::time::sleep(FIRST_BACKOFF).await;
                 return Ok(());
@@ -363,7 +374,7 @@ impl Sender<'_> {
                 Err(error) => {
                     tracing::info!(
                         "fetching WAL for {} broke off: {error:#}",
-                        self.shared.config.safekeepers[self.index]
+                        self.shared.address(self.index)
                     );
                     tokio::time::sleep(FIRST_BACKOFF).await;
                     return Ok(());
@@ -378,7 +389,7 @@ impl Sender<'_> {
             tokio::time::sleep(FIRST_BACKOFF).await;
             return Ok(());
         };
-        tracing::warn!(to = %request.to, from = %self.sent, "safekeeper {} was away too long and starts again", self.shared.config.safekeepers[self.index]);
+        tracing::warn!(to = %request.to, from = %self.sent, "safekeeper {} was away too long and starts again", self.shared.address(self.index));
         self.writer
             .write_all(&wal::encode(&ProposerMessage::Reset(request)))
             .await?;

@@ -27,6 +27,10 @@ pub struct ProposerHandle {
 }
 
 impl ProposerHandle {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.running.shared
+    }
+
     pub fn positions(&self) -> watch::Receiver<Positions> {
         self.running.shared.positions.subscribe()
     }

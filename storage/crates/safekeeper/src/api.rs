@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::control::Identity;
-use crate::registry::{Created, Founder, Listed, Registry, RegistryError};
+use crate::registry::{Created, Founder, Founding, Listed, Registry, RegistryError};
 use crate::timeline::{OpenError, Status};
 
 pub fn router(registry: Arc<Registry>) -> Router {
@@ -92,6 +92,9 @@ struct CreateBody {
     pg_version: u32,
     /// The disks that the log begins on; absent from what an older control plane sends.
     founders: Option<Vec<DiskBody>>,
+    /// Instead of founders: the log begins beside members that have it already.
+    #[serde(default)]
+    learner: bool,
 }
 
 /// The identity of a safekeeper's data directory; `disk` is 32 hex digits.
@@ -237,9 +240,18 @@ async fn create(
         pg_version: body.pg_version,
         start_lsn: body.start_lsn,
     };
-    let founders = body.founders.map(founders).transpose()?;
+    let founding = match body.founders {
+        Some(_) if body.learner => {
+            return Err(ApiError::bad_request(
+                "a learner has no founders; leave one of them out",
+            ));
+        }
+        Some(disks) => Founding::On(founders(disks)?),
+        None if body.learner => Founding::Learner,
+        None => Founding::Unlisted,
+    };
     let created = registry
-        .create(identity, founders)
+        .create(identity, founding)
         .await
         .map_err(|error| match error {
             RegistryError::Open(OpenError::Version(_)) | RegistryError::Founders(_) => {

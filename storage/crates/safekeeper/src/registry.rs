@@ -47,6 +47,17 @@ pub struct Registry {
 /// A safekeeper that a log is founded on, by its number and its disk.
 pub type Founder = (u64, DiskId);
 
+/// How a log begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Founding {
+    /// It names no members until a compute writes them down; what an older control plane asks for.
+    Unlisted,
+    /// With these members.
+    On(Vec<Founder>),
+    /// Beside members that have it already.
+    Learner,
+}
+
 /// What `create` found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Created {
@@ -180,13 +191,12 @@ impl Registry {
             .set((entries.len() - active) as i64);
     }
 
-    /// Founds a log, once: on a disk that is one of `founders` and has never had this log, it begins as a voter. Anywhere
-    /// else it begins empty and waits to be made a learner. Without `founders` (what an older control plane sends) the
-    /// log names no members until a compute writes them down.
+    /// Founds a log, once: on a disk that is one of the founders and has never had this log, it begins as a voter. Anywhere
+    /// else it begins empty and waits to be made a learner.
     pub async fn create(
         self: &Arc<Registry>,
         identity: Identity,
-        founders: Option<Vec<Founder>>,
+        founding: Founding,
     ) -> Result<Created, RegistryError> {
         let id = (identity.tenant, identity.timeline);
         let _change = self.changes.lock().await;
@@ -199,7 +209,7 @@ impl Registry {
         }
         let registry = self.clone();
         let timeline =
-            tokio::task::spawn_blocking(move || registry.create_blocking(identity, founders))
+            tokio::task::spawn_blocking(move || registry.create_blocking(identity, &founding))
                 .await
                 .expect("creation does not panic")?;
         start_timeline(timeline.clone());
@@ -213,7 +223,7 @@ impl Registry {
     fn create_blocking(
         &self,
         identity: Identity,
-        founders: Option<Vec<Founder>>,
+        founding: &Founding,
     ) -> Result<Arc<Timeline>, RegistryError> {
         let path = self.path((identity.tenant, identity.timeline));
         let parent = self.dir.join(identity.tenant.to_string());
@@ -222,13 +232,18 @@ impl Registry {
             dir: path.display().to_string(),
             source,
         };
-        let founding = founders.as_deref().map(founding).transpose()?;
+        let founders = match founding {
+            Founding::On(founders) => Some(configuration(founders)?),
+            Founding::Unlisted | Founding::Learner => None,
+        };
         let member = self
             .disk
             .next_member((identity.tenant, identity.timeline))?;
-        let configuration = match founding {
-            Some(founding) if founding.role_of(member).is_some() => founding,
-            None if member.incarnation == 1 => Configuration::default(),
+        let configuration = match founders {
+            Some(founders) if founders.role_of(member).is_some() => founders,
+            None if *founding == Founding::Unlisted && member.incarnation == 1 => {
+                Configuration::default()
+            }
             _ => Configuration::waiting(member),
         };
         tracing::info!(tenant = %identity.tenant, timeline = %identity.timeline, %member, generation = %configuration.generation, "log begins");
@@ -370,7 +385,7 @@ impl Registry {
 }
 
 /// A log is founded on the first incarnation that each disk is given of it.
-fn founding(founders: &[Founder]) -> Result<Configuration, consensus::ChangeError> {
+fn configuration(founders: &[Founder]) -> Result<Configuration, consensus::ChangeError> {
     let first = |(node, disk): &Founder| MemberId {
         node: *node,
         disk: *disk,

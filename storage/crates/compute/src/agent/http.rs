@@ -9,12 +9,15 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use proposer::{MemberChange, MemberError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::spec::Spec;
-use super::{Agent, ConfigureError, State, SwitchError, Terminate, WalByRelationError};
+use super::{
+    Agent, ChangeMembersError, ConfigureError, State, SwitchError, Terminate, WalByRelationError,
+};
 
 const DEFAULT_SWITCH_TIMEOUT_MS: u64 = 30_000;
 const MAX_SWITCH_TIMEOUT_MS: u64 = 600_000;
@@ -95,6 +98,51 @@ struct TerminateRequest {
     mode: Terminate,
 }
 
+impl From<ChangeMembersError> for ApiError {
+    fn from(problem: ChangeMembersError) -> ApiError {
+        match &problem {
+            ChangeMembersError::NotRunning(_) => {
+                error(StatusCode::CONFLICT, "not_running", problem)
+            }
+            ChangeMembersError::Busy(_) => error(StatusCode::CONFLICT, "busy", problem),
+            ChangeMembersError::Change(change) => match change {
+                MemberError::NoSuchMember(_) => error(StatusCode::NOT_FOUND, "not_found", problem),
+                MemberError::Refused(_) => error(StatusCode::CONFLICT, "refused", problem),
+                MemberError::NoGreeting { .. } | MemberError::NotStored { .. } => {
+                    error(StatusCode::GATEWAY_TIMEOUT, "timeout", problem)
+                }
+                MemberError::Stopped(_) => error(StatusCode::CONFLICT, "not_running", problem),
+            },
+        }
+    }
+}
+
+/// Exactly one of the changes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MembersRequest {
+    /// WAL address of a safekeeper, `host:port`.
+    add: Option<String>,
+    /// Numbers of safekeepers.
+    promote: Option<u64>,
+    remove: Option<u64>,
+    #[serde(default)]
+    timeout_ms: Option<u64>,
+}
+
+impl MembersRequest {
+    fn change(&self) -> Option<MemberChange> {
+        match (&self.add, self.promote, self.remove) {
+            (Some(address), None, None) => Some(MemberChange::Add {
+                address: address.clone(),
+            }),
+            (None, Some(safekeeper), None) => Some(MemberChange::Promote { safekeeper }),
+            (None, None, Some(safekeeper)) => Some(MemberChange::Remove { safekeeper }),
+            _ => None,
+        }
+    }
+}
+
 /// The agent's routes, `/metrics` included.
 pub fn router(agent: Arc<Agent>) -> Router {
     let router = Router::new()
@@ -103,6 +151,7 @@ pub fn router(agent: Arc<Agent>) -> Router {
         .route("/wal_by_relation", get(wal_by_relation))
         .route("/configure", post(configure))
         .route("/full_page_writes", post(full_page_writes))
+        .route("/members", post(members))
         .route("/terminate", post(terminate))
         .fallback(async || {
             error(
@@ -171,6 +220,25 @@ async fn full_page_writes(
         .switch_full_page_writes(request.enabled, Duration::from_millis(timeout))
         .await?;
     Ok(Json(switched).into_response())
+}
+
+async fn members(Shared(agent): Shared<Arc<Agent>>, bytes: Bytes) -> Result<Response, ApiError> {
+    let request: MembersRequest = body(&bytes)?;
+    let change = request.change().ok_or_else(|| {
+        error(
+            StatusCode::BAD_REQUEST,
+            "bad_request",
+            "give one of add, promote and remove: members change one at a time",
+        )
+    })?;
+    let timeout = request
+        .timeout_ms
+        .unwrap_or(DEFAULT_SWITCH_TIMEOUT_MS)
+        .min(MAX_SWITCH_TIMEOUT_MS);
+    let members = agent
+        .change_members(&change, Duration::from_millis(timeout))
+        .await?;
+    Ok(Json(members).into_response())
 }
 
 async fn terminate(Shared(agent): Shared<Arc<Agent>>, bytes: Bytes) -> Result<Response, ApiError> {

@@ -13,6 +13,7 @@ mod fpw;
 pub mod http;
 mod layout;
 mod live;
+mod members;
 mod run;
 pub mod spec;
 mod status;
@@ -34,6 +35,7 @@ use serde::{Deserialize, Serialize};
 pub use configure::ConfigureError;
 pub use fpw::{SwitchError, Switched};
 pub use live::Live;
+pub use members::{ChangeMembersError, Member, Members};
 pub use status::{FullPageWrites, StartTiming, State, Status};
 pub use unconfirmed::Unconfirmed;
 pub use wal_by_relation::{WalByRelation, WalByRelationError};
@@ -119,6 +121,8 @@ pub struct Agent {
     live: Mutex<Option<Arc<Live>>>,
     /// One change to the running Postgres at a time.
     changing: tokio::sync::Mutex<()>,
+    /// One change of the log's members at a time.
+    changing_members: tokio::sync::Mutex<()>,
 }
 
 impl Agent {
@@ -144,6 +148,7 @@ impl Agent {
             terminate,
             live: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
+            changing_members: tokio::sync::Mutex::default(),
         })
     }
 
@@ -157,6 +162,7 @@ impl Agent {
         if let Some(live) = self.live() {
             let positions = *live.proposer.positions().borrow();
             status.commit_lsn = Some(positions.commit.max(live.start_lsn));
+            status.members = Some(live.proposer.members().into());
             status.ingested_lsn = Some(live.ingested().max(positions.applied));
         }
         status

@@ -6,6 +6,7 @@ use pg_types::Lsn;
 use serde::Serialize;
 
 use super::Unconfirmed;
+use super::members::Members;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -60,6 +61,8 @@ pub struct Status {
     /// Since the agent's process began.
     pub commits_unconfirmed: Unconfirmed,
     pub restarts: u64,
+    /// Of the log that this compute writes.
+    pub members: Option<Members>,
     /// The minor of the server that runs, as it says itself, such as 15.20.
     pub postgres_version: Option<String>,
 }
@@ -83,6 +86,7 @@ impl Status {
             commits_waiting: None,
             commits_unconfirmed: Unconfirmed::default(),
             restarts: 0,
+            members: None,
             postgres_version: None,
         }
     }

@@ -1,0 +1,73 @@
+//! Whom the compute's log names as its members, and how that is changed while it writes.
+
+use std::time::Duration;
+
+use proposer::{Configuration, MemberChange, MemberError, MemberRole};
+use serde::Serialize;
+
+use super::{Agent, State};
+
+/// The members of the log, as `GET /status` and `POST /members` show them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Members {
+    /// Changes since the log was founded; 0 for a log that does not name its members yet.
+    pub generation: u32,
+    /// The term that confirmed the generation.
+    pub generation_term: u64,
+    pub members: Vec<Member>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Member {
+    pub safekeeper: u64,
+    /// 32 hex digits.
+    pub disk: String,
+    pub incarnation: u32,
+    /// `voter` or `learner`.
+    pub role: &'static str,
+}
+
+impl From<Configuration> for Members {
+    fn from(configuration: Configuration) -> Members {
+        let member = |member: &proposer::Member| Member {
+            safekeeper: member.id.node,
+            disk: member.id.disk.to_string(),
+            incarnation: member.id.incarnation,
+            role: match member.role {
+                MemberRole::Voter => "voter",
+                MemberRole::Learner => "learner",
+            },
+        };
+        Members {
+            generation: configuration.generation.number,
+            generation_term: configuration.generation.term.0,
+            members: configuration.members().iter().map(member).collect(),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeMembersError {
+    #[error("the compute is {0:?}; members are changed by one that runs")]
+    NotRunning(State),
+    #[error("another change of the members has not ended within {0:?}")]
+    Busy(Duration),
+    #[error(transparent)]
+    Change(#[from] MemberError),
+}
+
+impl Agent {
+    /// One change at a time; a repetition of one that was made changes nothing.
+    pub async fn change_members(
+        &self,
+        change: &MemberChange,
+        timeout: Duration,
+    ) -> Result<Members, ChangeMembersError> {
+        let one = tokio::time::timeout(timeout, self.changing_members.lock());
+        let _one = one.await.map_err(|_| ChangeMembersError::Busy(timeout))?;
+        let live = self
+            .running()
+            .ok_or_else(|| ChangeMembersError::NotRunning(self.status.lock().state))?;
+        Ok(live.proposer.change_members(change, timeout).await?.into())
+    }
+}

@@ -1,0 +1,200 @@
+//! Changes of the log's members while a compute writes.
+//!
+//! A change is a step of `consensus` that every safekeeper has to store; commits wait until a majority of the new voters
+//! has. Each of these calls can be repeated: what is already so is left as it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use consensus::{Change, ChangeError, Configuration, MemberId};
+use tokio::time::Instant;
+
+use crate::core::Shared;
+use crate::elect::Elected;
+use crate::member;
+use crate::stream::ProposerHandle;
+
+const RETRY_PERIOD: Duration = Duration::from_millis(20);
+
+/// One step of membership, by what an operator knows of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MemberChange {
+    /// The safekeeper at this WAL address, `host:port`, which has the timeline, becomes a learner.
+    Add { address: String },
+    /// The learner with this number becomes a voter as soon as it holds everything that is committed.
+    Promote { safekeeper: u64 },
+    /// The member with this number goes, whether or not it answers.
+    Remove { safekeeper: u64 },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MemberError {
+    #[error("safekeeper {address} has not greeted within {timeout:?}: {detail}")]
+    NoGreeting {
+        address: String,
+        timeout: Duration,
+        detail: String,
+    },
+    #[error("no member of this log is on safekeeper {0}")]
+    NoSuchMember(u64),
+    #[error("the members stay as they are: {0}")]
+    Refused(#[from] ChangeError),
+    #[error(
+        "the change is made, and a majority of the voters has not stored it within {timeout:?}; commits wait until one has"
+    )]
+    NotStored { timeout: Duration },
+    #[error("this compute has stopped writing: {0}")]
+    Stopped(String),
+}
+
+impl ProposerHandle {
+    /// Whom the log names as its members now.
+    pub fn members(&self) -> Configuration {
+        members(self.shared())
+    }
+
+    /// Makes one change and waits until a majority has stored it. Waits up to `timeout` for what has to come before it,
+    /// such as a learner that catches up, and as long again for the majority.
+    pub async fn change_members(
+        &self,
+        change: &MemberChange,
+        timeout: Duration,
+    ) -> Result<Configuration, MemberError> {
+        change_members(self.shared(), change, timeout).await
+    }
+}
+
+impl Elected {
+    /// Whom the log names as its members now.
+    pub fn members(&self) -> Configuration {
+        members(self.shared())
+    }
+
+    /// As [`ProposerHandle::change_members`], in a term that was won for this and writes nothing: for a timeline without
+    /// a compute. A compute that runs is fenced by such a term.
+    pub async fn change_members(
+        &self,
+        change: &MemberChange,
+        timeout: Duration,
+    ) -> Result<Configuration, MemberError> {
+        change_members(self.shared(), change, timeout).await
+    }
+}
+
+fn members(shared: &Shared) -> Configuration {
+    shared.core(|core| core.proposer.configuration().clone())
+}
+
+async fn change_members(
+    shared: &Arc<Shared>,
+    change: &MemberChange,
+    timeout: Duration,
+) -> Result<Configuration, MemberError> {
+    let deadline = Instant::now() + timeout;
+    let change = match change {
+        MemberChange::Add { address } => {
+            listed(shared, deadline).await?;
+            let member = greeting(shared, address, timeout, deadline).await?;
+            Change::AddLearner(member)
+        }
+        MemberChange::Promote { safekeeper } => match named(&members(shared), *safekeeper) {
+            Some(member) => Change::Promote(member),
+            None => return Err(MemberError::NoSuchMember(*safekeeper)),
+        },
+        MemberChange::Remove { safekeeper } => match named(&members(shared), *safekeeper) {
+            Some(member) => Change::Remove(member),
+            None => return Ok(members(shared)),
+        },
+    };
+    begin(shared, &change, deadline).await?;
+    let stored = || {
+        shared.core(|core| {
+            let proposer = &core.proposer;
+            proposer.majority_of(|peer| proposer.has_configured(peer))
+        })
+    };
+    let wait = async || {
+        while !stored() {
+            tokio::time::sleep(RETRY_PERIOD).await;
+        }
+    };
+    tokio::time::timeout(timeout, wait())
+        .await
+        .map_err(|_| MemberError::NotStored { timeout })?;
+    Ok(members(shared))
+}
+
+fn named(members: &Configuration, safekeeper: u64) -> Option<MemberId> {
+    let mut ids = members.members().iter().map(|member| member.id);
+    ids.find(|id| id.node == safekeeper)
+}
+
+/// Waits until the log names its members, which it does as soon as all of them have followed this term.
+async fn listed(shared: &Shared, deadline: Instant) -> Result<(), MemberError> {
+    while shared.core(|core| core.proposer.configuration().is_unlisted()) {
+        if Instant::now() >= deadline {
+            return Err(ChangeError::Unlisted.into());
+        }
+        tokio::time::sleep(RETRY_PERIOD).await;
+    }
+    Ok(())
+}
+
+/// Who answers at the address, which becomes one of the proposer's if it is new.
+async fn greeting(
+    shared: &Arc<Shared>,
+    address: &str,
+    timeout: Duration,
+    deadline: Instant,
+) -> Result<MemberId, MemberError> {
+    let index = shared.peers.find(address).unwrap_or_else(|| {
+        let index = shared.add_peer(address);
+        tokio::spawn(member::run(shared.clone(), index));
+        index
+    });
+    loop {
+        let (member, detail) = shared.core(|core| {
+            let known = core.proposer.id_of(index);
+            let peer = &core.members[index];
+            (known.filter(|_| peer.connected), peer.last_error.clone())
+        });
+        if let Some(member) = member {
+            return Ok(member);
+        }
+        if Instant::now() >= deadline {
+            return Err(MemberError::NoGreeting {
+                address: address.to_owned(),
+                timeout,
+                detail: detail.unwrap_or_else(|| "it is silent".into()),
+            });
+        }
+        tokio::time::sleep(RETRY_PERIOD).await;
+    }
+}
+
+/// Waits for what the change needs, and makes it.
+async fn begin(shared: &Shared, change: &Change, deadline: Instant) -> Result<(), MemberError> {
+    loop {
+        if let Some(fatal) = shared.fatal.borrow().clone() {
+            return Err(MemberError::Stopped(fatal.to_string()));
+        }
+        let refused = match shared.change_members(change) {
+            Ok(()) => return Ok(()),
+            // A repetition.
+            Err(ChangeError::Present(_) | ChangeError::Votes(_)) => return Ok(()),
+            Err(refused) => refused,
+        };
+        let passes = matches!(
+            refused,
+            ChangeError::Lagging(_)
+                | ChangeError::Unfinished
+                | ChangeError::NotEstablished
+                | ChangeError::Unlisted
+                | ChangeError::WouldStall
+        );
+        if !passes || Instant::now() >= deadline {
+            return Err(refused.into());
+        }
+        tokio::time::sleep(RETRY_PERIOD).await;
+    }
+}
