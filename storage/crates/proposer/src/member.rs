@@ -24,7 +24,8 @@ use crate::supply;
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(20);
 const MAX_BACKOFF: Duration = Duration::from_secs(1);
-const STRANGER_BACKOFF: Duration = Duration::from_secs(10);
+/// Of a safekeeper that is no member: how often it is asked who it is by now.
+const STRANGER_BACKOFF: Duration = Duration::from_secs(5);
 const HEARTBEAT_PERIOD: Duration = Duration::from_secs(1);
 /// A moved commit LSN waits this long for WAL to travel with.
 const COMMIT_DELAY: Duration = Duration::from_millis(3);
@@ -76,7 +77,6 @@ pub async fn run(shared: Arc<Shared>, index: usize) {
         }
         tokio::select! {
             () = tokio::time::sleep(backoff) => {}
-            () = shared.woken(index), if stranger => {}
             () = shared.closed.cancelled() => return,
         }
         backoff = (backoff * 2).min(limit);
