@@ -188,7 +188,7 @@ async def test_a_computes_course_is_as_kept_when_prometheus_does_not_answer(
     assert (alone["source"], alone["controls"], alone["expected"]) == ("kept", 0, None)
     assert alone["series"]["commit_p99_seconds"] == [1.0, None, 2.0]
     beside = await course(computes[1])
-    assert beside["controls"] == 3
+    assert beside["controls"] == 3, beside
     # Over the baseline it had 1 and 2, they 4 and 2: half of theirs is what it would have had.
     assert beside["expected"]["commit_p99_seconds"] == [2.0, 2.0, 1.0]
     assert beside["expected"]["wal_bytes_per_second"] == [4.0, 4.0, 2.0]
