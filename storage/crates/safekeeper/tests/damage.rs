@@ -3,9 +3,8 @@
 
 mod common;
 
-use common::{Postgres, Quorum, create, current_lsn, eventually};
+use common::{Postgres, Quorum, compute, create, current_lsn, eventually};
 use pg_types::{Lsn, TenantId, TimelineId};
-use proposer::elect;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_management_api_is_idempotent_and_says_what_is_wrong() {
@@ -112,10 +111,7 @@ async fn a_torn_control_file_stops_its_timeline_and_no_other() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut postgres = Postgres::init(dir.path());
     let mut quorum = Quorum::start(dir.path(), 3, &postgres).await;
-    let elected = elect(quorum.config()).await.expect("elected");
-    postgres.start();
-    let handle = elected.stream(postgres.conn());
-    let client = postgres.connect().await;
+    let (handle, client) = compute(quorum.config(), &mut postgres).await;
     client
         .batch_execute("CREATE TABLE t (i int)")
         .await
@@ -158,10 +154,7 @@ async fn a_disk_that_refuses_stops_the_timeline_until_it_works_again() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut postgres = Postgres::init(dir.path());
     let quorum = Quorum::start(dir.path(), 3, &postgres).await;
-    let elected = elect(quorum.config()).await.expect("elected");
-    postgres.start();
-    let handle = elected.stream(postgres.conn());
-    let client = postgres.connect().await;
+    let (handle, client) = compute(quorum.config(), &mut postgres).await;
     // Where the next segment has to go stands something that no file can replace.
     let obstacle = quorum.safekeepers[0]
         .timeline_dir(quorum.tenant, quorum.timeline)
@@ -205,10 +198,7 @@ async fn a_torn_tail_of_the_log_is_cut_and_supplied_again() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut postgres = Postgres::init(dir.path());
     let mut quorum = Quorum::start(dir.path(), 3, &postgres).await;
-    let elected = elect(quorum.config()).await.expect("elected");
-    postgres.start();
-    let handle = elected.stream(postgres.conn());
-    let client = postgres.connect().await;
+    let (handle, client) = compute(quorum.config(), &mut postgres).await;
     client
         .batch_execute("CREATE TABLE t (i int)")
         .await

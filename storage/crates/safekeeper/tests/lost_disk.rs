@@ -6,7 +6,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Postgres, Quorum, create, current_lsn, eventually};
+use common::{Postgres, Quorum, compute, create, current_lsn, eventually};
 use pg_types::Lsn;
 use proposer::{ElectError, Fatal, elect};
 
@@ -60,10 +60,7 @@ async fn lose_the_first_disk(
     fate: Fate,
 ) -> (Quorum, Lsn) {
     let mut quorum = Quorum::start(dir, 3, postgres).await;
-    let elected = elect(quorum.config()).await.expect("elected");
-    postgres.start();
-    let handle = elected.stream(postgres.conn());
-    let client = postgres.connect().await;
+    let (handle, client) = compute(quorum.config(), postgres).await;
     client
         .batch_execute("CREATE TABLE t (i int)")
         .await

@@ -5,17 +5,13 @@ mod common;
 
 use std::time::Duration;
 
-use common::{PATIENCE, Postgres, Quorum, SafekeeperProcess, current_lsn, finish};
+use common::{PATIENCE, Postgres, Quorum, SafekeeperProcess, compute, current_lsn, finish};
 use proposer::{Configuration, ElectError, MemberChange, MemberError, ProposerHandle, elect};
 
 async fn make_learner(quorum: &Quorum, safekeeper: &SafekeeperProcess) {
-    let body = serde_json::json!({
-        "start_lsn": quorum.start_lsn, "system_identifier": quorum.system_identifier.to_string(),
-        "pg_version": 15, "learner": true
-    });
     let url = safekeeper.url(quorum.tenant, quorum.timeline);
-    let made = reqwest::Client::new().post(url).json(&body).send().await;
-    assert_eq!(made.expect("an answer").status(), 201);
+    let made = common::create_as(&url, quorum.start_lsn, quorum.system_identifier, true).await;
+    assert_eq!(made.status(), 201);
 }
 
 async fn change(handle: &ProposerHandle, change: MemberChange) -> Configuration {
@@ -33,10 +29,7 @@ async fn a_safekeeper_that_lost_its_disk_is_replaced_while_the_compute_writes() 
     let mut postgres = Postgres::init(dir.path());
     let mut quorum = Quorum::start(dir.path(), 3, &postgres).await;
     let outdated = quorum.config();
-    let elected = elect(quorum.config()).await.expect("elected");
-    postgres.start();
-    let handle = elected.stream(postgres.conn());
-    let client = postgres.connect().await;
+    let (handle, client) = compute(quorum.config(), &mut postgres).await;
     finish(postgres.pgbench(&["-i", "-q", "-s", "1"])).await;
     quorum.all_committed(current_lsn(&client).await).await;
 
@@ -107,10 +100,7 @@ async fn a_lost_log_is_made_again_on_its_own_safekeeper_without_any_compute() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut postgres = Postgres::init(dir.path());
     let mut quorum = Quorum::start(dir.path(), 3, &postgres).await;
-    let elected = elect(quorum.config()).await.expect("elected");
-    postgres.start();
-    let handle = elected.stream(postgres.conn());
-    let client = postgres.connect().await;
+    let (handle, client) = compute(quorum.config(), &mut postgres).await;
     finish(postgres.pgbench(&["-i", "-q", "-s", "1"])).await;
     let end = current_lsn(&client).await;
     quorum.all_committed(end).await;
@@ -150,10 +140,7 @@ async fn three_become_five_and_three_again() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut postgres = Postgres::init(dir.path());
     let mut quorum = Quorum::start(dir.path(), 3, &postgres).await;
-    let elected = elect(quorum.config()).await.expect("elected");
-    postgres.start();
-    let handle = elected.stream(postgres.conn());
-    let client = postgres.connect().await;
+    let (handle, client) = compute(quorum.config(), &mut postgres).await;
     client
         .batch_execute("CREATE TABLE t (i int)")
         .await

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{Postgres, Quorum, committed_xids, current_lsn, eventually, finish};
+use common::{Postgres, Quorum, committed_xids, compute, current_lsn, eventually, finish};
 use pg_types::Lsn;
 use proposer::{Fatal, elect};
 
@@ -148,10 +148,7 @@ async fn no_acknowledged_commit_is_lost_with_its_postgres() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut postgres = Postgres::init(dir.path());
     let mut quorum = Quorum::start(dir.path(), 3, &postgres).await;
-    let elected = elect(quorum.config()).await.expect("elected");
-    postgres.start();
-    let handle = elected.stream(postgres.conn());
-    let client = postgres.connect().await;
+    let (handle, client) = compute(quorum.config(), &mut postgres).await;
     client
         .batch_execute("CREATE TABLE t (writer int, i int)")
         .await
@@ -236,10 +233,7 @@ async fn without_a_majority_nothing_is_acknowledged_and_the_compute_is_told_to_s
     let mut quorum = Quorum::start(dir.path(), 3, &postgres).await;
     let mut config = quorum.config();
     config.quorum_timeout = Duration::from_secs(2);
-    let elected = elect(config.clone()).await.expect("elected");
-    postgres.start();
-    let handle = elected.stream(postgres.conn());
-    let client = postgres.connect().await;
+    let (handle, client) = compute(config.clone(), &mut postgres).await;
     client
         .batch_execute("CREATE TABLE t (i int)")
         .await
@@ -269,10 +263,7 @@ async fn one_safekeeper_is_a_quorum_of_its_own() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut postgres = Postgres::init(dir.path());
     let mut quorum = Quorum::start(dir.path(), 1, &postgres).await;
-    let elected = elect(quorum.config()).await.expect("elected");
-    postgres.start();
-    let handle = elected.stream(postgres.conn());
-    let client = postgres.connect().await;
+    let (handle, client) = compute(quorum.config(), &mut postgres).await;
     client
         .batch_execute("CREATE TABLE t (i int); INSERT INTO t VALUES (1)")
         .await
@@ -300,10 +291,7 @@ async fn a_switch_of_full_page_writes_is_announced_when_seen_and_when_committed(
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut postgres = Postgres::init(dir.path());
     let quorum = Quorum::start(dir.path(), 3, &postgres).await;
-    let elected = elect(quorum.config()).await.expect("elected");
-    postgres.start();
-    let handle = elected.stream(postgres.conn());
-    let client = postgres.connect().await;
+    let (handle, client) = compute(quorum.config(), &mut postgres).await;
     let mut changes = handle.last_fpw_change();
     let mut last = Lsn::INVALID;
     for enabled in [false, true, false] {

@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use common::{PATIENCE, Postgres, Quorum, current_lsn, eventually};
+use common::{PATIENCE, Postgres, Quorum, compute, current_lsn, eventually};
 use futures::StreamExt as _;
 use pg_types::Lsn;
 use proposer::elect;
@@ -93,10 +93,7 @@ async fn readers_get_what_is_committed_and_decide_what_may_go() {
     let mut quorum = Quorum::start(dir.path(), 3, &postgres).await;
     let mut config = quorum.config();
     config.buffer_bytes = 1 << 20;
-    let elected = elect(config.clone()).await.expect("elected");
-    postgres.start();
-    let handle = elected.stream(postgres.conn());
-    let client = postgres.connect().await;
+    let (handle, client) = compute(config.clone(), &mut postgres).await;
     let start = quorum.start_lsn;
     let (mut reader, reply) = Reader::connect(&quorum, 0, start).await;
     assert!(

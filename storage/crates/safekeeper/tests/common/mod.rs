@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use pg_types::v15::ControlFile;
 use pg_types::{Lsn, PgMajor, TenantId, TimelineId, WAL_SEGMENT_BYTES, wal::record_end};
-use proposer::{PgConn, ProposerConfig};
+use proposer::{PgConn, ProposerConfig, ProposerHandle, elect};
 use test_ports::free_port;
 use wal_decode::WalStreamDecoder;
 
@@ -184,9 +184,31 @@ impl Quorum {
     }
 }
 
+/// A compute: a proposer that has won a term, its Postgres, and a client of that.
+pub async fn compute(
+    config: ProposerConfig,
+    postgres: &mut Postgres,
+) -> (ProposerHandle, tokio_postgres::Client) {
+    let elected = elect(config).await.expect("elected");
+    postgres.start();
+    let handle = elected.stream(postgres.conn());
+    (handle, postgres.connect().await)
+}
+
 pub async fn create(url: &str, start_lsn: Lsn, system_identifier: u64) -> reqwest::Response {
+    create_as(url, start_lsn, system_identifier, false).await
+}
+
+/// `learner`: as a log that waits to be made one, in place of a founder.
+pub async fn create_as(
+    url: &str,
+    start_lsn: Lsn,
+    system_identifier: u64,
+    learner: bool,
+) -> reqwest::Response {
     let body = serde_json::json!({
-        "start_lsn": start_lsn, "system_identifier": system_identifier.to_string(), "pg_version": 15
+        "start_lsn": start_lsn, "system_identifier": system_identifier.to_string(), "pg_version": 15,
+        "learner": learner
     });
     reqwest::Client::new()
         .post(url)
