@@ -181,10 +181,7 @@ impl Acceptor {
     /// What adopting the winner's history takes.
     pub fn elected(&self, request: &ElectedRequest) -> Result<Adoption, Refusal> {
         let announced = request.history.last().ok_or(Refusal::Malformed)?;
-        if !request.history.is_ordered()
-            || !request.configuration.is_well_formed()
-            || request.configuration.generation.term > announced.term
-        {
+        if !request.history.is_ordered() || !request.configuration.is_valid_in(announced.term) {
             return Err(Refusal::Malformed);
         }
         if announced.term < self.durable.term {
@@ -275,9 +272,7 @@ impl Acceptor {
     /// removes stores it, too, and votes no more.
     pub fn configure(&self, request: &ConfigureRequest) -> Result<Durable, Refusal> {
         self.check_term(request.term)?;
-        if !request.configuration.is_well_formed()
-            || request.configuration.generation.term > request.term
-        {
+        if !request.configuration.is_valid_in(request.term) {
             return Err(Refusal::Malformed);
         }
         self.check_newer(&request.configuration)?;

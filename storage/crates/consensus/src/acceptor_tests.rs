@@ -1,7 +1,8 @@
 //! What an acceptor refuses.
 
+use pg_types::DiskId;
+
 use super::*;
-use crate::configuration::DiskId;
 use crate::history::{TermHistory, TermStart};
 
 fn id(node: u64) -> MemberId {

@@ -38,7 +38,6 @@ impl Durable {
         }
     }
 
-    /// A configuration is made by the proposer of a term that its members have promised themselves to.
     pub(crate) fn assert_configuration(&self) {
         let Durable {
             term,
@@ -46,7 +45,7 @@ impl Durable {
             ..
         } = self;
         assert!(
-            configuration.is_well_formed() && configuration.generation.term <= *term,
+            configuration.is_valid_in(*term),
             "term {term} holds configuration {configuration:?}"
         );
     }

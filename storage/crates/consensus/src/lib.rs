@@ -39,9 +39,7 @@ mod peers;
 pub mod proposer;
 
 pub use acceptor::{Acceptor, FlushTicket};
-pub use configuration::{
-    Change, ChangeError, Configuration, DiskId, Generation, Member, MemberId, Role,
-};
+pub use configuration::{Change, ChangeError, Configuration, Generation, Member, MemberId, Role};
 pub use durable::Durable;
 pub use history::{TermHistory, TermStart};
 pub use message::{

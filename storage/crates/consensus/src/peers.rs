@@ -53,14 +53,19 @@ impl Peers {
         }
     }
 
+    /// Number of the first peer that claims to be this member.
+    pub fn find(&self, id: MemberId) -> Option<usize> {
+        self.all.iter().position(|peer| peer.id == Some(id))
+    }
+
     /// Number of the peer behind each voter, `None` for one that has not been heard of. Where two addresses claim one
     /// identity, it counts once. A log that names no members counts every peer.
     pub fn voters(&self) -> Vec<Option<usize>> {
         if self.configuration.is_unlisted() {
             return (0..self.all.len()).map(Some).collect();
         }
-        let peer_of = |id: MemberId| self.all.iter().position(|peer| peer.id == Some(id));
-        self.configuration.voters().map(peer_of).collect()
+        let voters = self.configuration.voters();
+        voters.map(|id| self.find(id)).collect()
     }
 
     /// Whether a majority of the voters fulfils `condition`, which gets the peer's number.
@@ -118,7 +123,7 @@ impl Peers {
     }
 
     fn holds(&self, member: MemberId, lsn: Lsn) -> bool {
-        let peer = self.all.iter().find(|peer| peer.id == Some(member));
+        let peer = self.find(member).map(|peer| &self.all[peer]);
         peer.is_some_and(|peer| self.counts(peer) && peer.flush_lsn >= lsn)
     }
 

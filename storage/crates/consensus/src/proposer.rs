@@ -165,9 +165,8 @@ impl Proposer {
 
     /// Voters of the newest configuration that no peer has claimed to be.
     pub fn unheard_voters(&self) -> Vec<MemberId> {
-        let heard = |id: &MemberId| self.peers.all.iter().any(|peer| peer.id == Some(*id));
         let voters = self.peers.configuration.voters();
-        voters.filter(|id| !heard(id)).collect()
+        voters.filter(|id| self.peers.find(*id).is_none()).collect()
     }
 
     /// An acceptor's state when the connection to it began.
@@ -321,9 +320,9 @@ impl Proposer {
     /// then on only acceptors that have stored the new configuration count, so commits wait until a majority has.
     ///
     /// A change that would leave no majority of voters able to commit is refused (`WouldStall`): it would be safe, and of
-    /// no use to anybody. Waits (`Unfinished`) until a majority of the current configuration has stored it under this term and holds
-    /// everything that is committed: otherwise two steps could together reach a configuration whose majorities do not
-    /// meet those that committed before.
+    /// no use to anybody. Waits (`Unfinished`) until a majority of the current configuration has stored it under this term
+    /// and holds everything that is committed: otherwise two steps could together reach a configuration whose
+    /// majorities do not meet those that committed before.
     pub fn change(&mut self, change: &Change) -> Result<ConfigureRequest, ChangeError> {
         if !self.is_established() {
             return Err(ChangeError::NotEstablished);

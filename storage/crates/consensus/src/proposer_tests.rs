@@ -1,7 +1,8 @@
 //! Which elections may begin a term, and which show that WAL is lost.
 
+use pg_types::DiskId;
+
 use super::*;
-use crate::configuration::DiskId;
 use crate::history::TermStart;
 
 fn id(node: u64) -> MemberId {

@@ -74,6 +74,10 @@ id_type!(
     /// One branch of a tenant; 16 bytes, 32 hex digits in text.
     TimelineId
 );
+id_type!(
+    /// The uuid that a safekeeper's data directory gets when it is made, and each time it turns out to be a copy.
+    DiskId
+);
 
 /// A compute's right to write to a timeline, granted by a majority of safekeepers. Higher fences lower;
 /// 0 means that no compute has ever been elected.

@@ -21,7 +21,7 @@ pub mod version;
 pub mod wal;
 mod wal_kinds;
 
-pub use id::{TenantId, Term, TimelineId};
+pub use id::{DiskId, TenantId, Term, TimelineId};
 pub use key::{Key, KeyKind, KeyRange};
 pub use lsn::Lsn;
 pub use rel::{ForkNumber, RelTag, SlruKind};

@@ -155,7 +155,7 @@ mod tests {
     fn control() -> Control {
         let member = MemberId {
             node: 3,
-            disk: consensus::DiskId([5; 16]),
+            disk: pg_types::DiskId([5; 16]),
             incarnation: 1,
         };
         let start_lsn = Lsn(0x0150_0000);

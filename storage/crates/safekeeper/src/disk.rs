@@ -24,8 +24,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use consensus::{DiskId, MemberId};
-use pg_types::{TenantId, TimelineId};
+use consensus::MemberId;
+use pg_types::{DiskId, TenantId, TimelineId};
 use serde::{Deserialize, Serialize};
 
 use crate::control::{Control, sync_dir};
@@ -190,7 +190,7 @@ impl Disk {
         let parent = path.parent().unwrap_or(&self.dir);
         let made = !parent.exists();
         fs::create_dir_all(parent).map_err(at("create", parent))?;
-        replace(&path, number.to_string().as_bytes())?;
+        replace(&path, |_| Ok(number.to_string().into_bytes()))?;
         if made {
             let all = self.dir.join(HELD);
             sync_dir(&all)
@@ -229,26 +229,26 @@ impl Disk {
 
 /// The file names its own inode and birth, which are known once it exists and stay when it is renamed.
 fn store(dir: &Path, node: u64, id: DiskId, former: Vec<String>) -> Result<(), DiskError> {
-    let (path, temporary) = (dir.join(FILE), dir.join("disk.tmp"));
-    let mut file = File::create(&temporary).map_err(at("create", &temporary))?;
-    let stored = Stored {
-        node,
-        disk: id.to_string(),
-        origin: Origin::of(&temporary).map_err(at("read", &temporary))?,
-        former,
-    };
-    let bytes = serde_json::to_vec_pretty(&stored).expect("plain structs serialise into memory");
-    file.write_all(&bytes)
-        .and_then(|()| file.sync_all())
-        .map_err(at("write", &temporary))?;
-    fs::rename(&temporary, &path).map_err(at("replace", &path))?;
-    sync_dir(dir).map_err(at("fsync the directory of", &path))
+    replace(&dir.join(FILE), |temporary| {
+        let stored = Stored {
+            node,
+            disk: id.to_string(),
+            origin: Origin::of(temporary)?,
+            former,
+        };
+        Ok(serde_json::to_vec_pretty(&stored).expect("plain structs serialise into memory"))
+    })
 }
 
-fn replace(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+/// The file as a whole or not at all; `content` is given the new file before anything is in it.
+fn replace(
+    path: &Path,
+    content: impl FnOnce(&Path) -> io::Result<Vec<u8>>,
+) -> Result<(), DiskError> {
     let temporary = path.with_extension("tmp");
     let mut file = File::create(&temporary).map_err(at("create", &temporary))?;
-    file.write_all(bytes)
+    let bytes = content(&temporary).map_err(at("read", &temporary))?;
+    file.write_all(&bytes)
         .and_then(|()| file.sync_all())
         .map_err(at("write", &temporary))?;
     fs::rename(&temporary, path).map_err(at("replace", path))?;

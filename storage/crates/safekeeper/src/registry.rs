@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consensus::{Configuration, DiskId, MemberId};
+use consensus::{Configuration, MemberId};
 use parking_lot::Mutex;
-use pg_types::{TenantId, TimelineId};
+use pg_types::{DiskId, TenantId, TimelineId};
 use wire::wal::{Failure, FailureKind};
 
 use crate::control::{Identity, sync_dir};

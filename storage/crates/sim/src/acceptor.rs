@@ -2,10 +2,9 @@
 
 use consensus::acceptor::FlushTicket;
 use consensus::{
-    Acceptor, Configuration, DiskId, Durable, MemberId, Refusal, ResetRequest, Role, VoteReply,
-    VoteRequest,
+    Acceptor, Configuration, Durable, MemberId, Refusal, ResetRequest, Role, VoteReply, VoteRequest,
 };
-use pg_types::Lsn;
+use pg_types::{DiskId, Lsn};
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 

@@ -1,6 +1,7 @@
 //! Who the simulated safekeepers are, and what has become of their disks.
 
-use consensus::{Configuration, DiskId, Generation, MemberId};
+use consensus::{Configuration, Generation, MemberId};
+use pg_types::DiskId;
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 
