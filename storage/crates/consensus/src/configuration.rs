@@ -54,6 +54,15 @@ pub enum Role {
     Learner,
 }
 
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Role::Voter => "voter",
+            Role::Learner => "learner",
+        })
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Member {
     pub id: MemberId,

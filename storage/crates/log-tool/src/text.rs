@@ -136,13 +136,10 @@ fn write_membership(f: &mut Formatter<'_>, control: &Control) -> fmt::Result {
         return writeln!(f, "  {:<14}not named by this log yet", "members");
     }
     writeln!(f, "  {:<14}generation {}", "members", known.generation)?;
-    known.members().iter().try_for_each(|member| {
-        let role = match member.role {
-            Role::Voter => "voter",
-            Role::Learner => "learner",
-        };
-        writeln!(f, "  {:<14}{}, {role}", "", member.id)
-    })
+    known
+        .members()
+        .iter()
+        .try_for_each(|member| writeln!(f, "  {:<14}{}, {}", "", member.id, member.role))
 }
 
 fn write_scan(f: &mut Formatter<'_>, scan: &Scan) -> fmt::Result {

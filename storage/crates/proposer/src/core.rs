@@ -120,13 +120,14 @@ impl Shared {
 
     /// Makes one change of the members, for every peer to store.
     pub fn change_members(&self, change: &Change) -> Result<(), ChangeError> {
-        self.core(|core| {
-            let request = core.proposer.change(change)?;
-            let configuration = &request.configuration;
-            tracing::info!(timeline = %self.config.timeline, generation = %configuration.generation, ?change, "the members change");
-            core.configure = Some(request);
-            Ok(())
-        })?;
+        self.core(|core| self.make_change(core, change))
+    }
+
+    fn make_change(&self, core: &mut Core, change: &Change) -> Result<(), ChangeError> {
+        let request = core.proposer.change(change)?;
+        let generation = request.configuration.generation;
+        tracing::info!(timeline = %self.config.timeline, %generation, ?change, "the members change");
+        core.configure = Some(request);
         self.wake_all();
         Ok(())
     }
@@ -269,13 +270,8 @@ impl Shared {
         let Some(members) = core.proposer.listable() else {
             return;
         };
-        match core.proposer.change(&Change::List(members)) {
-            Ok(request) => {
-                tracing::info!(timeline = %self.config.timeline, members = request.configuration.members().len(), "the log names its members from now on");
-                core.configure = Some(request);
-                self.wake_all();
-            }
-            Err(error) => tracing::debug!(%error, "the members are not written down yet"),
+        if let Err(error) = self.make_change(core, &Change::List(members)) {
+            tracing::debug!(%error, "the members are not written down yet");
         }
     }
 

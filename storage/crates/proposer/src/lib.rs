@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use pg_types::{Lsn, TenantId, Term, TimelineId};
 
-pub use consensus::{Configuration, Member, Role as MemberRole};
+pub use consensus::{Configuration, Member};
 pub use elect::{ElectError, Elected, elect};
 pub use members::{MemberChange, MemberError};
 pub use relations::RelationLedger;

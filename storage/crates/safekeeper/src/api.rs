@@ -139,7 +139,7 @@ struct MemberBody {
     disk: String,
     incarnation: u32,
     /// `voter`, `learner` or, of a log that is no member of its own configuration, `none`.
-    role: &'static str,
+    role: String,
 }
 
 impl MemberBody {
@@ -148,11 +148,7 @@ impl MemberBody {
             node: id.node,
             disk: id.disk.to_string(),
             incarnation: id.incarnation,
-            role: match role {
-                Some(Role::Voter) => "voter",
-                Some(Role::Learner) => "learner",
-                None => "none",
-            },
+            role: role.map_or_else(|| "none".to_owned(), |role| role.to_string()),
         }
     }
 }

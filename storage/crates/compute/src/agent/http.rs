@@ -19,8 +19,8 @@ use super::{
     Agent, ChangeMembersError, ConfigureError, State, SwitchError, Terminate, WalByRelationError,
 };
 
-const DEFAULT_SWITCH_TIMEOUT_MS: u64 = 30_000;
-const MAX_SWITCH_TIMEOUT_MS: u64 = 600_000;
+const DEFAULT_TIMEOUT_MS: u64 = 30_000;
+const MAX_TIMEOUT_MS: u64 = 600_000;
 
 /// An answer that is not the one hoped for.
 struct ApiError {
@@ -174,6 +174,11 @@ fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, ApiError> {
     })
 }
 
+/// How long a request may take that says so in milliseconds, or does not say.
+fn patience(timeout_ms: Option<u64>) -> Duration {
+    Duration::from_millis(timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS).min(MAX_TIMEOUT_MS))
+}
+
 async fn status(Shared(agent): Shared<Arc<Agent>>) -> Response {
     Json(agent.status()).into_response()
 }
@@ -212,12 +217,8 @@ async fn full_page_writes(
     bytes: Bytes,
 ) -> Result<Response, ApiError> {
     let request: SwitchRequest = body(&bytes)?;
-    let timeout = request
-        .timeout_ms
-        .unwrap_or(DEFAULT_SWITCH_TIMEOUT_MS)
-        .min(MAX_SWITCH_TIMEOUT_MS);
     let switched = agent
-        .switch_full_page_writes(request.enabled, Duration::from_millis(timeout))
+        .switch_full_page_writes(request.enabled, patience(request.timeout_ms))
         .await?;
     Ok(Json(switched).into_response())
 }
@@ -231,12 +232,8 @@ async fn members(Shared(agent): Shared<Arc<Agent>>, bytes: Bytes) -> Result<Resp
             "give one of add, promote and remove: members change one at a time",
         )
     })?;
-    let timeout = request
-        .timeout_ms
-        .unwrap_or(DEFAULT_SWITCH_TIMEOUT_MS)
-        .min(MAX_SWITCH_TIMEOUT_MS);
     let members = agent
-        .change_members(&change, Duration::from_millis(timeout))
+        .change_members(&change, patience(request.timeout_ms))
         .await?;
     Ok(Json(members).into_response())
 }

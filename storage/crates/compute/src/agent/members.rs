@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proposer::{Configuration, MemberChange, MemberError, MemberRole};
+use proposer::{Configuration, MemberChange, MemberError};
 use serde::Serialize;
 
 use super::{Agent, State};
@@ -24,7 +24,7 @@ pub struct Member {
     pub disk: String,
     pub incarnation: u32,
     /// `voter` or `learner`.
-    pub role: &'static str,
+    pub role: String,
 }
 
 impl From<Configuration> for Members {
@@ -33,10 +33,7 @@ impl From<Configuration> for Members {
             safekeeper: member.id.node,
             disk: member.id.disk.to_string(),
             incarnation: member.id.incarnation,
-            role: match member.role {
-                MemberRole::Voter => "voter",
-                MemberRole::Learner => "learner",
-            },
+            role: member.role.to_string(),
         };
         Members {
             generation: configuration.generation.number,
