@@ -98,7 +98,7 @@ def _build_steps() -> list[Step]:
             "Rust, compiled",
             ["cargo", "test", *RUST_TESTS, "--no-run"],
             STORAGE,
-            minutes=30,
+            minutes=45,
         ),
         Step("storage-build", "Rust, programs", ["cargo", "build", *WORKSPACE], STORAGE, minutes=20),
         Step("console-build", "the console", ["npm", "run", "--silent", "build"], FRONTEND),
@@ -113,7 +113,7 @@ def _stack_steps() -> list[Step]:
         "`weir up`, and kills under load",
         _pytest("e2e/system", "-m", "not long"),
         count=results.pytest,
-        minutes=30,
+        minutes=50,
     )
     rust = Step(
         "cargo-test",
@@ -121,17 +121,17 @@ def _stack_steps() -> list[Step]:
         ["cargo", "test", *RUST_TESTS, "--no-fail-fast"],
         STORAGE,
         results.cargo,
-        minutes=30,
+        minutes=50,
     )
     backend = Step(
         "backend",
         "API, workflows",
         _pytest("backend/tests", "workflows/tests", *SIDE_BY_SIDE),
         count=results.pytest,
-        minutes=30,
+        minutes=50,
     )
     journeys = Step(
-        "journeys", "the console in a browser", ["npx", "playwright", "test"], E2E, results.playwright, minutes=30
+        "journeys", "the console in a browser", ["npx", "playwright", "test"], E2E, results.playwright, minutes=50
     )
     stock = Step(
         "tproc-c", "the workload on stock Postgres", _pytest("bench/tests/test_stock.py"), count=results.pytest
@@ -141,7 +141,7 @@ def _stack_steps() -> list[Step]:
         "the engine as processes",
         _pytest("storage/system", *SIDE_BY_SIDE),
         count=results.pytest,
-        minutes=30,
+        minutes=50,
     )
     # `backend` and `engine` share a range of ports, and so a lane.
     lanes = {"stack": (system,), "control": (backend, engine), "console": (journeys, stock, rust)}

@@ -8,7 +8,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,10 @@ from weir_workflows.runtime.local import LocalRuntime
 from weir_workflows.worker import connect, make_worker
 
 COMPUTE_PORTS = 200
+# Of `Weir.wait`: the first pause, by how much each is longer than the one before, and the longest.
+POLL_SECONDS = 0.05
+POLL_GROWTH = 1.2
+POLL_SECONDS_MOST = 0.5
 
 
 @pytest.fixture(scope="session")
@@ -149,16 +153,19 @@ class Weir:
         return response.json() if response.content else None
 
     async def wait(self, check: Callable[[], Awaitable[Any]], seconds: float = 90) -> Any:
-        """Polls until the check answers something true. The bound only ends a wait for what never comes; how fast it
-        comes is measured in `bench/`."""
+        """Polls until the check answers something true, less often the longer it takes: a poll takes processor time
+        from what is waited for. The bound only ends a wait for what never comes; how fast it comes is measured in
+        `bench/`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
+        pause = POLL_SECONDS
         while True:
             answer = await check()
             if answer:
                 return answer
             assert loop.time() < deadline, f"still not so after {seconds} s"
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(pause)
+            pause = min(pause * POLL_GROWTH, POLL_SECONDS_MOST)
 
     async def finish(self, answer: dict[str, Any], expect: str = "finished") -> list[dict[str, Any]]:
         """Waits for the operations of an answer; every one must end as expected."""
@@ -188,6 +195,29 @@ class Weir:
         created = await self.call("POST", "/projects", 201, json={"project": fields})
         await self.finish(created)
         return created
+
+    async def projects(self) -> list[dict[str, Any]]:
+        """All projects of this account."""
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            parameters = {"limit": 100} | ({"cursor": cursor} if cursor else {})
+            answer = await self.call("GET", "/projects", params=parameters)
+            found += answer["projects"]
+            cursor = (answer.get("pagination") or {}).get("cursor")
+            if not cursor or not answer["projects"]:
+                return found
+
+    async def delete(self, project_id: str) -> None:
+        """Deletes a project, whatever state a test has left it in, and waits as long as the deletion goes well."""
+        response = await self.client.delete(f"/api/v2/projects/{project_id}")
+        if response.is_success:
+
+            async def gone() -> bool:
+                return (await self.client.get(f"/api/v2/projects/{project_id}")).status_code == 404
+
+            with suppress(AssertionError):
+                await self.wait(gone, 20)
 
 
 async def serve(app: Any) -> tuple[uvicorn.Server, asyncio.Task[None], str]:
@@ -241,6 +271,22 @@ async def control_plane(
 async def weir(environment: Settings, storage: StorageDouble) -> AsyncGenerator[Weir]:
     async with control_plane(environment, storage) as running:
         yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def _projects_deleted_at_the_end(weir: Weir) -> AsyncGenerator[None]:
+    before = {project["id"] for project in await weir.projects()}
+    yield
+    left = [project["id"] for project in await weir.projects() if project["id"] not in before]
+    await asyncio.gather(*(weir.delete(project_id) for project_id in left))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _projects_end_with_their_file(request: pytest.FixtureRequest) -> None:
+    """The computes of projects that a file's tests leave behind would cost all later files processor time."""
+    items = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    if any("weir" in item.fixturenames for item in items if item.module is request.module):
+        request.getfixturevalue("_projects_deleted_at_the_end")
 
 
 @asynccontextmanager

@@ -63,8 +63,8 @@ pub struct Oracle {
     /// Pages that only a hint-bit record without an image touched since: its end, which the server that wrote it
     /// made the page's LSN. Redo leaves such a page alone, as Postgres's recovery does.
     hinted: BTreeMap<Key, Lsn>,
-    /// Pages that got nothing but their LSN from a record or some in a row: their LSN before and after. The server
-    /// sets it without marking the page as changed, so that its file has any of those.
+    /// Pages that got nothing but their LSN from a record or some in a row: their LSN before and after. Which of those
+    /// a page's file has depends on what else the server did with the page at that moment (`may_stamp`).
     stamped: BTreeMap<Key, RangeInclusive<Lsn>>,
     /// Pages given up at a record without a known redo; their files have nothing to be compared with.
     given_up: BTreeSet<Key>,
@@ -149,7 +149,7 @@ impl Oracle {
         for block in &rec.blocks {
             let key = Key::rel_block(block.rel, block.blkno);
             // Hardly any record does: the page is looked up last.
-            if only_stamps(rec, block, self.state.major)
+            if may_stamp(rec, block, self.state.major)
                 && let Some(page) = self.store.get(key)
             {
                 let before = header::lsn(page);
@@ -349,10 +349,18 @@ impl Oracle {
     }
 }
 
-/// Whether the record gives the block its LSN and changes nothing else. Until Postgres 16 that is what `SQUEEZE_PAGE` does
-/// to the page that would take the tuples of the freed one when there are none; from 17 on it leaves the page alone.
-fn only_stamps(rec: &DecodedRecord<'_>, block: &BlockRef<'_>, major: PgMajor) -> bool {
-    is_only_named(rec, block, PgMajor::V17) && !is_only_named(rec, block, major)
+/// Whether the record changes nothing of the block but its LSN, and the server's own page need not get that.
+///
+/// - Until Postgres 16 `SQUEEZE_PAGE` does so to the page that would take the tuples of the freed one when there are none:
+///   the server sets the LSN without marking the page as changed. From 17 on it leaves the page alone.
+/// - A page image for hint bits: the server sets the LSN only when the page was clean before (`MarkBufferDirtyHint`).
+///   A page that a checkpoint is writing at that moment, or that another session hinted first, keeps the LSN it had.
+fn may_stamp(rec: &DecodedRecord<'_>, block: &BlockRef<'_>, major: PgMajor) -> bool {
+    let is_squeezed = is_only_named(rec, block, PgMajor::V17) && !is_only_named(rec, block, major);
+    let is_hint_image = rec.rmid == rmgr::XLOG
+        && rec.op() == info::xlog::FPI_FOR_HINT
+        && block.image.is_some();
+    is_squeezed || is_hint_image
 }
 
 /// The init fork of an unlogged bloom index, which from 17 on is written by generic records: an unlogged relation's are not
