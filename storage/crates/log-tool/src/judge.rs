@@ -10,13 +10,14 @@ use serde::Serialize;
 use crate::compare::Comparison;
 use crate::member::{Member, State};
 use crate::scan::{Proven, Tail};
+use crate::voters::{self, Part};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A folder without a control file that can be used.
     Control,
-    /// A member without a folder of the timeline.
+    /// A member without a folder of the timeline, or a voter without a directory.
     Absent,
     /// A directory that can't be read.
     Unreadable,
@@ -26,7 +27,7 @@ pub enum Kind {
     Diverged,
     /// Members have other bytes where they must have the same.
     Differs,
-    /// Less than a majority holds what is committed.
+    /// Less than a majority of the voters holds what is committed.
     NotHeld,
 }
 
@@ -120,7 +121,11 @@ pub fn judge(members: &[Member], comparison: Option<&Comparison>) -> Judgement {
         committed: committed.unwrap_or_default(),
         standings: Vec::new(),
         held_together: false,
-        findings: members.iter().flat_map(of_member).collect(),
+        findings: members
+            .iter()
+            .flat_map(of_member)
+            .chain(unseen_voters(members))
+            .collect(),
         verdict: Vec::new(),
     };
     if let Some(authority) = authority(members) {
@@ -148,6 +153,7 @@ fn of_member(member: &Member) -> Vec<Finding> {
     let reason = member.reason.as_deref().unwrap_or("no reason is known");
     let kind = match member.state {
         State::Present => None,
+        State::Absent if member.part == Some(Part::None) => None,
         State::ControlDamaged => Some(Kind::Control),
         State::Absent => Some(Kind::Absent),
         State::Unreadable => Some(Kind::Unreadable),
@@ -172,6 +178,20 @@ fn of_member(member: &Member) -> Vec<Finding> {
         findings.push(finding(Kind::Damaged, Some(member), Some(fault.from), text));
     }
     findings
+}
+
+/// Voters whose disk is none of the directories: it was lost, or was not named.
+fn unseen_voters(members: &[Member]) -> Vec<Finding> {
+    let Some(configuration) = voters::newest(members) else {
+        return Vec::new();
+    };
+    voters::unseen(members, configuration)
+        .into_iter()
+        .map(|id| {
+            let text = format!("none of the directories is that of the voter on {id}");
+            finding(Kind::Absent, None, None, text)
+        })
+        .collect()
 }
 
 fn of_comparison(comparison: &Comparison) -> Vec<Finding> {
@@ -225,16 +245,29 @@ impl Judgement {
             }
         }
         self.held_together = are_joined(ranges, from, to);
-        let holders = self.holders().len();
-        if holders < members.len() / 2 + 1 {
+        self.count_holders(members);
+    }
+
+    /// Whether a majority of the log's voters holds what is committed; of the directories, where nobody names the voters.
+    fn count_holders(&mut self, members: &[Member]) {
+        let known = voters::newest(members);
+        let votes = |member: &Member| known.is_none() || member.part == Some(Part::Voter);
+        let holders = members
+            .iter()
+            .zip(&self.standings)
+            .filter(|(member, standing)| votes(member) && standing.holds_committed)
+            .count();
+        let (all, noun) = known.map_or((members.len(), "members"), |known| {
+            (known.voters().count(), "voters")
+        });
+        if holders < consensus::majority(all) {
+            let count = match holders {
+                0 => "none".to_owned(),
+                _ => format!("only {holders}"),
+            };
+            let to = self.committed;
             let text = format!(
-                "{} of {} members hold what is committed up to {to}, and a majority had it once",
-                if holders == 0 {
-                    "none".to_owned()
-                } else {
-                    format!("only {holders}")
-                },
-                members.len()
+                "{count} of {all} {noun} hold what is committed up to {to}, and a majority had it once"
             );
             self.findings
                 .push(finding(Kind::NotHeld, None, Some(to), text));
@@ -272,7 +305,8 @@ impl Judgement {
             ));
         }
         for (member, standing) in members.iter().zip(&self.standings) {
-            if !standing.holds_committed && member.state == State::Present {
+            let is_member = member.part != Some(Part::None);
+            if !standing.holds_committed && is_member && member.state == State::Present {
                 verdict.push(lacks(member, standing, to));
             }
         }

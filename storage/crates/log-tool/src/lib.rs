@@ -23,3 +23,4 @@ pub mod member;
 pub mod report;
 pub mod scan;
 pub mod text;
+pub mod voters;

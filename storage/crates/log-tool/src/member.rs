@@ -5,14 +5,16 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pg_types::{Lsn, PgMajor, TenantId, TimelineId, WAL_SEGMENT_BYTES};
+use pg_types::{DiskId, Lsn, PgMajor, TenantId, TimelineId, WAL_SEGMENT_BYTES};
 use safekeeper::control::{self, Control, Identity};
+use safekeeper::disk;
 use safekeeper::segments;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::folder::{self, CutFile, Segments};
 use crate::scan::{Means, Scan, scan};
+use crate::voters::Part;
 
 /// What became of the timeline on this member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -67,6 +69,8 @@ pub struct Member {
     pub dir: PathBuf,
     pub state: State,
     pub reason: Option<String>,
+    /// What it is to the log, as the newest configuration in any of the directories says; null when that is not known.
+    pub part: Option<Part>,
     pub identity: Option<Identity>,
     /// All that the control file holds of promises and positions.
     pub durable: Map<String, Value>,
@@ -78,6 +82,9 @@ pub struct Member {
     pub beside: Vec<PathBuf>,
     #[serde(skip)]
     pub control: Option<Control>,
+    /// Number of the safekeeper and uuid of the data directory, as it says itself.
+    #[serde(skip)]
+    pub disk: Option<(u64, DiskId)>,
 }
 
 /// Clock and output of whoever looks.
@@ -101,6 +108,7 @@ pub fn find(name: &str, data_dir: &Path, tenant: TenantId, timeline: TimelineId)
         dir: dir.clone(),
         state: State::Present,
         reason: None,
+        part: None,
         identity: None,
         durable: Map::new(),
         readers: BTreeMap::new(),
@@ -109,6 +117,7 @@ pub fn find(name: &str, data_dir: &Path, tenant: TenantId, timeline: TimelineId)
         cut: Vec::new(),
         beside: folder::beside(&tenant_dir, timeline),
         control: None,
+        disk: disk::stored_identity(data_dir),
     };
     if let Err(error) = fs::read_dir(&dir) {
         if error.kind() == io::ErrorKind::NotFound && data_dir.is_dir() {

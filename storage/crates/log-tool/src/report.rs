@@ -10,6 +10,7 @@ use crate::folder::Segments;
 use crate::judge::{self, Judgement, Kind};
 use crate::member::{self, Found, Member, Outside, State};
 use crate::scan::Tail;
+use crate::voters;
 
 /// A safekeeper that trims or cuts its log meanwhile makes it look wrong: it is looked at again, this often at most.
 const LOOKS: u32 = 3;
@@ -53,10 +54,14 @@ pub fn look(
             return None;
         }
         let identity = found.iter().find_map(|it| it.member.identity);
-        let members: Vec<Member> = found
+        let mut members: Vec<Member> = found
             .into_iter()
             .map(|it| it.read(identity.as_ref(), outside))
             .collect();
+        let configuration = voters::newest(&members).cloned();
+        for member in &mut members {
+            member.part = voters::part(member, configuration.as_ref());
+        }
         let comparison = with_bytes.then(|| compare_members(&members, outside));
         let judgement = judge::judge(&members, comparison.as_ref());
         let is_odd = judgement

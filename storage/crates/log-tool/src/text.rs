@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::member::{Cut, Member, Segment, SegmentState, State};
 use crate::report::Report;
 use crate::scan::{Scan, Tail};
+use crate::voters::Part;
 
 /// Entries of a term history that are shown; the newest matter.
 const TERMS: usize = 8;
@@ -51,7 +52,9 @@ impl Display for Report {
 fn write_member(f: &mut Formatter<'_>, member: &Member) -> fmt::Result {
     writeln!(f, "{}  {}", member.name, member.dir.display())?;
     let mut line = |name: &str, text: &str| writeln!(f, "  {name:<14}{text}");
-    if member.state != State::Present {
+    if member.state == State::Absent && member.part == Some(Part::None) {
+        line("STATE", "is no member of this log")?;
+    } else if member.state != State::Present {
         let state = match member.state {
             State::Absent => "lacks this timeline",
             State::Unreadable => "cannot be read",

@@ -90,6 +90,13 @@ fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DiskError 
     }
 }
 
+/// Number of the safekeeper and uuid of the directory, as its file says; `None` when the directory does not say. Changes
+/// nothing, and does not look whether the directory is a copy.
+pub fn stored_identity(dir: &Path) -> Option<(u64, DiskId)> {
+    let stored: Stored = serde_json::from_slice(&fs::read(dir.join(FILE)).ok()?).ok()?;
+    Some((stored.node, stored.disk.parse().ok()?))
+}
+
 /// The data directory of one safekeeper, locked by its owner.
 #[derive(Debug)]
 pub struct Disk {

@@ -4,7 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
-use consensus::{AppendHeader, Configuration, ElectedRequest, Generation, TermHistory, TermStart};
+use consensus::{
+    AppendHeader, Change, Configuration, ConfigureRequest, ElectedRequest, MemberId, TermHistory,
+    TermStart,
+};
 use log_tool::member::Outside;
 use log_tool::report::{Directory, Report, look};
 use pg_types::wal::{info, rmgr};
@@ -103,11 +106,25 @@ pub fn history(terms: &[(u64, Lsn)]) -> TermHistory {
         .collect()
 }
 
+/// The data directory as the safekeeper that owns it opens it. Two logs of one name are one safekeeper's.
+pub fn disk(root: &Path, name: &str) -> Disk {
+    let dir = root.join(name);
+    std::fs::create_dir_all(&dir).expect("directory");
+    Disk::open(&dir, name.bytes().map(u64::from).sum()).expect("disk")
+}
+
+/// Who a log that is about to be made there will be.
+pub fn next_member(root: &Path, name: &str) -> MemberId {
+    let disk = disk(root, name);
+    disk.next_member((TENANT, TIMELINE)).expect("member")
+}
+
 /// The data directory of one safekeeper, written by a safekeeper's code.
 pub struct Writer {
     pub timeline: Timeline,
     connection: u64,
     term: Term,
+    configuration: Configuration,
 }
 
 pub fn timeline_dir(root: &Path, name: &str) -> PathBuf {
@@ -117,7 +134,20 @@ pub fn timeline_dir(root: &Path, name: &str) -> PathBuf {
 }
 
 impl Writer {
+    /// A log that does not name its members.
     pub fn found(root: &Path, name: &str, start_lsn: Lsn) -> Writer {
+        let member = next_member(root, name);
+        Writer::found_among(root, name, start_lsn, member, Configuration::default())
+    }
+
+    /// A log of this configuration.
+    pub fn found_among(
+        root: &Path,
+        name: &str,
+        start_lsn: Lsn,
+        member: MemberId,
+        configuration: Configuration,
+    ) -> Writer {
         let dir = timeline_dir(root, name);
         std::fs::create_dir_all(&dir).expect("directory");
         let identity = Identity {
@@ -127,17 +157,13 @@ impl Writer {
             pg_version: 15,
             start_lsn,
         };
-        // Two logs of one name are one safekeeper's.
-        let node = name.bytes().map(u64::from).sum();
-        let disk = Disk::open(&root.join(name), node).expect("disk");
-        let member = disk.next_member((TENANT, TIMELINE)).expect("member");
-        let configuration = Configuration::default();
-        Timeline::create(&dir, identity, member, configuration).expect("create");
-        let timeline = Timeline::open(&dir, &disk).expect("open");
+        Timeline::create(&dir, identity, member, configuration.clone()).expect("create");
+        let timeline = Timeline::open(&dir, &disk(root, name)).expect("open");
         Writer {
             connection: timeline.connect(),
             timeline,
             term: Term(0),
+            configuration,
         }
     }
 
@@ -145,9 +171,10 @@ impl Writer {
     pub fn follow(&mut self, terms: &[(u64, Lsn)]) -> &mut Writer {
         let history = history(terms);
         self.term = history.last().expect("a term").term;
+        self.configuration = self.configuration.confirmed(self.term);
         let request = ElectedRequest {
             history,
-            configuration: Configuration::default(),
+            configuration: self.configuration.clone(),
         };
         self.timeline
             .elected(self.connection, &request)
@@ -161,7 +188,7 @@ impl Writer {
         for piece in wal.chunks(5000) {
             let header = AppendHeader {
                 term: self.term,
-                generation: Generation::ZERO,
+                generation: self.configuration.generation,
                 begin_lsn: at,
                 end_lsn: at + piece.len() as u64,
                 commit_lsn,
@@ -173,6 +200,18 @@ impl Writer {
         }
         self.timeline.flush().expect("flush");
         self.timeline.maintain().expect("store the commit");
+        self
+    }
+
+    /// Stores the configuration after a change of members.
+    pub fn change(&mut self, change: &Change) -> &mut Writer {
+        let next = self.configuration.changed(self.term, change);
+        self.configuration = next.expect("a change that can be made");
+        let request = ConfigureRequest {
+            term: self.term,
+            configuration: self.configuration.clone(),
+        };
+        self.timeline.configure(&request).expect("configure");
         self
     }
 

@@ -357,9 +357,8 @@ impl Oracle {
 ///   A page that a checkpoint is writing at that moment, or that another session hinted first, keeps the LSN it had.
 fn may_stamp(rec: &DecodedRecord<'_>, block: &BlockRef<'_>, major: PgMajor) -> bool {
     let is_squeezed = is_only_named(rec, block, PgMajor::V17) && !is_only_named(rec, block, major);
-    let is_hint_image = rec.rmid == rmgr::XLOG
-        && rec.op() == info::xlog::FPI_FOR_HINT
-        && block.image.is_some();
+    let is_hint_image =
+        rec.rmid == rmgr::XLOG && rec.op() == info::xlog::FPI_FOR_HINT && block.image.is_some();
     is_squeezed || is_hint_image
 }
 
