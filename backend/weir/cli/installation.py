@@ -9,7 +9,7 @@ import secrets
 import shutil
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from weir.cli.errors import CliError
 from weir.config import default_home
+from weir.durability.levels import WEAK
 
 SAFEKEEPERS = (1, 2, 3)
 FIRST_PORT = 7400
@@ -67,6 +68,10 @@ runtime = "{runtime}"
 # AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) of secrets/object_store.env. Choose before the first project.
 object_store = "{object_store}"
 
+[durability]
+# Levels that no branch may have, of "off" and "receive" (docs/durability.md). Sessions may choose them all the same.
+forbid = []
+
 [pageserver]
 # Memory for what is not in a layer file yet, over all databases. A busy database is flushed at 256 MiB, or sooner
 # when an eighth of this is less. Beyond half of it the busiest wait.
@@ -108,6 +113,8 @@ class Installation:
     # By the names in PAGESERVER_LIMITS.
     pageserver_limits: Mapping[str, int]
     object_store_address: str = ""
+    # Levels of durability that no branch may have.
+    durability_forbid: Sequence[str] = ()
     compute_runtime: str = "local"
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
     simulated: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -218,6 +225,7 @@ class Installation:
             WEIR_COMPUTE_PORTS=self.compute_ports,
             WEIR_WORKER_METRICS_PORT=str(self.ports["worker"]),
             WEIR_COMPUTE_RUNTIME=self.compute_runtime,
+            WEIR_DURABILITY_FORBID=",".join(self.durability_forbid),
             WEIR_SCRAPE_INTERVAL_SECONDS=str(self.scrape_interval_seconds),
         )
         if self.is_simulated:
@@ -274,6 +282,7 @@ def load(home: Path) -> Installation:
         object_store_address=os.environ.get(
             "WEIR_OBJECT_STORE", str(_section(path, document, "storage").get("object_store", ""))
         ),
+        durability_forbid=_durability_forbid(path, document),
         pageserver_limits=_pageserver_limits(path, document),
         compute_runtime=_runtime(path, document),
         simulated={name: float(value) for name, value in _section(path, document, "simulated").items()},
@@ -355,6 +364,20 @@ def _pageserver_limits(path: Path, document: Mapping[str, Any]) -> dict[str, int
             )
         limits[name] = limit
     return limits
+
+
+def _durability_forbid(path: Path, document: Mapping[str, Any]) -> list[str]:
+    section = _section(path, document, "durability")
+    if unknown := section.keys() - {"forbid"}:
+        raise CliError(f"{path}: [durability] has no setting {min(unknown)!r}; it has forbid.")
+    given = os.environ.get("WEIR_DURABILITY_FORBID")
+    levels: Any = section.get("forbid", []) if given is None else [part.strip() for part in given.split(",") if part]
+    if not isinstance(levels, list) or any(level not in WEAK for level in levels):  # pyright: ignore[reportUnknownVariableType]
+        raise CliError(
+            f"The forbidden levels of durability are {levels!r}; they must be a list of {', '.join(WEAK)} "
+            f"([durability] forbid in {path}, or WEIR_DURABILITY_FORBID with commas between)."
+        )
+    return [str(level) for level in levels]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
 def _number(value: Any) -> int | None:

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from weir.branches.models import Branch
 from weir.config import Settings
 from weir.databases.repository import DatabaseRepository
+from weir.durability.policy import Policy, wanted
 from weir.endpoints.models import Endpoint
 from weir.projects.models import Project
 
@@ -22,6 +23,8 @@ async def load_spec(
     branch = await session.get_one(Branch, endpoint.branch_id)
     project = await session.get_one(Project, branch.project_id)
     repository = DatabaseRepository(session)
+    policy = Policy.of(settings.forbidden_durability, project.forbidden_durability)
+    commits = wanted(policy, branch.durability, endpoint.pg_settings)
     return {
         "compute_id": endpoint.id,
         "tenant_id": project.tenant_id,
@@ -43,7 +46,8 @@ async def load_spec(
             for database in await repository.databases(branch.id)
         ],
         "keep_unlisted": project.keeps_unlisted,
-        "settings": endpoint.pg_settings,
+        "settings": commits.settings,
+        "durability": commits.durability.value,
         "storage_quota_bytes": project.logical_size_limit,
         "audit_reads_per_second": AUDIT_READS_PER_SECOND,
         "quorum_timeout_ms": QUORUM_TIMEOUT_MS,
