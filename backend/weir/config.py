@@ -1,6 +1,7 @@
 """Settings of the control plane, read once from the environment (names in docs/interfaces.md)."""
 
 import os
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -84,6 +85,11 @@ class Settings(BaseSettings):
     @property
     def safekeeper_wal_addresses(self) -> list[str]:
         return _split(self.safekeepers_wal)
+
+    def wal_addresses(self, numbers: Iterable[int]) -> list[str]:
+        """Of these safekeepers, by their numbers from 1; one that the installation does not have is left out."""
+        addresses = self.safekeeper_wal_addresses
+        return [addresses[number - 1] for number in numbers if 1 <= number <= len(addresses)]
 
     @property
     def pageserver_http_url(self) -> str:

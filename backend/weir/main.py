@@ -19,6 +19,7 @@ from temporalio.contrib.opentelemetry import TracingInterceptor
 from weir import console, errors, logging, telemetry
 from weir.branches.history_router import router as branch_history
 from weir.branches.router import router as branches
+from weir.branches.safekeepers_router import router as branch_safekeepers
 from weir.clients.connections import Connections
 from weir.computes.router import router as computes
 from weir.computes.wal_cost_router import router as wal_cost
@@ -145,6 +146,7 @@ def create_app() -> FastAPI:
         branches,
         branch_history,
         durability,
+        branch_safekeepers,
         databases,
         endpoints,
         operations,

@@ -34,6 +34,7 @@ from weir_workflows.rollout.rollback import RollbackWorkflow
 from weir_workflows.rollout.workflow import RolloutWorkflow
 from weir_workflows.storage.activities import StorageActivities
 from weir_workflows.storage.detach import DetachActivities
+from weir_workflows.storage.replace import ReplaceActivities
 from weir_workflows.storage.restore import RestoreActivities
 
 log = structlog.get_logger()
@@ -77,6 +78,7 @@ def activities_of(resources: Resources) -> list[Callable[..., Any]]:
         restore.exchange_timelines,
         detach.detach_timeline,
         detach.forget_parent,
+        ReplaceActivities(resources).change_one,
         computes.start_compute,
         computes.stop_compute,
         computes.abandon_compute,

@@ -16,10 +16,15 @@ from typing import Any
 from urllib.parse import quote
 
 from weir.cli.errors import CliError
+from weir.cli.settings_file import TEMPLATE
 from weir.config import default_home
 from weir.durability.levels import WEAK
 
-SAFEKEEPERS = (1, 2, 3)
+# Safekeepers of a new installation, and how many one can have: that many have ports. Those beyond the first three
+# are spares.
+SAFEKEEPERS = 3
+MOST_SAFEKEEPERS = 9
+_NUMBERS = range(1, MOST_SAFEKEEPERS + 1)
 FIRST_PORT = 7400
 PORTS: Mapping[str, tuple[int, str]] = {
     "api": (7400, "API and console"),
@@ -30,8 +35,8 @@ PORTS: Mapping[str, tuple[int, str]] = {
     "temporal_http": (7422, "Temporal, HTTP"),
     "temporal_metrics": (7423, "Temporal's metrics"),
     "prometheus": (7430, "Prometheus"),
-    **{f"safekeeper_{n}_wal": (7500 + n, f"safekeeper {n}, WAL") for n in SAFEKEEPERS},
-    **{f"safekeeper_{n}_http": (7510 + n, f"safekeeper {n}, HTTP") for n in SAFEKEEPERS},
+    **{f"safekeeper_{n}_wal": (7500 + n, f"safekeeper {n}, WAL") for n in _NUMBERS},
+    **{f"safekeeper_{n}_http": (7510 + n, f"safekeeper {n}, HTTP") for n in _NUMBERS},
     "pageserver_pages": (7600, "pageserver, pages"),
     "pageserver_http": (7601, "pageserver, HTTP"),
     "simulator": (7650, "simulated fleet"),
@@ -46,58 +51,6 @@ PAGESERVER_LIMITS: Mapping[str, tuple[int, int]] = {
     "page_cache_mib": (128, 0),
     "layer_cache_mib": (16384, 1),
 }
-
-_TEMPLATE = """\
-# Settings of this Weir installation, written by the first `weir up`. Change them while Weir is down.
-# Each can be overridden by the environment: WEIR_PORT_API=8400, WEIR_COMPUTE_PORTS=8700-8899, ...
-# Everything listens on 127.0.0.1.
-
-[ports]
-{ports}
-
-[computes]
-# Postgres gets the even ports, the agent of each compute the odd port above.
-ports = "{computes}"
-# What computes are: "local" (processes of this machine), or "simulated" (a model of computes and storage, for scale
-# tests of the control plane: no database runs). Choose before the first `weir up`.
-runtime = "{runtime}"
-
-[storage]
-# Where the databases' layers are kept: a directory (file:///...) or a bucket (s3://bucket/prefix). Empty: `objects`
-# in this directory. Endpoint, region and credentials of a bucket are lines NAME=VALUE (AWS_ENDPOINT_URL, AWS_REGION,
-# AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) of secrets/object_store.env. Choose before the first project.
-object_store = "{object_store}"
-
-[durability]
-# Levels that no branch may have, of "off" and "receive" (docs/durability.md). Sessions may choose them all the same.
-forbid = []
-
-[pageserver]
-# Memory for what is not in a layer file yet, over all databases. A busy database is flushed at 256 MiB, or sooner
-# when an eighth of this is less. Beyond half of it the busiest wait.
-memory_mib = {memory_mib}
-# Memory for new layers, for reads, when the object store is a directory: those of a busy database's last two flushes.
-recent_layers_mib = {recent_layers_mib}
-# Memory for blocks of layers, and for pages as they were read last.
-block_cache_mib = {block_cache_mib}
-page_cache_mib = {page_cache_mib}
-# Disk for copies of layers whose object store is a bucket. A twentieth of the disk is left free in any case.
-layer_cache_mib = {layer_cache_mib}
-
-[postgres]
-# The programs of Postgres 15, for computes and for the metadata store.
-bin_dir = "{pg_bin}"
-# Who runs them when Weir is run by root; Postgres refuses to be root.
-user = "postgres"
-
-[prometheus]
-retention = "15d"
-scrape_interval_seconds = 1
-
-[telemetry]
-# Where to send traces (OTLP over HTTP), for example "http://127.0.0.1:4318". Empty: nowhere.
-otlp_endpoint = ""
-"""
 
 
 @dataclass(frozen=True)
@@ -115,6 +68,7 @@ class Installation:
     object_store_address: str = ""
     # Levels of durability that no branch may have.
     durability_forbid: Sequence[str] = ()
+    safekeeper_count: int = SAFEKEEPERS
     compute_runtime: str = "local"
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
     simulated: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -144,8 +98,13 @@ class Installation:
         return self.home / "computes"
 
     @property
+    def safekeepers(self) -> range:
+        """The numbers of those that run here."""
+        return range(1, self.safekeeper_count + 1)
+
+    @property
     def safekeeper_dirs(self) -> list[Path]:
-        return [self.home / f"safekeeper-{number}" for number in SAFEKEEPERS]
+        return [self.home / f"safekeeper-{number}" for number in self.safekeepers]
 
     @property
     def metadata_pg_bin(self) -> Path:
@@ -217,8 +176,10 @@ class Installation:
             WEIR_API_URL=self.api_url,
             WEIR_PAGESERVER_HTTP=f"http://{self.address('pageserver_http')}",
             WEIR_PAGESERVER_PAGES=self.address("pageserver_pages"),
-            WEIR_SAFEKEEPERS_HTTP=",".join(f"http://{self.address(f'safekeeper_{n}_http')}" for n in SAFEKEEPERS),
-            WEIR_SAFEKEEPERS_WAL=",".join(self.address(f"safekeeper_{n}_wal") for n in SAFEKEEPERS),
+            WEIR_SAFEKEEPERS_HTTP=",".join(
+                f"http://{self.address(f'safekeeper_{n}_http')}" for n in self.safekeepers
+            ),
+            WEIR_SAFEKEEPERS_WAL=",".join(self.address(f"safekeeper_{n}_wal") for n in self.safekeepers),
             WEIR_BIN_DIR=str(self.bin_dir),
             WEIR_PG_BIN_DIR=str(self.pg_bin),
             WEIR_PG_USER=self.pg_user,
@@ -232,7 +193,7 @@ class Installation:
             environment.update(
                 WEIR_SIMULATOR_URL=self.simulator_url,
                 WEIR_PAGESERVER_HTTP=f"{self.simulator_url}/pageserver",
-                WEIR_SAFEKEEPERS_HTTP=",".join(f"{self.simulator_url}/safekeepers/{n}" for n in SAFEKEEPERS),
+                WEIR_SAFEKEEPERS_HTTP=",".join(f"{self.simulator_url}/safekeepers/{n}" for n in self.safekeepers),
             )
         endpoint = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", self.otlp_endpoint)
         if endpoint:
@@ -261,7 +222,8 @@ def load(home: Path) -> Installation:
         raise CliError(f"There is no Weir in {home} yet. `weir up` creates it.") from None
     except tomllib.TOMLDecodeError as error:
         raise CliError(f"{path} is not valid TOML: {error}") from None
-    ports = {name: _port(path, document, name, default) for name, (default, _) in PORTS.items()}
+    count = _safekeeper_count(path, document)
+    ports = _ports(path, document, count)
     _refuse_duplicates(path, ports)
     postgres = _section(path, document, "postgres")
     prometheus = _section(path, document, "prometheus")
@@ -283,6 +245,7 @@ def load(home: Path) -> Installation:
             "WEIR_OBJECT_STORE", str(_section(path, document, "storage").get("object_store", ""))
         ),
         durability_forbid=_durability_forbid(path, document),
+        safekeeper_count=count,
         pageserver_limits=_pageserver_limits(path, document),
         compute_runtime=_runtime(path, document),
         simulated={name: float(value) for name, value in _section(path, document, "simulated").items()},
@@ -303,12 +266,18 @@ def create(home: Path, port_base: int | None) -> Installation:
     config = home / "weir.toml"
     if not config.exists():
         first, last = COMPUTE_PORTS
-        text = _TEMPLATE.format(
-            ports="\n".join(f"{name} = {port + shift}  # {what}" for name, (port, what) in PORTS.items()),
+        text = TEMPLATE.format(
+            ports="\n".join(
+                f"{name} = {port + shift}  # {what}"
+                for name, (port, what) in PORTS.items()
+                if _safekeeper_of(name) <= SAFEKEEPERS
+            ),
             computes=f"{first + shift}-{last + shift}",
             runtime=os.environ.get("WEIR_COMPUTE_RUNTIME", "local"),
             object_store=os.environ.get("WEIR_OBJECT_STORE", ""),
             pg_bin=os.environ.get("WEIR_PG_BIN_DIR", "/usr/lib/postgresql/15/bin"),
+            safekeepers=os.environ.get("WEIR_SAFEKEEPERS_COUNT", SAFEKEEPERS),
+            most_safekeepers=MOST_SAFEKEEPERS,
             **{name: default for name, (default, _) in PAGESERVER_LIMITS.items()},
         )
         _write_whole(config, text, 0o644)
@@ -338,6 +307,25 @@ def _section(path: Path, document: Mapping[str, Any], name: str) -> Mapping[str,
     return section  # pyright: ignore[reportUnknownVariableType]
 
 
+def _safekeeper_of(port: str) -> int:
+    """The number of the safekeeper whose port this is; 0 for all others."""
+    words = port.split("_")
+    return int(words[1]) if words[0] == "safekeeper" else 0
+
+
+def _ports(path: Path, document: Mapping[str, Any], safekeepers: int) -> dict[str, int]:
+    """Of all that runs here. Spare safekeepers have the ports behind those of the first one, unless told
+    otherwise."""
+    ports: dict[str, int] = {}
+    for name, (usual, _) in PORTS.items():
+        number = _safekeeper_of(name)
+        if number > safekeepers:
+            continue
+        default = ports[name.replace(f"_{number}_", "_1_")] + number - 1 if number > SAFEKEEPERS else usual
+        ports[name] = _port(path, document, name, default)
+    return ports
+
+
 def _port(path: Path, document: Mapping[str, Any], name: str, default: int) -> int:
     variable = f"WEIR_PORT_{name.upper()}"
     value = os.environ.get(variable) or _section(path, document, "ports").get(name, default)
@@ -345,6 +333,20 @@ def _port(path: Path, document: Mapping[str, Any], name: str, default: int) -> i
     if port is None or not 1 <= port <= 65535:
         raise CliError(f"The port {name!r} is {value!r}; it must be 1-65535 ([ports] in {path}, or {variable}).")
     return port
+
+
+def _safekeeper_count(path: Path, document: Mapping[str, Any]) -> int:
+    value = os.environ.get("WEIR_SAFEKEEPERS_COUNT") or _section(path, document, "safekeepers").get(
+        "count", SAFEKEEPERS
+    )
+    count = _number(value)
+    if count is None or not 1 <= count <= MOST_SAFEKEEPERS:
+        raise CliError(
+            f"The number of safekeepers is {value!r}; it must be 1-{MOST_SAFEKEEPERS} ([safekeepers] count in "
+            f"{path}, or "
+            "WEIR_SAFEKEEPERS_COUNT)."
+        )
+    return count
 
 
 def _pageserver_limits(path: Path, document: Mapping[str, Any]) -> dict[str, int]:

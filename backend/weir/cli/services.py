@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weir.cli.errors import CliError
-from weir.cli.installation import SAFEKEEPERS, Installation, python, script
+from weir.cli.installation import Installation, python, script
 from weir.cli.system import SERVICE_VARIABLE
 from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS
 
@@ -123,7 +123,7 @@ def _temporal(installation: Installation) -> Service:
 def _storage(installation: Installation) -> list[Service]:
     if installation.is_simulated:
         return [_simulator(installation)]
-    return [*(_safekeeper(installation, n) for n in SAFEKEEPERS), _pageserver(installation)]
+    return [*(_safekeeper(installation, n) for n in installation.safekeepers), _pageserver(installation)]
 
 
 def _simulator(installation: Installation) -> Service:
@@ -144,7 +144,7 @@ def _safekeeper(installation: Installation, number: int) -> Service:
     wal, http = f"safekeeper_{number}_wal", f"safekeeper_{number}_http"
     return Service(
         f"safekeeper-{number}",
-        "WAL, one of three",
+        f"WAL, one of {installation.safekeeper_count}",
         [
             str(installation.bin_dir / "weir-safekeeper"),
             *("--id", str(number)),
@@ -172,7 +172,7 @@ def _pageserver(installation: Installation) -> Service:
         ],
         ports=("pageserver_pages", "pageserver_http"),
         health=f"{installation.address('pageserver_http')}/healthz",
-        after={f"safekeeper-{n}": HEALTHY for n in SAFEKEEPERS},
+        after={f"safekeeper-{n}": HEALTHY for n in installation.safekeepers},
         stop_seconds=30,
     )
 

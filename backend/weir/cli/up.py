@@ -138,7 +138,13 @@ def _require_ports(installation: Installation, chosen: Sequence[Service]) -> Non
 
 
 def _prepare_files(installation: Installation) -> None:
-    for name in ("temporal", "prometheus", "objects", "pageserver", *(f"safekeeper-{n}" for n in (1, 2, 3))):
+    for name in (
+        "temporal",
+        "prometheus",
+        "objects",
+        "pageserver",
+        *(path.name for path in installation.safekeeper_dirs),
+    ):
         (installation.home / name).mkdir(mode=0o755, exist_ok=True)
     if not metadata.is_initialised(installation):
         note("making the metadata store")

@@ -86,6 +86,13 @@ class ComputeAgent:
             timeout=timeout_ms / 1000 + 5,
         )
 
+    async def change_members(self, timeline: str, change: dict[str, str | int], timeout_ms: int) -> None:
+        """One change of the members of this timeline's log, `{"add": "host:port"}`, `{"promote": N}` or `{"remove":
+        N}`; refused by a compute of another timeline. A majority of the voters has stored it on return; repeating
+        one that was made changes nothing."""
+        body = change | {"timeline_id": timeline, "timeout_ms": timeout_ms}
+        await self._http.call("POST", "/members", json=body, timeout=2 * timeout_ms / 1000 + 5)
+
     async def wal_by_relation(self, parse: Callable[[dict[str, Any]], T]) -> T:
         """WAL of the last minutes by relation, and the settings of checkpoints, as `parse` understands the answer."""
         return await self._http.read(parse, "GET", "/wal_by_relation", timeout=15)

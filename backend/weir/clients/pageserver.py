@@ -1,5 +1,6 @@
 """The pageserver's management API (docs/interfaces.md)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,6 +128,11 @@ class Pageserver:
 
     async def delete_timeline(self, tenant: str, timeline: str) -> None:
         await self._http.call("DELETE", f"/v1/tenant/{tenant}/timeline/{timeline}", timeout=60, missing_ok=True)
+
+    async def set_safekeepers(self, tenant: str, timeline: str, addresses: Sequence[str]) -> None:
+        """From whom the timeline's WAL is read from now on: WAL addresses, `host:port`. Durable on return."""
+        path = f"/v1/tenant/{tenant}/timeline/{timeline}/safekeepers"
+        await self._http.call("PUT", path, json={"safekeepers": list(addresses)}, timeout=30)
 
     async def detach_timeline(self, tenant: str, timeline: str) -> Detaching:
         """Begins to detach it from its ancestors, unless that is under way or done."""

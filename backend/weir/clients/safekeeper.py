@@ -34,6 +34,60 @@ class Disk:
     disk: str
 
 
+@dataclass(frozen=True)
+class Member:
+    """A log on a disk, and what it counts for: `voter`, `learner`, or `none` of a log that its configuration does not
+    name."""
+
+    node: int
+    disk: str
+    incarnation: int
+    role: str
+
+    @property
+    def identity(self) -> tuple[int, str, int]:
+        return self.node, self.disk, self.incarnation
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> "Member":
+        return cls(int(body["node"]), str(body["disk"]), int(body["incarnation"]), str(body["role"]))
+
+
+@dataclass(frozen=True)
+class LogStatus:
+    """One safekeeper's log of a timeline, and whom it names as the log's members. Positions are None of a log that
+    cannot be opened. `generation` 0: it names nobody yet."""
+
+    state: str
+    reason: str | None
+    term: int | None
+    flush_lsn: str | None
+    commit_lsn: str | None
+    member: Member | None
+    members: tuple[Member, ...]
+    generation: int
+    generation_term: int
+
+    @property
+    def role(self) -> str | None:
+        return None if self.member is None else self.member.role
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> "LogStatus":
+        member = body.get("member")
+        return cls(
+            state=body["state"],
+            reason=body.get("reason"),
+            term=body.get("term"),
+            flush_lsn=body.get("flush_lsn"),
+            commit_lsn=body.get("commit_lsn"),
+            member=None if member is None else Member.parse(member),
+            members=tuple(Member.parse(item) for item in body.get("members") or ()),
+            generation=body.get("generation") or 0,
+            generation_term=body.get("generation_term") or 0,
+        )
+
+
 class Safekeeper:
     """`number`: which of the installation's safekeepers it is, from 1; its `--id`."""
 
@@ -70,6 +124,24 @@ class Safekeeper:
         if founders is not None:
             body["founders"] = [asdict(founder) for founder in founders]
         await self._http.call("POST", f"/v1/tenant/{tenant}/timeline/{timeline}", json=body)
+
+    async def create_learner(
+        self, tenant: str, timeline: str, start_lsn: str, system_identifier: str, pg_version: int
+    ) -> None:
+        """An empty log that waits to be made a learner. A log that is there already stays as it is."""
+        body = {
+            "start_lsn": start_lsn,
+            "system_identifier": system_identifier,
+            "pg_version": pg_version,
+            "learner": True,
+        }
+        await self._http.call("POST", f"/v1/tenant/{tenant}/timeline/{timeline}", json=body)
+
+    async def log(self, tenant: str, timeline: str, timeout: float = 5.0) -> LogStatus | None:  # noqa: ASYNC109
+        """None: the safekeeper has no log of this timeline."""
+        path = f"/v1/tenant/{tenant}/timeline/{timeline}"
+        body = await self._http.call("GET", path, missing_ok=True, timeout=timeout)
+        return None if body is None else self._http.parsed(LogStatus.parse, body, f"GET {path}")
 
     async def timeline(self, tenant: str, timeline: str) -> SafekeeperTimeline | None:
         path = f"/v1/tenant/{tenant}/timeline/{timeline}"

@@ -4,6 +4,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from weir.authz.principal import CurrentPrincipal
+from weir.branches.safekeepers_schemas import SafekeeperReplacement, SafekeeperReplaceRequest
 from weir.clients.dependencies import Http, PageserverClient, PrometheusClient, SafekeeperClients
 from weir.clients.http import RemoteError
 from weir.computes import metrics, recorded
@@ -15,11 +16,13 @@ from weir.db import Session
 from weir.errors import (
     BadRequestError,
     ForbiddenError,
+    NotBuiltError,
+    PreconditionFailedError,
     UnauthorizedError,
     UnavailableError,
     responses,
 )
-from weir.fleet import features, service, wal
+from weir.fleet import features, replacement, service, wal
 from weir.fleet.schemas import (
     FeatureCoverage,
     FleetCells,
@@ -126,6 +129,25 @@ async def get_storage_health(
 ) -> StorageHealth:
     del principal
     return await service.storage_health(session, safekeepers, pageserver, get_settings().pageserver_http_url)
+
+
+@router.post(
+    "/storage/safekeepers/{safekeeper_id}/replace",
+    responses=responses(BadRequestError, NotBuiltError, ForbiddenError, PreconditionFailedError),
+)
+async def replace_safekeeper(
+    safekeeper_id: int,
+    body: SafekeeperReplaceRequest,
+    principal: CurrentPrincipal,
+    session: Session,
+    safekeepers: SafekeeperClients,
+) -> SafekeeperReplacement:
+    """Gives the safekeeper's place to another one, in the logs of all branches that have it as a member. Operators
+    only. Branches of busy projects, and those whose log has no majority now, are named and left as they are; ask
+    again."""
+    return await replacement.replace_everywhere(
+        session, principal, safekeepers, safekeeper_id, body.with_, body.after or ""
+    )
 
 
 @internal_router.get("/prometheus/targets")

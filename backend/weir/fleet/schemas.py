@@ -41,6 +41,10 @@ class SafekeeperHealth(View):
     timelines: int | None = None
     # Logs that this safekeeper held and lacks now: its disk was lost. No empty log takes their place.
     lost_timelines: int = 0
+    # Branches that have it as a member of their log, as the control plane has it, and of these, those whose members
+    # are being changed.
+    branches: int = 0
+    replacing: int = 0
 
 
 class PageserverHealth(View):

@@ -2,12 +2,13 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from sqlalchemy import func, select
+from sqlalchemy import exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from weir.branches.members import TimelineMember
+from weir.branches.members import MemberState, TimelineMember
 from weir.branches.models import Branch
 from weir.clients.http import HttpClient, RemoteError
 from weir.clients.pageserver import Pageserver
@@ -27,6 +28,7 @@ from weir.fleet.schemas import (
     StorageHealth,
     TargetGroup,
 )
+from weir.operations.models import OPEN, Operation, OperationKind
 
 # A larger fleet's computes are counted by what is stored: asking thousands of agents takes longer than a page may.
 AGENTS_ASKED = 200
@@ -76,27 +78,53 @@ async def _wal(computes: ComputeRepository, prometheus: Prometheus) -> FleetWal 
 async def storage_health(
     session: AsyncSession, safekeepers: list[Safekeeper], pageserver: Pageserver, url: str
 ) -> StorageHealth:
-    lost = await lost_timelines(session)
+    shares = await shares_of_safekeepers(session)
     keepers, server = await asyncio.gather(
-        asyncio.gather(*(_safekeeper(keeper, lost.get(keeper.number, 0)) for keeper in safekeepers)),
+        asyncio.gather(*(_safekeeper(keeper, shares.get(keeper.number, Share())) for keeper in safekeepers)),
         _pageserver(pageserver, url),
     )
     return StorageHealth(safekeepers=list(keepers), pageservers=[server])
 
 
-async def lost_timelines(session: AsyncSession) -> dict[int, int]:
-    """By safekeeper: branches whose log it held and lacks now, as the reconciler last saw it."""
+@dataclass(frozen=True)
+class Share:
+    """Of one safekeeper: branches with it as a member, those of them whose members are being changed, and those whose
+    log it held and lacks now, as the reconciler last saw it."""
+
+    branches: int = 0
+    replacing: int = 0
+    lost: int = 0
+
+
+async def shares_of_safekeepers(session: AsyncSession) -> dict[int, Share]:
+    under_way = exists().where(
+        Operation.branch_id == Branch.id,
+        Operation.kind == OperationKind.REPLACE_SAFEKEEPER,
+        Operation.status.in_(OPEN),
+    )
     statement = (
-        select(TimelineMember.safekeeper_id, func.count())
+        select(
+            TimelineMember.safekeeper_id,
+            func.count(),
+            func.count().filter(under_way),
+            func.count().filter(TimelineMember.lost_at.is_not(None)),
+        )
         .join(Branch, Branch.timeline_id == TimelineMember.timeline_id)
-        .where(TimelineMember.lost_at.is_not(None), Branch.deleted_at.is_(None))
+        .where(TimelineMember.state == MemberState.MEMBER, Branch.deleted_at.is_(None))
         .group_by(TimelineMember.safekeeper_id)
     )
-    return {row[0]: row[1] for row in (await session.execute(statement)).all()}
+    return {row[0]: Share(row[1], row[2], row[3]) for row in (await session.execute(statement)).all()}
 
 
-async def _safekeeper(keeper: Safekeeper, lost: int) -> SafekeeperHealth:
-    index, address = keeper.number, urlsplit(keeper.base_url).netloc
+async def _safekeeper(keeper: Safekeeper, share: Share) -> SafekeeperHealth:
+    health = SafekeeperHealth(
+        id=keeper.number,
+        address=urlsplit(keeper.base_url).netloc,
+        healthy=True,
+        lost_timelines=share.lost,
+        branches=share.branches,
+        replacing=share.replacing,
+    )
     try:
         await keeper.healthy()
 
@@ -105,18 +133,18 @@ async def _safekeeper(keeper: Safekeeper, lost: int) -> SafekeeperHealth:
 
         _, timelines = await _counted(keeper.base_url, count)
     except RemoteError as error:
-        return SafekeeperHealth(id=index, address=address, healthy=False, reason=str(error), lost_timelines=lost)
-    return SafekeeperHealth(
-        id=index, address=address, healthy=True, reason=_loss(lost), timelines=timelines, lost_timelines=lost
-    )
+        return health.model_copy(update={"healthy": False, "reason": str(error)})
+    return health.model_copy(update={"reason": _loss(share.lost), "timelines": timelines})
 
 
 def _loss(count: int) -> str | None:
     if count == 0:
         return None
     return (
-        f"lacks the WAL of {count} branch{'es' if count > 1 else ''} that it held before. Bring its disk back; until "
-        "then these have a safekeeper less, and no empty log takes the place of a lost one"
+        f"lacks the WAL of {count} branch{'es' if count > 1 else ''} that it held before. Bring its disk back, or "
+        "replace it (weir safekeepers replace); until then these have a safekeeper less, and no empty log takes "
+        "the place "
+        "of a lost one"
     )
 
 

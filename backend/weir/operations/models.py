@@ -35,6 +35,7 @@ class OperationAction(StrEnum):
     APPLY_STORAGE_CONFIG = "apply_storage_config"
     SWAP_BINDING_ID = "swap_binding_id"
     DETACH_PARENT_BRANCH = "detach_parent_branch"
+    REPLACE_SAFEKEEPER = "replace_safekeeper"
 
 
 class OperationKind(StrEnum):
@@ -52,6 +53,7 @@ class OperationKind(StrEnum):
     APPLY_STORAGE_CONFIG = "apply_storage_config"
     RESTORE_BRANCH = "restore_branch"
     DETACH_BRANCH = "detach_branch"
+    REPLACE_SAFEKEEPER = "replace_safekeeper"
 
 
 class Operation(Timestamps, Base):

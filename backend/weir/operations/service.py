@@ -25,6 +25,7 @@ _ACTIONS = {
     OperationKind.APPLY_STORAGE_CONFIG: OperationAction.APPLY_STORAGE_CONFIG,
     OperationKind.RESTORE_BRANCH: OperationAction.SWAP_BINDING_ID,
     OperationKind.DETACH_BRANCH: OperationAction.DETACH_PARENT_BRANCH,
+    OperationKind.REPLACE_SAFEKEEPER: OperationAction.REPLACE_SAFEKEEPER,
 }
 
 

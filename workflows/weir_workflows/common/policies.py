@@ -36,6 +36,16 @@ COPY = ActivityOptions(
     ),
 )
 
+# One change of a log's members. A learner takes as long to catch up as there is WAL, and who waits for the turn of
+# his branch has not failed; what fails is repeated for some ten minutes.
+MEMBERS = ActivityOptions(
+    start_to_close_timeout=timedelta(minutes=30),
+    heartbeat_timeout=timedelta(seconds=20),
+    retry_policy=RetryPolicy(
+        initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=15), maximum_attempts=40
+    ),
+)
+
 # Starting or stopping a process.
 COMPUTE = ActivityOptions(
     start_to_close_timeout=timedelta(seconds=150),

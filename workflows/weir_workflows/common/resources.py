@@ -1,6 +1,6 @@
 """What activities work with: settings, the database, and clients of the programs they drive."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -34,6 +34,14 @@ class Resources:
         urls = self.settings.safekeeper_http_urls
         return [Safekeeper(number, url, self.http) for number, url in enumerate(urls, 1)]
 
+    def numbered(self, numbers: Collection[int]) -> list[Safekeeper]:
+        """Those of the installation's safekeepers, in order."""
+        return [keeper for keeper in self.safekeepers if keeper.number in numbers]
+
+    def wal_addresses(self, numbers: Iterable[int]) -> list[str]:
+        """`host:port` of each of these safekeepers, as computes and the pageserver are told."""
+        return self.settings.wal_addresses(numbers)
+
     @property
     def prometheus(self) -> Prometheus:
         return Prometheus(self.settings.prometheus_url, self.http)
@@ -47,10 +55,6 @@ class Resources:
         if self.settings.compute_runtime == "simulated":
             return SimulatedDriver(self.settings.simulator_url, self.http)
         return LocalDriver(self.runtime, self.http)
-
-
-def majority(count: int) -> int:
-    return count // 2 + 1
 
 
 @asynccontextmanager

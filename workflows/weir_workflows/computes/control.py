@@ -1,6 +1,8 @@
 """Bringing one compute up or down, whatever state it is found in. Used by activities and by `weir-computes`."""
 
 import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import structlog
@@ -32,20 +34,20 @@ class Lock:
         self._runtime = runtime
         self._compute_id = compute_id
 
-    async def __aenter__(self) -> None:
+    async def __aenter__(self) -> int:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + LOCK_PATIENCE_SECONDS
         while True:
             held = self._runtime.exclusive(self._compute_id)
             try:
-                held.__enter__()
+                descriptor = held.__enter__()
             except BusyError:
                 if loop.time() > deadline:
                     raise
                 await asyncio.sleep(POLL_SECONDS)
                 continue
             self._held = held
-            return
+            return descriptor
 
     async def __aexit__(self, *error: object) -> None:
         self._held.__exit__(None, None, None)
@@ -117,6 +119,17 @@ async def _wait_running(
     raise ComputeStartError(
         f"compute {compute_id} did not start: {why}; its log ends with:\n{runtime.log_tail(compute_id)}"
     )
+
+
+@asynccontextmanager
+async def at_rest(runtime: LocalRuntime, compute_ids: Sequence[str]) -> AsyncGenerator[list[int] | None]:
+    """Keeps these computes from being started while the body runs; None when one of them has a process. A program
+    that is given the descriptors keeps them down for as long as it lives, whatever becomes of this process."""
+    async with AsyncExitStack() as stack:
+        # One order for everybody, so that two that want the same never wait for each other.
+        held = [await stack.enter_async_context(Lock(runtime, ident)) for ident in sorted(compute_ids)]
+        runs = any(runtime.process(ident) is not None for ident in compute_ids)
+        yield None if runs else held
 
 
 async def stop(runtime: LocalRuntime, http: HttpClient, compute_id: str, mode: str) -> None:

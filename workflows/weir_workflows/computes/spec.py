@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from weir.branches.members import members_of
 from weir.branches.models import Branch
 from weir.config import Settings
 from weir.databases.repository import DatabaseRepository
@@ -25,6 +26,7 @@ async def load_spec(
     repository = DatabaseRepository(session)
     policy = Policy.of(settings.forbidden_durability, project.forbidden_durability)
     commits = wanted(policy, branch.durability, endpoint.pg_settings)
+    safekeepers = await members_of(session, branch.timeline_id, len(settings.safekeeper_wal_addresses))
     return {
         "compute_id": endpoint.id,
         "tenant_id": project.tenant_id,
@@ -34,7 +36,7 @@ async def load_spec(
         "pg_user": settings.pg_user,
         "listen": endpoint.host,
         "port": endpoint.port,
-        "safekeepers": settings.safekeeper_wal_addresses,
+        "safekeepers": settings.wal_addresses(safekeepers),
         "pageserver": {"pages": settings.pageserver_pages, "http": settings.pageserver_http_url},
         "full_page_writes": endpoint.full_page_writes,
         "roles": [

@@ -18,12 +18,15 @@ with workflow.unsafe.imports_passed_through():
     from weir_workflows.operations.activities import OperationActivities, OperationDone
     from weir_workflows.storage.activities import BranchReadyInput, SafekeeperTimelineInput, StorageActivities
     from weir_workflows.storage.detach import DetachActivities
+    from weir_workflows.storage.replace import ReplaceActivities
     from weir_workflows.storage.restore import RestoreActivities
 
 # Answers with what it could not do beside its purpose, if anything.
 Step = Callable[[], Awaitable[str | None]]
 # Of restores begun before, the replay goes the way they went.
 RESTORED_ONCE_EXCHANGED = "restored-once-exchanged"
+# Of a log's members; nine replaced by nine others in place take 36.
+MOST_CHANGES = 100
 
 
 async def _carry_out(operation: OperationInput, do: Step, undo: Step | None = None) -> None:
@@ -264,6 +267,25 @@ class DetachBranch:
         await _carry_out(operation, do)
 
 
+@workflow.defn(name="replace_safekeeper")
+class ReplaceSafekeeper:
+    """Changes of a log's members, one after the other, until they are as wanted. There is nothing to undo: after
+    each of them the log has members that work, and asking for the same again goes on."""
+
+    @workflow.run
+    async def run(self, operation: OperationInput) -> None:
+        async def do() -> str | None:
+            for _ in range(MOST_CHANGES):
+                done = await workflow.execute_activity_method(
+                    ReplaceActivities.change_one, operation.operation_id, **policies.MEMBERS
+                )
+                if done is None:
+                    return None
+            return "something else changes the members of this log too; look at them before asking again"
+
+        await _carry_out(operation, do)
+
+
 @workflow.defn(name="apply_storage_config")
 class ApplyStorageConfig:
     @workflow.run
@@ -302,6 +324,7 @@ WORKFLOWS: list[type] = [
     DeleteBranch,
     RestoreBranch,
     DetachBranch,
+    ReplaceSafekeeper,
     ApplyStorageConfig,
     DeleteProject,
 ]

@@ -1,23 +1,31 @@
-"""Which safekeepers hold the logs of which branches, and what to do about one that lacks a log.
+"""Keeping what is stored of each log's safekeepers true, and giving a log to a safekeeper that was away when the
+branch was made.
 
-A safekeeper that was down when a timeline was made has never been asked to found its log, and is asked now. One that
-held the log and lacks it has lost it: its disk was replaced, or is another's. It is reported and never given an empty
-log, which would vote as if nothing had been acknowledged there.
+A member that was never asked to found the log lacks nothing that was acknowledged, so it is founded there. One that
+was asked and lacks it has lost it: its disk was replaced, or is another's. It is reported, and never given an empty
+log here, which would vote as if nothing had been acknowledged there; replacing it is an operation
+(`storage.replace`).
+
+Who the members are, the log says. What is stored follows it, as after a database that was put back from a backup.
 """
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
 
 import structlog
 from prometheus_client import Gauge
-from sqlalchemy import ColumnElement, and_, exists, func, select, true, tuple_, update
+from sqlalchemy import and_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from weir.branches.members import TimelineMember
+from weir.branches.log_members import LogMembers, Seen, is_lost, members_of_log
+from weir.branches.members import MemberState, TimelineMember, of_new_logs
 from weir.branches.models import Branch, BranchState
 from weir.clients.http import RemoteError
-from weir.clients.safekeeper import Safekeeper
+from weir.clients.safekeeper import LogStatus, Safekeeper
 from weir.kit.clock import now
 from weir_workflows.common.resources import Resources
 from weir_workflows.reconciler.idle import lock_idle
@@ -32,87 +40,182 @@ _MEMBER = tuple_(TimelineMember.timeline_id, TimelineMember.safekeeper_id)
 _CHUNK = 5_000
 
 _Member = tuple[str, int]
+# By timeline, what a safekeeper holds; None when it does not say.
+_Held = dict[int, dict[str, LogStatus] | None]
+
+
+@dataclass(frozen=True)
+class _Row:
+    state: MemberState
+    asked: bool
+    founded: bool
+    lost: bool
+
+
+@dataclass
+class _Log:
+    """One branch's log: what is stored of its safekeepers, and what these say."""
+
+    branch_id: str
+    timeline: str
+    created_at: datetime
+    rows: dict[int, _Row] = field(default_factory=dict[int, _Row])
+    seen: list[Seen] = field(default_factory=list[Seen])
+
+    @property
+    def stored(self) -> list[int]:
+        return [number for number, row in self.rows.items() if row.state == MemberState.MEMBER]
+
+    def members(self) -> LogMembers | None:
+        """As the log itself names them; None when it does not, or not for sure."""
+        members = members_of_log(self.seen, self.stored)
+        sure = members is not None and members.generation > 0 and members.doubt is None and members.settled
+        return members if sure else None
 
 
 async def repair_safekeepers(resources: Resources) -> list[str]:
     """Ids of branches whose log was founded on a safekeeper that had never been asked to."""
     keepers = resources.safekeepers
-    held = dict(zip((k.number for k in keepers), await asyncio.gather(*map(_held, keepers)), strict=True))
+    held: _Held = dict(zip((k.number for k in keepers), await asyncio.gather(*map(_held, keepers)), strict=True))
     async with resources.database.transaction() as session:
-        await _take_old_ones_for_founded(session, list(held))
-        branches = (await session.execute(select(Branch.id, Branch.timeline_id).where(_READY))).all()
-    answering = {number: timelines for number, timelines in held.items() if timelines is not None}
-    lacking = {
-        timeline: [number for number, timelines in answering.items() if timeline not in timelines]
-        for _, timeline in branches
-    }
-    lost = await _known_members(resources, [(t, number) for t, numbers in lacking.items() for number in numbers])
-    await _record(resources, lost, held)
+        logs = await _logs(session, held)
+        await _add_missing(session, logs, of_new_logs(len(keepers)))
+    await _follow(resources, logs)
+    lost = {(one.timeline, number) for one in logs for number in _lost(one)}
+    await _record(resources, logs, lost, held)
     repaired: list[str] = []
-    for branch_id, timeline in branches:
-        never_asked = [k for k in keepers if k.number in lacking[timeline] and (timeline, k.number) not in lost]
-        if never_asked and await _found(resources, branch_id, never_asked):
-            repaired.append(branch_id)
+    for one in logs:
+        lacking = {seen.number for seen in one.seen if seen.error is None and seen.log is None}
+        never_asked = [k for k in keepers if k.number in lacking and _is_member(one, k.number, asked=False)]
+        if never_asked and await _found(resources, one.branch_id, never_asked):
+            repaired.append(one.branch_id)
     return repaired
 
 
-async def _held(keeper: Safekeeper) -> set[str] | None:
-    """Timelines of a safekeeper; None when it does not say."""
+def _is_member(one: _Log, number: int, *, asked: bool) -> bool:
+    row = one.rows.get(number)
+    return row is not None and row.state == MemberState.MEMBER and row.asked == asked
+
+
+def _lost(one: _Log) -> list[int]:
+    """Safekeepers that held the log and answer without it, or with another one in its place."""
+    members = one.members()
+    return [
+        seen.number
+        for seen in one.seen
+        if _is_member(one, seen.number, asked=True)
+        and seen.error is None
+        and (seen.log is None or (members is not None and is_lost(members, seen)))
+    ]
+
+
+async def _held(keeper: Safekeeper) -> dict[str, LogStatus] | None:
     try:
-        return {item["timeline_id"] for item in await keeper.timelines()}
+        return {item["timeline_id"]: LogStatus.parse(item) for item in await keeper.timelines()}
     except RemoteError:
         return None
 
 
-async def _take_old_ones_for_founded(session: AsyncSession, numbers: Sequence[int]) -> None:
-    """Timelines made before this was stored: each safekeeper of today may have held them."""
-    unknown = _READY & ~exists().where(TimelineMember.timeline_id == Branch.timeline_id)
-    # Each number for each of the timelines, spelt as a join: a product is what is meant here.
-    number = func.unnest(list(numbers)).table_valued("number").render_derived("safekeepers")
-    rows = (
-        select(Branch.timeline_id, number.c.number, Branch.created_at, Branch.created_at)
-        .join(number, true())
-        .where(unknown)
+async def _logs(session: AsyncSession, held: _Held) -> list[_Log]:
+    branches = await session.execute(select(Branch.id, Branch.timeline_id, Branch.created_at).where(_READY))
+    logs = {row[1]: _Log(row[0], row[1], row[2]) for row in branches.all()}
+    columns = (
+        TimelineMember.timeline_id,
+        TimelineMember.safekeeper_id,
+        TimelineMember.state,
+        TimelineMember.asked_at.is_not(None),
+        TimelineMember.founded_at.is_not(None),
+        TimelineMember.lost_at.is_not(None),
     )
-    columns = ["timeline_id", "safekeeper_id", "asked_at", "founded_at"]
-    await session.execute(insert(TimelineMember).from_select(columns, rows).on_conflict_do_nothing())
+    joined = select(*columns).join(Branch, Branch.timeline_id == TimelineMember.timeline_id).where(_READY)
+    for timeline, number, state, asked, founded, lost in (await session.execute(joined)).all():
+        logs[timeline].rows[number] = _Row(state, asked, founded, lost)
+    for one in logs.values():
+        one.seen = [
+            Seen(number, error="it does not say") if of is None else Seen(number, of.get(one.timeline))
+            for number, of in held.items()
+        ]
+    return list(logs.values())
 
 
-async def _known_members(resources: Resources, members: Sequence[_Member]) -> set[_Member]:
-    """Those of the members that were asked to found the log before, whether or not they were heard to do it."""
-    known: set[_Member] = set()
+async def _add_missing(session: AsyncSession, logs: Sequence[_Log], of_new: Sequence[int]) -> None:
+    """Rows of timelines made before they were stored: each safekeeper of new logs may have held such a log, or
+    whoever the log names. And of those that were away when a timeline was made: they were never asked."""
+    new: list[dict[str, Any]] = []
+    for one in logs:
+        if len(one.rows) >= len(of_new):
+            continue
+        held_before = not one.rows
+        members = one.members() if held_before else None
+        named = of_new if members is None else [member.node for member in members.members]
+        at = one.created_at if held_before else None
+        for number in set(named) - set(one.rows):
+            one.rows[number] = _Row(MemberState.MEMBER, held_before, held_before, False)
+            row: dict[str, Any] = {"timeline_id": one.timeline, "safekeeper_id": number, "state": MemberState.MEMBER}
+            new.append(row | {"since": one.created_at, "asked_at": at, "founded_at": at})
+    for begin in range(0, len(new), _CHUNK):
+        statement = insert(TimelineMember).values(new[begin : begin + _CHUNK])
+        await session.execute(statement.on_conflict_do_nothing())
+
+
+async def _follow(resources: Resources, logs: Sequence[_Log]) -> None:
+    """What is stored becomes what the log says, where nobody changes it now."""
+    for one in logs:
+        members = one.members()
+        if members is not None and {member.node for member in members.members} != set(one.stored):
+            await _store_members(resources, one, members)
+
+
+async def _store_members(resources: Resources, one: _Log, members: LogMembers) -> None:
+    named = {member.node for member in members.members}
     async with resources.database.transaction() as session:
-        for begin in range(0, len(members), _CHUNK):
-            known |= await _members(session, _MEMBER.in_(members[begin : begin + _CHUNK]))
-    return known
+        branch = await session.get(Branch, one.branch_id)
+        project = await lock_idle(session, branch.project_id) if branch is not None else None
+        if branch is None or project is None or branch.timeline_id != one.timeline:
+            return
+        at = now()
+        for number in named - set(one.stored):
+            values = {"state": MemberState.MEMBER, "since": at, "lost_at": None}
+            row = values | {"timeline_id": one.timeline, "safekeeper_id": number, "asked_at": at, "founded_at": at}
+            key = [TimelineMember.timeline_id, TimelineMember.safekeeper_id]
+            statement = insert(TimelineMember).values(row)
+            await session.execute(statement.on_conflict_do_update(index_elements=key, set_=values))
+            one.rows[number] = _Row(MemberState.MEMBER, True, True, False)
+        gone = set(one.stored) - named
+        await _set(session, [(one.timeline, n) for n in gone], state=MemberState.REMOVED, since=at, lost_at=None)
+        for number in gone:
+            one.rows[number] = _Row(MemberState.REMOVED, True, True, False)
+        addresses = resources.wal_addresses(sorted(named))
+        log.warning("members_followed", branch_id=branch.id, safekeepers=sorted(named), gone=sorted(gone))
+        try:
+            await resources.pageserver.set_safekeepers(project.tenant_id, one.timeline, addresses)
+        except RemoteError as error:
+            log.warning("pageserver_not_told", branch_id=branch.id, error=str(error))
 
 
-async def _members(session: AsyncSession, condition: ColumnElement[bool]) -> set[_Member]:
-    statement = select(TimelineMember.timeline_id, TimelineMember.safekeeper_id).where(condition)
-    return {(timeline, number) for timeline, number in (await session.execute(statement)).all()}
-
-
-async def _record(resources: Resources, lost: set[_Member], held: dict[int, set[str] | None]) -> None:
+async def _record(resources: Resources, logs: Sequence[_Log], lost: set[_Member], held: _Held) -> None:
     """Stores which members have lost their log, since when, and which are seen with it."""
+    rows = {(one.timeline, number): row for one in logs for number, row in one.rows.items()}
+    reported = {member for member, row in rows.items() if row.lost}
+    unsure = {member for member, row in rows.items() if row.asked and not row.founded}
     async with resources.database.transaction() as session:
-        reported = await _members(session, TimelineMember.lost_at.is_not(None))
-        unsure = await _members(session, TimelineMember.founded_at.is_(None))
         await _set(session, lost - reported, lost_at=now())
-        await _set(session, [member for member in reported if _holds(held, member)], lost_at=None)
+        await _set(session, [member for member in reported - lost if _holds(held, member)], lost_at=None)
         await _set(session, [member for member in unsure if _holds(held, member)], founded_at=now())
     for timeline, number in sorted(lost - reported):
         log.error(
             "safekeeper_lost_timeline",
             timeline_id=timeline,
             safekeeper_id=number,
-            remedy="bring its disk back; until then the timeline has a member less, and no empty one takes its place",
+            remedy="bring its disk back, or replace it: `weir safekeepers set`; until then the timeline has a member "
+            "less, and no empty one takes its place",
         )
     for number, timelines in held.items():
         if timelines is not None:
             LOST.labels(str(number)).set(sum(of == number for _, of in lost))
 
 
-def _holds(held: dict[int, set[str] | None], member: _Member) -> bool:
+def _holds(held: _Held, member: _Member) -> bool:
     timeline, number = member
     return timeline in (held.get(number) or ())
 

@@ -5,12 +5,14 @@ import zlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from weir.branches.log_members import Seen, look, majority, members_of_log
+from weir.branches.members import members_of
 from weir.clients.compute import ComputeStatus
 from weir.clients.http import RemoteError
-from weir.clients.safekeeper import SafekeeperTimeline
+from weir.clients.safekeeper import LogStatus
 from weir.computes.repository import ComputeRow
 from weir.kit.ids import parse_lsn
-from weir_workflows.common.resources import Resources, majority
+from weir_workflows.common.resources import Resources
 from weir_workflows.rollout.limits import CALLS_AT_ONCE, LOOKS_AT_ONCE, RESTARTS_AT_ONCE
 
 T = TypeVar("T")
@@ -89,13 +91,15 @@ class Probes:
             return f"the pageserver has no timeline of branch {branch.id}"
         if timeline.state != "active":
             return f"the pageserver has branch {branch.id} {timeline.state}: {timeline.reason}"
-        healthy, seen = await self._keepers(row, lambda keeper: keeper.state == "active")
+        healthy, seen = await self._keepers(row, lambda log: log.state == "active")
         if healthy < majority(seen):
             return f"only {healthy} of {seen} safekeepers are active for branch {branch.id}"
         return None
 
     async def missing_on_majority(self, row: ComputeRow, lsn: str) -> str | None:
-        have, seen = await self._keepers(row, lambda keeper: parse_lsn(keeper.flush_lsn) >= parse_lsn(lsn))
+        have, seen = await self._keepers(
+            row, lambda log: log.flush_lsn is not None and parse_lsn(log.flush_lsn) >= parse_lsn(lsn)
+        )
         if have < majority(seen):
             return f"the switch at {lsn} is on {have} of {seen} safekeepers"
         return None
@@ -113,20 +117,24 @@ class Probes:
             return f"the pageserver has ingested to {timeline.last_record_lsn}, not yet to {lsn}"
         return None
 
-    async def _keepers(self, row: ComputeRow, good: Callable[[SafekeeperTimeline], bool]) -> tuple[int, int]:
-        """(how many are good, how many there are). A majority is asked, and the others only when it does not do;
-        who is asked first differs from branch to branch."""
-        keepers = self._r.safekeepers
-        start = zlib.crc32(row.branch.timeline_id.encode()) % len(keepers)
+    async def _keepers(self, row: ComputeRow, good: Callable[[LogStatus], bool]) -> tuple[int, int]:
+        """(how many of the log's voters are good, how many there are). A majority is asked, and the others only
+        when it does not do; who is asked first differs from branch to branch."""
+        timeline = row.branch.timeline_id
+        async with self._r.database.transaction() as session:
+            stored = await members_of(session, timeline, len(self._r.safekeepers))
+        keepers = self._r.numbered(stored)
+        start = zlib.crc32(timeline.encode()) % len(keepers)
         keepers = keepers[start:] + keepers[:start]
         enough = majority(len(keepers))
-        found = 0
+        seen: list[Seen] = []
+        found, voters = 0, len(keepers)
         for asked in (keepers[:enough], keepers[enough:]):
-            answers = await asyncio.gather(
-                *(keeper.timeline(row.project.tenant_id, row.branch.timeline_id) for keeper in asked),
-                return_exceptions=True,
-            )
-            found += sum(1 for answer in answers if isinstance(answer, SafekeeperTimeline) and good(answer))
-            if found >= enough:
+            seen += await look(asked, row.project.tenant_id, timeline)
+            members = members_of_log(seen, stored)
+            voting = stored if members is None else members.voters
+            found = sum(1 for one in seen if one.number in voting and one.log is not None and good(one.log))
+            voters = len(voting)
+            if found >= majority(voters):
                 break
-        return found, len(keepers)
+        return found, voters

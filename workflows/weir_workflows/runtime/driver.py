@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,6 +44,11 @@ class ComputeDriver(Protocol):
 
     async def running(self, compute_ids: Sequence[str]) -> set[str]:
         """Which of these have something that runs, whatever state it is in."""
+        ...
+
+    def at_rest(self, compute_ids: Sequence[str]) -> AbstractAsyncContextManager[list[int] | None]:
+        """Keeps these computes from being started meanwhile; None when one of them runs. A program that inherits the
+        descriptors keeps them down until it ends."""
         ...
 
     async def known(self) -> list[str]:
@@ -90,6 +96,9 @@ class LocalDriver:
 
     async def running(self, compute_ids: Sequence[str]) -> set[str]:
         return {ident for ident in compute_ids if self._runtime.process(ident) is not None}
+
+    def at_rest(self, compute_ids: Sequence[str]) -> AbstractAsyncContextManager[list[int] | None]:
+        return control.at_rest(self._runtime, compute_ids)
 
     async def known(self) -> list[str]:
         return self._runtime.known()

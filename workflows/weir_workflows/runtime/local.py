@@ -48,9 +48,10 @@ class LocalRuntime:
         return self.directory(compute_id) / "spec.json"
 
     @contextmanager
-    def exclusive(self, compute_id: str) -> Generator[None]:
+    def exclusive(self, compute_id: str) -> Generator[int]:
         """One actor a compute: an activity that lost its worker's heartbeat may still be running beside its
-        repetition. The kernel releases the lock with the process that holds it."""
+        repetition. The kernel releases the lock with the process that holds it, and with all that were given the
+        descriptor that this yields."""
         directory = self.directory(compute_id)
         directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -59,7 +60,7 @@ class LocalRuntime:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise BusyError(f"another activity works on compute {compute_id}") from error
-            yield
+            yield descriptor
         finally:
             os.close(descriptor)
 

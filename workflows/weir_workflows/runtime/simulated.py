@@ -1,6 +1,7 @@
 """Compute runtime `simulated`: computes are entries of the simulated fleet's server (`weir_workflows.simulated`)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,10 @@ class SimulatedDriver:
 
     async def running(self, compute_ids: Sequence[str]) -> set[str]:
         return set(await self.known()).intersection(compute_ids)
+
+    @asynccontextmanager
+    async def at_rest(self, compute_ids: Sequence[str]) -> AsyncGenerator[list[int] | None]:
+        yield None if await self.running(compute_ids) else []
 
     async def known(self) -> list[str]:
         def idents(body: dict[str, list[str]]) -> list[str]:

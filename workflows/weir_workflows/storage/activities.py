@@ -1,15 +1,17 @@
 """Activities on timelines. Each may run twice: storage answers a repeated create as it did the first."""
 
-import asyncio
 from dataclasses import dataclass
 
 from sqlalchemy import select
 from temporalio import activity
 
+from weir.branches.log_members import is_there, look, majority, members_of_log, seen_of
+from weir.branches.members import members_of
 from weir.branches.models import Branch, BranchState
 from weir.branches.repository import BranchRepository
 from weir.clients.compute import ComputeStatus
 from weir.clients.http import RemoteError
+from weir.clients.safekeeper import Safekeeper
 from weir.endpoints.models import EndpointState
 from weir.endpoints.repository import EndpointRepository
 from weir.kit.clock import now
@@ -17,7 +19,7 @@ from weir.kit.ids import format_lsn, parse_lsn
 from weir.projects.models import Project
 from weir_workflows.common.errors import from_remote, missing
 from weir_workflows.common.heartbeat import heartbeats, until
-from weir_workflows.common.resources import Resources, majority
+from weir_workflows.common.resources import Resources
 from weir_workflows.storage.describing import ensure_described
 from weir_workflows.storage.founding import LogFacts, found, founders
 
@@ -106,14 +108,20 @@ class StorageActivities:
     async def _committed(self, tenant: str, parent: Branch) -> int:
         """The newest LSN a majority has. A safekeeper may not have heard yet that it is committed, the running
         compute, which told its clients, has."""
-        answers = await asyncio.gather(
-            *(keeper.timeline(tenant, parent.timeline_id) for keeper in self._r.safekeepers), return_exceptions=True
-        )
-        seen = [parse_lsn(answer.commit_lsn) for answer in answers if not isinstance(answer, BaseException | None)]
-        if len(seen) < majority(len(answers)):
-            raise RuntimeError(f"only {len(seen)} of {len(answers)} safekeepers answer for branch {parent.id}")
         async with self._r.database.transaction() as session:
+            stored = await members_of(session, parent.timeline_id, len(self._r.safekeepers))
             writer = await EndpointRepository(session).writer_of(parent.id)
+        answers = await look(self._r.safekeepers, tenant, parent.timeline_id)
+        members = members_of_log(answers, stored)
+        if members is None or members.doubt is not None:
+            why = "no safekeeper shows it" if members is None else members.doubt
+            raise RuntimeError(f"the log of branch {parent.id} cannot be read: {why}")
+        logs = [one.log for number in members.voters if is_there(members, one := seen_of(answers, number))]
+        seen = [parse_lsn(log.commit_lsn) for log in logs if log is not None and log.commit_lsn is not None]
+        if len(seen) < majority(len(members.voters)):
+            raise RuntimeError(
+                f"only {len(seen)} of {len(members.voters)} safekeepers have a usable log of branch {parent.id}"
+            )
         if writer is not None and writer.state == EndpointState.ACTIVE:
             status = await self._status_or_none(writer.id)
             if status is not None and status.commit_lsn is not None:
@@ -130,6 +138,11 @@ class StorageActivities:
         except RemoteError:
             return None
 
+    async def _keepers(self, branch: Branch) -> list[Safekeeper]:
+        """Those that hold the branch's log, or are to."""
+        async with self._r.database.transaction() as session:
+            return self._r.numbered(await members_of(session, branch.timeline_id, len(self._r.safekeepers)))
+
     @activity.defn
     async def create_timeline(self, branch_id: str) -> TimelineFacts:
         branch, project = await self._branch(branch_id)
@@ -139,6 +152,7 @@ class StorageActivities:
         try:
             # First: no timeline is ever without a name.
             await ensure_described(self._r, project.id)
+            keepers = await self._keepers(branch)
             async with heartbeats():
                 if ancestor is not None and branch.parent_lsn is not None:
                     await self._wait_ingested(project.tenant_id, ancestor, branch.parent_lsn)
@@ -146,7 +160,7 @@ class StorageActivities:
                     project.tenant_id,
                     branch.timeline_id,
                     project.pg_version,
-                    self._r.settings.safekeeper_wal_addresses,
+                    self._r.wal_addresses(keeper.number for keeper in keepers),
                     ancestor=ancestor.timeline_id if ancestor else None,
                     ancestor_lsn=branch.parent_lsn if ancestor else None,
                 )
@@ -172,7 +186,7 @@ class StorageActivities:
         """A majority is enough to go on; one that was down is given the timeline by the reconciler. Once the branch
         is ready its log may hold commits: a repetition that comes late founds nothing."""
         branch, project = await self._branch(message.branch_id)
-        keepers = self._r.safekeepers
+        keepers = await self._keepers(branch)
         if branch.state == BranchState.READY:
             return len(keepers)
         facts = LogFacts(message.facts.start_lsn, message.facts.system_identifier, message.facts.pg_version)

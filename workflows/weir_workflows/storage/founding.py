@@ -2,7 +2,8 @@
 
 Before a safekeeper is asked, the wish is stored; when it answers, that it did. A crash between the two leaves a
 member of which nobody knows whether it held the log, which counts as one that did: an empty log in place of one that
-had acknowledged commits would vote against those who still hold them.
+had acknowledged commits would vote against those who still hold them. One that has certainly not done it stays a
+member that was never asked.
 
 The safekeepers check this once more by themselves (docs/consensus.md): a log begins as a voter only on the disks that
 it is founded with, and once on each.
@@ -13,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import httpx
-from sqlalchemy import delete, update
+from sqlalchemy import update
 from sqlalchemy.dialects.postgresql import insert
 
-from weir.branches.members import TimelineMember
+from weir.branches.members import MemberState, TimelineMember
 from weir.clients.http import RemoteError
 from weir.clients.safekeeper import Disk, Safekeeper
 from weir.db import Database
@@ -71,17 +72,34 @@ async def found(
             .values(founded_at=now())
         )
         await session.execute(
-            delete(TimelineMember).where(
-                of_timeline, TimelineMember.safekeeper_id.in_(untouched), TimelineMember.founded_at.is_(None)
-            )
+            update(TimelineMember)
+            .where(of_timeline, TimelineMember.safekeeper_id.in_(untouched), TimelineMember.founded_at.is_(None))
+            .values(asked_at=None)
         )
     return [answer if isinstance(answer, BaseException) else None for answer in answers]
 
 
 async def _asked(database: Database, timeline: str, safekeepers: Sequence[Safekeeper]) -> None:
-    rows = [{"timeline_id": timeline, "safekeeper_id": keeper.number, "asked_at": now()} for keeper in safekeepers]
+    at = now()
+    rows = [
+        {
+            "timeline_id": timeline,
+            "safekeeper_id": keeper.number,
+            "state": MemberState.MEMBER,
+            "since": at,
+            "asked_at": at,
+        }
+        for keeper in safekeepers
+    ]
+    new = insert(TimelineMember).values(rows)
+    key = [TimelineMember.timeline_id, TimelineMember.safekeeper_id]
     async with database.transaction() as session:
-        await session.execute(insert(TimelineMember).values(rows).on_conflict_do_nothing())
+        # Whether it was asked before stays as it is.
+        await session.execute(
+            new.on_conflict_do_update(
+                index_elements=key, set_={"asked_at": at}, where=TimelineMember.asked_at.is_(None)
+            )
+        )
 
 
 def _did_nothing(answer: BaseException | None) -> bool:

@@ -417,6 +417,33 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v2/projects/{project_id}/branches/{branch_id}/safekeepers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Branch Safekeepers
+         * @description Who the members of the branch's log are, as the safekeepers say, how each of them is, and what is being
+         *     changed.
+         */
+        get: operations["get_branch_safekeepers"];
+        put?: never;
+        /**
+         * Set Branch Safekeepers
+         * @description Makes these safekeepers the voters of the branch's log, one change after the other, while a compute writes or
+         *     without one: replaces one that is lost, grows to five, shrinks to three. Without an operation in the answer they
+         *     are that already. The log of a safekeeper that is a member no more is kept there.
+         */
+        post: operations["set_branch_safekeepers"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v2/projects/{project_id}/branches/{branch_id}/roles": {
         parameters: {
             query?: never;
@@ -907,6 +934,28 @@ export interface paths {
         get: operations["get_storage_health"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/fleet/storage/safekeepers/{safekeeper_id}/replace": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replace Safekeeper
+         * @description Gives the safekeeper's place to another one, in the logs of all branches that have it as a member. Operators
+         *     only. Branches of busy projects, and those whose log has no majority now, are named and left as they are; ask
+         *     again.
+         */
+        post: operations["replace_safekeeper"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1676,6 +1725,113 @@ export interface components {
             source_timestamp?: string | null;
             /** Preserve Under Name */
             preserve_under_name?: string | null;
+        };
+        /**
+         * BranchSafekeeper
+         * @description A member of the branch's log, or a safekeeper that holds a log of it without being one (`none`).
+         */
+        BranchSafekeeper: {
+            /** Safekeeper Id */
+            safekeeper_id: number;
+            /**
+             * Role
+             * @description `learner`: receives the log and counts for nothing yet. `none`: no member; its log is kept, set aside, and counts for nothing
+             * @enum {string}
+             */
+            role: "voter" | "learner" | "none";
+            /**
+             * Disk
+             * @description The disk that the log names for this member, or, of `none`, the one that the log lies on: 32 hex digits. Null where nobody says
+             */
+            disk: string | null;
+            /**
+             * Incarnation
+             * @description How often that disk has been given this log
+             */
+            incarnation: number | null;
+            /**
+             * State
+             * @description `stopped`: its log does not go on. `lost`: the safekeeper answers and lacks this log, or has another one than the member that is named, as with a new disk. `unreachable`: the safekeeper does not answer
+             * @enum {string}
+             */
+            state: "active" | "stopped" | "lost" | "unreachable";
+            /**
+             * Reason
+             * @description In words, unless it is `active`
+             */
+            reason: string | null;
+            /**
+             * Term
+             * @description The highest term it has promised to follow; null unless it shows its log
+             */
+            term: number | null;
+            /**
+             * Flush Lsn
+             * @description Up to where its log is on its disk
+             */
+            flush_lsn: string | null;
+            /**
+             * Commit Lsn
+             * @description Up to where it knows that a majority has the log
+             */
+            commit_lsn: string | null;
+            /**
+             * Lag Bytes
+             * @description By how much its log is shorter than that of the member that has most
+             */
+            lag_bytes: number | null;
+            /**
+             * Since
+             * @description When it became what `role` says, as far as the control plane knows
+             */
+            since: string | null;
+        };
+        /**
+         * BranchSafekeepers
+         * @description The members of a branch's log, as the safekeepers themselves say.
+         */
+        BranchSafekeepers: {
+            /**
+             * Generation
+             * @description Changes of the members so far. 0: the log does not name its members yet. Null: no safekeeper shows the log
+             */
+            generation: number | null;
+            /**
+             * Generation Term
+             * @description The term that confirmed the generation
+             */
+            generation_term: number | null;
+            /**
+             * Reason
+             * @description Why what is shown may not be the newest; null when it is
+             */
+            reason: string | null;
+            /** Members */
+            members: components["schemas"]["BranchSafekeeper"][];
+            /**
+             * Operation Id
+             * @description The replacement that is under way, an operation of the project
+             */
+            operation_id: string | null;
+            /**
+             * Wanted
+             * @description The voters that the replacement under way is to leave, or that the last one did not get to
+             */
+            wanted: number[] | null;
+            /**
+             * Available
+             * @description Safekeepers of the installation that are no members
+             */
+            available: number[];
+        };
+        /**
+         * BranchSafekeepersRequest
+         * @description Which safekeepers are to be the log's voters: 3 or 5, or the only one of the installation. One that is named
+         *     and has lost the log gets it again.
+         */
+        BranchSafekeepersRequest: {
+            /** Safekeepers */
+            safekeepers: number[];
         };
         /**
          * BranchState
@@ -3019,7 +3175,7 @@ export interface components {
          * @description Names that clients of the API know.
          * @enum {string}
          */
-        OperationAction: "create_timeline" | "create_branch" | "start_compute" | "suspend_compute" | "apply_config" | "delete_timeline" | "apply_storage_config" | "swap_binding_id" | "detach_parent_branch";
+        OperationAction: "create_timeline" | "create_branch" | "start_compute" | "suspend_compute" | "apply_config" | "delete_timeline" | "apply_storage_config" | "swap_binding_id" | "detach_parent_branch" | "replace_safekeeper";
         /** OperationResponse */
         OperationResponse: {
             operation: components["schemas"]["OperationView"];
@@ -3606,6 +3762,18 @@ export interface components {
             projects: components["schemas"]["ProjectListItem"][];
             pagination: components["schemas"]["Pagination"];
         };
+        /** QueuedReplacement */
+        QueuedReplacement: {
+            /** Branch Id */
+            branch_id: string;
+            /** Project Id */
+            project_id: string;
+            /**
+             * Operation Id
+             * Format: uuid
+             */
+            operation_id: string;
+        };
         /** RatesView */
         RatesView: {
             /** Window Seconds */
@@ -3657,6 +3825,15 @@ export interface components {
         Regions: {
             /** Regions */
             regions: components["schemas"]["RegionView"][];
+        };
+        /** ReplacementNotQueued */
+        ReplacementNotQueued: {
+            /** Branch Id */
+            branch_id: string;
+            /** Project Id */
+            project_id: string;
+            /** Reason */
+            reason: string;
         };
         /**
          * Report
@@ -4053,6 +4230,47 @@ export interface components {
              * @default 0
              */
             lost_timelines?: number;
+            /**
+             * Branches
+             * @default 0
+             */
+            branches?: number;
+            /**
+             * Replacing
+             * @default 0
+             */
+            replacing?: number;
+        };
+        /**
+         * SafekeeperReplaceRequest
+         * @description `with`: the safekeeper that takes the other one's place. The same one: logs that it has lost are made again on
+         *     it. `after`: `next` of the answer before.
+         */
+        SafekeeperReplaceRequest: {
+            /**
+             * With
+             * @description Number of a safekeeper in the installation, from 1
+             */
+            with: number;
+            /** After */
+            after?: string | null;
+        };
+        /**
+         * SafekeeperReplacement
+         * @description What became of the branches that have the safekeeper as a member. `remaining` have not been looked at, since
+         *     one request looks at 200 branches at most: repeat it with `after` set to `next`.
+         */
+        SafekeeperReplacement: {
+            /** Queued */
+            queued: number;
+            /** Remaining */
+            remaining: number;
+            /** Next */
+            next: string | null;
+            /** Operations */
+            operations: components["schemas"]["QueuedReplacement"][];
+            /** Not Queued */
+            not_queued: components["schemas"]["ReplacementNotQueued"][];
         };
         /**
          * Selector
@@ -6123,6 +6341,128 @@ export interface operations {
             };
         };
     };
+    get_branch_safekeepers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BranchSafekeepers"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    set_branch_safekeepers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BranchSafekeepersRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BranchOperations"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description CONFLICT: The request contradicts what exists; repeating it does not help. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PRECONDITION_FAILED: Precondition Failed */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            423: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     list_project_branch_roles: {
         parameters: {
             query?: never;
@@ -7875,6 +8215,68 @@ export interface operations {
             };
             /** @description UNAUTHORIZED: Unauthorized */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    replace_safekeeper: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                safekeeper_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SafekeeperReplaceRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SafekeeperReplacement"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request NOT_SUPPORTED: Part of the API's shape, but not of this version; refused rather than ignored. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description FORBIDDEN: Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PRECONDITION_FAILED: Precondition Failed */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };

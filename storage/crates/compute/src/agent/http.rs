@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use pg_types::TimelineId;
 use proposer::{MemberChange, MemberError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -138,6 +139,9 @@ struct MembersRequest {
     /// Numbers of safekeepers.
     promote: Option<u64>,
     remove: Option<u64>,
+    /// Whose log is meant. A compute that runs on another timeline changes nothing.
+    #[serde(default)]
+    timeline_id: Option<TimelineId>,
     #[serde(default)]
     timeout_ms: Option<u64>,
 }
@@ -249,6 +253,16 @@ async fn members(Shared(agent): Shared<Arc<Agent>>, bytes: Bytes) -> Result<Resp
             "give one of add, promote and remove: members change one at a time",
         )
     })?;
+    let runs_on = agent.spec().timeline_id;
+    if let Some(meant) = request.timeline_id.filter(|meant| *meant != runs_on) {
+        return Err(error(
+            StatusCode::CONFLICT,
+            "other_timeline",
+            format!(
+                "this compute runs on timeline {runs_on}, not on {meant}; its members stay as they are"
+            ),
+        ));
+    }
     let members = agent
         .change_members(&change, patience(request.timeout_ms))
         .await?;

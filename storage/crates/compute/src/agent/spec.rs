@@ -282,7 +282,8 @@ impl Spec {
         Ok(())
     }
 
-    /// Whether a running compute can become what `next` says.
+    /// Whether a running compute can become what `next` says. Other safekeepers are asked from its next election on; until
+    /// then it writes to those that the log names.
     pub fn check_change(&self, next: &Spec) -> Result<(), SpecError> {
         next.check()?;
         let fixed = [
@@ -293,7 +294,6 @@ impl Spec {
             ("pg_bin_dir", self.pg_bin_dir == next.pg_bin_dir),
             ("listen", self.listen == next.listen),
             ("port", self.port == next.port),
-            ("safekeepers", self.safekeepers == next.safekeepers),
             ("pageserver", self.pageserver == next.pageserver),
         ];
         match fixed.into_iter().find(|(_, same)| !same) {
@@ -433,5 +433,7 @@ mod tests {
         );
         let moved = now.check_change(&spec(|json| json["port"] = 7702.into()));
         assert_eq!(moved, Err(SpecError::Fixed("port")));
+        let others = spec(|json| json["safekeepers"] = serde_json::json!(["127.0.0.1:7504"]));
+        assert_eq!(now.check_change(&others), Ok(()), "a log's members change");
     }
 }

@@ -1,0 +1,139 @@
+"""Replacing a safekeeper for all branches that have it as a member: a disk that is lost, a machine that goes."""
+
+import asyncio
+from collections.abc import Sequence
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from weir.authz.principal import Principal
+from weir.branches.log_members import Seen, is_lost, look, members_of_log, seen_of
+from weir.branches.members import MemberState, TimelineMember, members_of
+from weir.branches.models import Branch, BranchState
+from weir.branches.safekeepers import is_so, queue, why_not
+from weir.branches.safekeepers_schemas import QueuedReplacement, ReplacementNotQueued, SafekeeperReplacement
+from weir.clients.http import RemoteError
+from weir.clients.safekeeper import Safekeeper
+from weir.config import get_settings
+from weir.errors import BadRequestError, ForbiddenError, NotBuiltError, PreconditionFailedError
+from weir.identity import audit
+from weir.operations.models import OPEN, Operation, OperationKind
+from weir.operations.repository import OperationRepository
+from weir.projects.models import Project
+
+# Branches that one request looks at, and how many of them at the same time.
+AT_MOST = 200
+LOOKS_AT_ONCE = 16
+
+
+async def replace_everywhere(
+    session: AsyncSession, principal: Principal, keepers: Sequence[Safekeeper], number: int, by: int, after: str
+) -> SafekeeperReplacement:
+    """Queues a replacement for each branch of an idle project; those of one project one after the other."""
+    if not principal.operator:
+        raise ForbiddenError("only an operator's account may replace a safekeeper for all projects")
+    if get_settings().compute_runtime == "simulated":
+        raise NotBuiltError("this installation's storage is a model; its logs have no members")
+    known = {keeper.number: keeper for keeper in keepers}
+    for named in (number, by):
+        if named not in known:
+            raise BadRequestError(f"there is no safekeeper {named}; the installation has 1 to {len(keepers)}")
+    try:
+        await known[by].healthy()
+    except RemoteError as error:
+        raise PreconditionFailedError(f"safekeeper {by} cannot take over: {error}") from None
+    found = await _branches(session, number, after)
+    remaining = max(0, len(found) - AT_MOST)
+    found = found[:AT_MOST]
+    following = found[-1][0].id if remaining else None
+    answer = SafekeeperReplacement(queued=0, remaining=remaining, next=following, operations=[], not_queued=[])
+    looks = await _look_at(keepers, found)
+    last: dict[str, Operation] = {}
+    for (branch, project), seen in zip(found, looks, strict=True):
+        stored = await members_of(session, branch.timeline_id, len(keepers))
+        wanted, reason = voters_with(seen, stored, number, by)
+        queued = reason or await _queue(session, principal, branch, project, wanted, last)
+        if isinstance(queued, str):
+            row = ReplacementNotQueued(branch_id=branch.id, project_id=project.id, reason=queued)
+            answer.not_queued.append(row)
+        else:
+            row = QueuedReplacement(branch_id=branch.id, project_id=project.id, operation_id=queued.id)
+            answer.operations.append(row)
+    answer.queued = len(answer.operations)
+    audit.record(
+        session, principal, "safekeeper.replace", f"safekeeper/{number}", replaced_by=by, queued=answer.queued
+    )
+    return answer
+
+
+async def _branches(session: AsyncSession, number: int, after: str) -> list[tuple[Branch, Project]]:
+    """Those with the safekeeper as a member, as stored, which no replacement is open for, by their ids."""
+    under_way = select(Operation.branch_id).where(
+        Operation.kind == OperationKind.REPLACE_SAFEKEEPER,
+        Operation.status.in_(OPEN),
+        Operation.branch_id.is_not(None),
+    )
+    statement = (
+        select(Branch, Project)
+        .join(TimelineMember, TimelineMember.timeline_id == Branch.timeline_id)
+        .join(Project, Project.id == Branch.project_id)
+        .where(
+            TimelineMember.safekeeper_id == number,
+            TimelineMember.state == MemberState.MEMBER,
+            Branch.state == BranchState.READY,
+            Branch.deleted_at.is_(None),
+            Branch.delete_requested_at.is_(None),
+            Branch.id.not_in(under_way),
+            Branch.id > after,
+        )
+        .order_by(Branch.id)
+    )
+    return [(row[0], row[1]) for row in (await session.execute(statement)).all()]
+
+
+async def _look_at(keepers: Sequence[Safekeeper], found: Sequence[tuple[Branch, Project]]) -> list[list[Seen]]:
+    turns = asyncio.Semaphore(LOOKS_AT_ONCE)
+
+    async def one(branch: Branch, project: Project) -> list[Seen]:
+        async with turns:
+            return await look(keepers, project.tenant_id, branch.timeline_id)
+
+    return await asyncio.gather(*(one(branch, project) for branch, project in found))
+
+
+def voters_with(seen: Sequence[Seen], stored: Sequence[int], number: int, by: int) -> tuple[list[int], str | None]:
+    """The voters once `by` has the place of `number`, or why that can't be."""
+    members = members_of_log(seen, stored)
+    if members is None or members.of(number) is None:
+        return [], why_not(members, seen, []) or f"safekeeper {number} is no member of the log"
+    if by == number and not is_lost(members, seen_of(seen, number)):
+        return [], f"safekeeper {number} has its log, or does not answer; nothing is made again on it"
+    if by != number and by in members.voters:
+        return [], f"safekeeper {by} is a member already; choose another one"
+    wanted = sorted({voter for voter in members.voters if voter != number} | {by})
+    if is_so(members, seen, wanted, stored):
+        return [], "there is nothing to do"
+    return wanted, why_not(members, seen, wanted)
+
+
+async def _queue(
+    session: AsyncSession,
+    principal: Principal,
+    branch: Branch,
+    project: Project,
+    wanted: list[int],
+    last: dict[str, Operation],
+) -> Operation | str:
+    """Behind the one before in the same project; the reason where the project is busy."""
+    if project.id not in last:
+        statement = select(Project).where(
+            Project.id == project.id, Project.deleted_at.is_(None), Project.delete_requested_at.is_(None)
+        )
+        if (await session.scalars(statement.with_for_update(skip_locked=True))).one_or_none() is None:
+            return "somebody works on the project, or it is being deleted; ask again"
+        busy = await OperationRepository(session).open_of_project(project.id)
+        if busy is not None:
+            return f"the project is busy: operation {busy.id} ({busy.action}) is {busy.status}; ask again"
+    operation = await queue(session, branch, wanted, request_id=principal.request_id, depends_on=last.get(project.id))
+    last[project.id] = operation
+    return operation
