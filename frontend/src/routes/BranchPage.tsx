@@ -11,6 +11,7 @@ import { deleteRefusal, detachRefusal, quotaOf, restoreRefusal } from '~/compone
 import { branchesBelow } from '~/components/branch-tree'
 import { BranchCommits } from '~/components/BranchCommits'
 import { BranchDialogs } from '~/components/BranchDialogs'
+import { BranchSafekeepers } from '~/components/BranchSafekeepers'
 import type { BranchAsk } from '~/components/BranchTree'
 import { ComputeRow } from '~/components/ComputeRow'
 import { ConnectionString } from '~/components/ConnectionString'
@@ -143,6 +144,7 @@ export function BranchPage() {
         <Card title="History" note={`What it can be restored to or branched from. The project keeps ${span(project.history_retention_seconds)}.`}>
           <History projectId={projectId} branch={branch} since={project.created_at} />
         </Card>
+        <BranchSafekeepers projectId={projectId} branch={branch} />
         <Card title="Storage" note="Counted by storage.">
           <Stats>
             <Stat label="Data" value={bytes(branch.logical_size)} note="at the newest LSN, indexes and system tables included" />
