@@ -34,7 +34,7 @@ export function ChosenLevels({ computeId }: { computeId: string }) {
         columns={[
           { key: 'role', header: 'Sessions of', cell: (row) => row.role ?? 'all roles' },
           { key: 'database', header: 'In database', cell: (row) => row.database ?? 'all' },
-          { key: 'level', header: 'Level', cell: (row) => <>{row.level ? FACTS[row.level].name : 'unknown'} <code className="text-xs text-muted">synchronous_commit = {row.synchronous_commit}</code></> },
+          { key: 'level', header: 'Level', cell: (row) => <span>{row.level ? FACTS[row.level].name : 'unknown'} <code className="text-xs text-muted">synchronous_commit = {row.synchronous_commit}</code></span> },
           { key: 'standing', header: 'Against the branch', cell: (row) => <Standing chosen={row} /> },
         ]}
       />

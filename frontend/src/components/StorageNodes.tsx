@@ -33,7 +33,7 @@ export function StorageNodes({ storage }: { storage: StorageHealth }) {
     <>
       <Card title="Safekeepers" note="They hold the newest WAL of every branch. Each branch chooses its own among them, on its page.">
         <Table
-          caption="Safekeepers"
+          caption="Safekeeper nodes"
           cards
           rows={storage.safekeepers}
           rowKey={(row) => String(row.id)}
@@ -59,7 +59,7 @@ export function StorageNodes({ storage }: { storage: StorageHealth }) {
       </Card>
       <Card title="Pageservers" note="They make pages of the WAL, and keep them in the object store.">
         <Table
-          caption="Pageservers"
+          caption="Pageserver nodes"
           cards
           rows={storage.pageservers}
           rowKey={(row) => String(row.id)}

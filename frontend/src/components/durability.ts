@@ -39,8 +39,8 @@ export const FACTS: Record<DurabilityLevel, Facts> = {
   },
   apply: {
     name: 'Apply',
-    returns: 'there, and readable from storage',
-    waits: 'that, or storage is away or behind',
+    returns: 'on the disks of a majority of the safekeepers, and readable from storage',
+    waits: 'no majority answers, its disks do not, or storage is away or behind',
     survives: { process: 'yes', machine: 'yes', machines: 'yes', disk: 'yes' },
   },
 }

@@ -31,13 +31,13 @@ function show(safekeepers: SafekeeperHealth[], operator: boolean) {
 
 it('shows what each safekeeper holds, lost and changes', () => {
   show([safekeeper(1), safekeeper(2, { healthy: false, reason: 'connection refused', timelines: null, lost_timelines: 1, replacing: 3 })], false)
-  const rows = within(screen.getByRole('table', { name: 'Safekeepers' })).getAllByRole('row').slice(1)
+  const rows = within(screen.getByRole('table', { name: 'Safekeeper nodes' })).getAllByRole('row').slice(1)
   const cells = rows.map((row) => within(row).getAllByRole('cell').map((cell) => cell.textContent))
   expect(cells.map((row) => row.slice(2))).toEqual([
     ['healthy', '7 branches', '7', '0'],
     ['does not answerlost 1 logconnection refused', '7 branches', '—', '3'],
   ])
-  expect(within(screen.getByRole('table', { name: 'Pageservers' })).getByText('does not answer')).toBeInTheDocument()
+  expect(within(screen.getByRole('table', { name: 'Pageserver nodes' })).getByText('does not answer')).toBeInTheDocument()
 })
 
 it('lets operators alone replace a safekeeper', async () => {
