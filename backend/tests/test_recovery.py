@@ -40,7 +40,9 @@ def _stored(weir: Weir, tenant: str) -> dict[str, Any]:
 async def _project_with_branches(weir: Weir, name: str) -> tuple[str, str]:
     """Ids of a project and its tenant: two branches below each other, a role, a database, renamed at the end."""
     created = await weir.project(
-        name=name, history_retention_seconds=7200, settings={"quota": {"logical_size_bytes": 1 << 40}}
+        name=name,
+        history_retention_seconds=7200,
+        settings={"quota": {"logical_size_bytes": 1 << 40}, "durability": {"forbid": ["off"]}},
     )
     ident, main = created["project"]["id"], created["branch"]
     path = f"/projects/{ident}/branches"
@@ -51,7 +53,7 @@ async def _project_with_branches(weir: Weir, name: str) -> tuple[str, str]:
     await weir.finish(await weir.call("POST", f"{path}/{main['id']}/roles", 201, json=role))
     database = {"database": {"name": "ledger", "owner_name": "reports"}}
     await weir.finish(await weir.call("POST", f"{path}/{main['id']}/databases", 201, json=database))
-    below = {"branch": {"name": "below", "parent_id": made["branch"]["id"], "protected": True}}
+    below = {"branch": {"name": "below", "parent_id": made["branch"]["id"], "protected": True, "durability": "apply"}}
     await weir.finish(await weir.call("POST", path, 201, json=below))
     await weir.call("PATCH", f"{path}/{made['branch']['id']}", json={"branch": {"name": "renamed"}})
     await repair_descriptions(weir.resources)
@@ -83,6 +85,8 @@ async def test_a_project_comes_back_as_it_was(weir: Weir, postgres_url: str) -> 
     before = await _described(weir.settings, ident)
     assert {branch["name"] for branch in before["branches"]} == {"main", "renamed", "below"}
     found = parse({"tenants": [_stored(weir, tenant)]})
+    levels = {branch["name"]: branch["durability"] for branch in before["branches"]}
+    assert levels == {"main": "flush", "renamed": "flush", "below": "apply"}
     async with own_database(postgres_url) as empty:
         recovery = await _recover(empty, found)
         assert [built.project.id for built in recovery.made] == [ident]

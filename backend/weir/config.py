@@ -6,8 +6,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from weir.durability.levels import WEAK, Durability
 
 
 def default_home() -> Path:
@@ -53,6 +55,9 @@ class Settings(BaseSettings):
     # How often Prometheus scrapes computes; rates need windows of several scrapes.
     scrape_interval_seconds: int = 1
 
+    # Levels of durability that no branch or endpoint may have, comma-separated; of the weak ones alone.
+    durability_forbid: str = ""
+
     worker_metrics_port: int = 7402
     console_dir: Path = Field(default_factory=_default_console_dir)
     session_hours: int = 12
@@ -60,6 +65,18 @@ class Settings(BaseSettings):
 
     dispatch_interval_seconds: float = 2.0
     reconcile_interval_seconds: float = 3.0
+
+    @field_validator("durability_forbid")
+    @classmethod
+    def _known_levels(cls, value: str) -> str:
+        unknown = [level for level in _split(value) if level not in WEAK]
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is no level that can be forbidden; those are {', '.join(WEAK)}")
+        return value
+
+    @property
+    def forbidden_durability(self) -> frozenset[Durability]:
+        return frozenset(Durability(level) for level in _split(self.durability_forbid))
 
     @property
     def safekeeper_http_urls(self) -> list[str]:

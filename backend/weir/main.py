@@ -26,6 +26,7 @@ from weir.computes.wal_cost_router import router as wal_cost
 from weir.config import Settings, get_settings
 from weir.databases.router import router as databases
 from weir.db import Database
+from weir.durability.router import router as durability
 from weir.endpoints.router import router as endpoints
 from weir.fleet.router import internal_router
 from weir.fleet.router import router as fleet
@@ -144,6 +145,7 @@ def create_app() -> FastAPI:
         projects,
         branches,
         branch_history,
+        durability,
         branch_safekeepers,
         databases,
         endpoints,

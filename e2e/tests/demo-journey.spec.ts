@@ -96,7 +96,8 @@ test(`${String(NAMES.length)} projects under load, a branch, a rollout in two wa
   for (const { uri } of databases) await checkTprocC(uri)
 
   await goTo(page, 'Fleet')
-  await expect(page.getByRole('region', { name: 'Storage nodes' }).getByText('healthy')).toHaveCount(4)
+  await expect(page.getByRole('table', { name: 'Safekeeper nodes' }).getByText('healthy')).toHaveCount(3)
+  await expect(page.getByRole('table', { name: 'Pageserver nodes' }).getByText('healthy')).toHaveCount(1)
   await expectAccessible(page)
   await look(page, 'fleet')
   await goTo(page, 'Computes')

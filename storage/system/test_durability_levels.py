@@ -125,15 +125,45 @@ def configured(compute: Compute, **changes: object) -> tuple[int, str]:
     return answer.status_code, answer.text
 
 
+def test_what_roles_and_databases_choose_is_told(shared: Engine) -> None:
+    compute = shared.compute(shared.create_timeline())
+
+    def told() -> list[tuple[str | None, str | None, str]]:
+        answer = compute.http.get("/synchronous_commit", timeout=10).json()
+        assert answer["more"] is False
+        return [(row["role"], row["database"], row["synchronous_commit"]) for row in answer["chosen"]]
+
+    assert told() == []
+    with compute.admin() as session:
+        session.execute("CREATE ROLE batch")
+        session.execute("CREATE DATABASE ledger")
+        session.execute("ALTER ROLE batch SET work_mem = '8MB'")
+        session.execute("ALTER ROLE batch SET synchronous_commit = off")
+        session.execute("ALTER DATABASE ledger SET Synchronous_Commit = remote_apply")
+        session.execute("ALTER ROLE batch IN DATABASE ledger SET synchronous_commit = remote_write")
+    # Those below the default first.
+    assert told() == [
+        ("batch", None, "off"),
+        ("batch", "ledger", "remote_write"),
+        (None, "ledger", "remote_apply"),
+    ]
+    with compute.admin() as session:
+        session.execute("DROP DATABASE ledger")
+        session.execute("DROP ROLE batch")
+    assert told() == []
+
+
 def test_the_level_is_the_spec_s_unless_a_setting_or_a_session_says_otherwise(shared: Engine) -> None:
     compute = shared.compute(shared.create_timeline())
     assert compute.sql("SHOW synchronous_commit") == [("on",)]
     for level, value in LEVELS.items():
         assert configured(compute, durability=level)[0] == 200
         assert compute.sql("SHOW synchronous_commit") == [(value,)]
+        assert compute.http.get("/status", timeout=10).json()["synchronous_commit"] == value
     settings = {"synchronous_commit": "off"}
     assert configured(compute, durability="apply", settings=settings)[0] == 200
     assert compute.sql("SHOW synchronous_commit") == [("off",)]
+    assert compute.http.get("/status", timeout=10).json()["synchronous_commit"] == "off"
     code, text = configured(compute, durability="none")
     assert code == 400
     assert "durability" in text or "receive" in text

@@ -1,5 +1,6 @@
 """What should run runs, what should not does not, without anybody asking."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -7,6 +8,8 @@ import pytest
 from sqlalchemy import select
 from weir_testing.fixtures import Weir
 
+from weir.branches.models import Branch
+from weir.durability.levels import Durability
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.kit.clock import now
 from weir.operations.models import Operation, OperationStatus
@@ -144,6 +147,30 @@ async def test_a_compute_whose_switch_drifted_is_switched_back(weir: Weir, round
     spec = weir.resources.runtime.spec(ident)
     assert spec is not None
     assert spec["full_page_writes"] is False
+
+
+async def test_a_compute_whose_commits_wait_for_something_else_is_configured(
+    weir: Weir, round_: ReconcilerActivities
+) -> None:
+    created = await weir.project(name="weaker than wanted")
+    ident = created["endpoints"][0]["id"]
+    assert ident not in (await round_.reconcile()).configured
+    async with weir.resources.database.transaction() as session:
+        branch = await session.get_one(Branch, created["branch"]["id"])
+        branch.durability = Durability.APPLY
+    assert ident in (await round_.reconcile()).configured
+    await _project_is_idle(weir, created["project"]["id"])
+    level = (await weir.call("GET", f"/computes/{ident}"))["compute"]["durability"]
+    assert level == {"wanted": "apply", "actual": "apply"}
+    assert ident not in (await round_.reconcile()).configured
+    # And a policy of the installation that is new with the worker's start.
+    async with weir.resources.database.transaction() as session:
+        branch = await session.get_one(Branch, created["branch"]["id"])
+        branch.durability = Durability.OFF
+    assert ident in (await round_.reconcile()).configured
+    await _project_is_idle(weir, created["project"]["id"])
+    strict = weir.resources.settings.model_copy(update={"durability_forbid": "off,receive"})
+    assert ident in (await ReconcilerActivities(replace(weir.resources, settings=strict)).reconcile()).configured
 
 
 async def test_a_fleet_larger_than_a_round_is_gone_round_in_parts(

@@ -73,6 +73,23 @@ def test_the_pageserver_is_started_with_the_limits_in_the_settings(
     assert "--memory-mib=64" in command()
 
 
+def test_services_are_told_which_levels_of_durability_are_forbidden(
+    made: Installation, monkeypatch: pytest.MonkeyPatch
+):
+    def told() -> str:
+        return installations.load(made.home).environment()["WEIR_DURABILITY_FORBID"]
+
+    assert told() == ""
+    made.config_file.write_text(made.config_file.read_text().replace("forbid = []", 'forbid = ["off", "receive"]'))
+    assert told() == "off,receive"
+    monkeypatch.setenv("WEIR_DURABILITY_FORBID", "off")
+    assert told() == "off"
+    # As it was written before there was the section.
+    made.config_file.write_text("")
+    monkeypatch.delenv("WEIR_DURABILITY_FORBID")
+    assert told() == ""
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
@@ -84,6 +101,10 @@ def test_the_pageserver_is_started_with_the_limits_in_the_settings(
         ("memory_mib = 2048", "memory_mib = 8", "16 or more"),
         ("memory_mib = 2048", 'memory_mib = "2 GB"', "number of MiB"),
         ("memory_mib = 2048", "memory = 2048", "no setting 'memory'"),
+        ("forbid = []", 'forbid = ["flush"]', "must be a list of off, receive"),
+        ("forbid = []", 'forbid = "off"', "must be a list of off, receive"),
+        ("forbid = []", "forbid = [1]", "must be a list of off, receive"),
+        ("forbid = []", "forbids = []", "no setting 'forbids'"),
     ],
 )
 def test_senseless_settings_are_refused_with_the_file_named(

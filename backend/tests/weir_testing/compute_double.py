@@ -71,6 +71,14 @@ class Compute:
         folders = self.spec.get("pg_bin_dir", "").split("/servers/")
         return folders[1].split("/")[0] if len(folders) == 2 else None
 
+    def synchronous_commit(self) -> str:
+        words = {"off": "off", "receive": "remote_write", "flush": "on", "apply": "remote_apply"}
+        return self.spec["settings"].get("synchronous_commit", words[self.spec["durability"]])
+
+    def chosen(self) -> dict[str, Any]:
+        """By `test.chosen`: what stands in pg_db_role_setting of a real one, as JSON."""
+        return {"chosen": json.loads(self.spec["settings"].get("test.chosen", "[]")), "more": False}
+
     def status(self) -> dict[str, Any]:
         return {
             "compute_id": self.spec["compute_id"],
@@ -91,6 +99,7 @@ class Compute:
             "commits_waiting": 2,
             "commits_unconfirmed": {"canceled": 3, "terminated": 1, "stopped": 0},
             "postgres_version": self.postgres_version(),
+            "synchronous_commit": self.synchronous_commit(),
         }  # fmt: skip
 
     def metrics(self) -> str:
@@ -142,7 +151,8 @@ def handler(compute: Compute) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(data)
 
         def do_GET(self) -> None:
-            self.answer(compute.metrics() if self.path == "/metrics" else compute.status())
+            answers = {"/metrics": compute.metrics, "/synchronous_commit": compute.chosen}
+            self.answer(answers.get(self.path, compute.status)())
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -4,6 +4,7 @@ from enum import StrEnum
 from sqlalchemy import ForeignKey, Index, func
 from sqlalchemy.orm import Mapped, mapped_column
 
+from weir.durability.levels import Durability
 from weir.kit.models import Base, Timestamps
 
 
@@ -43,5 +44,7 @@ class Branch(Timestamps, Base):
     state_changed_at: Mapped[datetime] = mapped_column(server_default=func.now())
     is_default: Mapped[bool] = mapped_column(default=False)
     protected: Mapped[bool] = mapped_column(default=False)
+    # What commits of its computes wait for unless their session says otherwise; a policy may have them wait for more.
+    durability: Mapped[Durability] = mapped_column(default=Durability.FLUSH, server_default=Durability.FLUSH)
     delete_requested_at: Mapped[datetime | None]
     deleted_at: Mapped[datetime | None]

@@ -60,7 +60,8 @@ async def restore(
     if name is not None and await repository.named(project.id, name) is not None:
         raise ConflictError(f"project {project.id} already has a branch named {name!r}; preserve under another name")
 
-    made = new_branch(project.id, name, default=False)
+    # It holds what the branch was from the exchange on, so it keeps the level that the branch keeps as well.
+    made = new_branch(project.id, name, default=False, durability=branch.durability)
     made.parent_id = source.id
     made.parent_lsn = await point(engine, project, source, body.source_lsn, body.source_timestamp)
     made.parent_timestamp = body.source_timestamp

@@ -88,7 +88,9 @@ async def count_project_branches(
 @router.post(
     "",
     status_code=http.HTTP_201_CREATED,
-    responses=responses(BadRequestError, NotBuiltError, ProjectBusyError, ConflictError, UnavailableError),
+    responses=responses(
+        BadRequestError, NotBuiltError, ProjectBusyError, PreconditionFailedError, ConflictError, UnavailableError
+    ),
 )
 async def create_project_branch(
     project_id: PathId,
@@ -99,7 +101,7 @@ async def create_project_branch(
     body: BranchCreateRequest | None = None,
 ) -> BranchCreated:
     """A branch of the parent's head, of a past LSN (rounded down to a record) or of a past moment. Nothing is
-    copied. Roles and databases, with their passwords, are the parent's of today."""
+    copied. Roles and databases, with their passwords, are the parent's of today. So is `durability` unless given."""
     engine = Engine(pageserver, safekeepers)
     created = await service.create(access, engine, project_id, body or BranchCreateRequest())
     repository = DatabaseRepository(session)
@@ -169,9 +171,14 @@ async def detach_project_branch(project_id: PathId, branch_id: PathId, access: A
     return BranchOperations(branch=BranchView.of(branch), operations=[OperationView.of(row) for row in operations])
 
 
-@router.patch("/{branch_id}", responses=responses(BadRequestError, NotBuiltError, ProjectBusyError, ConflictError))
+@router.patch(
+    "/{branch_id}",
+    responses=responses(BadRequestError, NotBuiltError, ProjectBusyError, PreconditionFailedError, ConflictError),
+)
 async def update_project_branch(
     project_id: PathId, branch_id: PathId, body: BranchUpdateRequest, access: Access
 ) -> BranchOperations:
-    branch = await service.update(access, project_id, branch_id, body.branch)
-    return BranchOperations(branch=BranchView.of(branch), operations=[])
+    """A changed `durability` reaches running computes by the operations it answers with; one that a policy forbids is
+    refused with 412."""
+    branch, operations = await service.update(access, project_id, branch_id, body.branch)
+    return BranchOperations(branch=BranchView.of(branch), operations=[OperationView.of(row) for row in operations])

@@ -3,6 +3,7 @@ from typing import Any
 
 from weir.branches.models import Branch, BranchState
 from weir.databases.schemas import ConnectionDetails, DatabasesResponse, RolesResponse
+from weir.durability.levels import Durability
 from weir.endpoints.schemas import EndpointOptions, EndpointsResponse
 from weir.kit.schemas import Body, Id, Lsn, Name, Timestamp, View
 from weir.operations.schemas import OperationsResponse
@@ -21,6 +22,8 @@ class BranchFields(Body):
     archived: bool | None = None
     init_source: str | None = None
     expires_at: Timestamp | None = None
+    # What commits wait for unless their session says otherwise; the parent's unless given.
+    durability: Durability | None = None
 
 
 class BranchCreateRequest(Body):
@@ -45,6 +48,8 @@ class BranchUpdate(Body):
     name: Name | None = None
     protected: bool | None = None
     expires_at: Timestamp | None = None
+    # Running computes have it at once, for sessions that have not chosen themselves.
+    durability: Durability | None = None
 
 
 class BranchUpdateRequest(Body):
@@ -74,6 +79,8 @@ class BranchView(View):
     primary: bool
     default: bool
     protected: bool
+    # As chosen; computes may be given more by a policy (`GET .../durability`).
+    durability: Durability
     cpu_used_sec: int = 0
     compute_time_seconds: int = 0
     active_time_seconds: int = 0
@@ -101,6 +108,7 @@ class BranchView(View):
             primary=row.is_default,
             default=row.is_default,
             protected=row.protected,
+            durability=row.durability,
             created_at=row.created_at,
             updated_at=row.updated_at,
         )

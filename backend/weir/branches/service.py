@@ -7,9 +7,11 @@ from weir.branches.repository import BranchRepository
 from weir.branches.schemas import BranchCreateRequest, BranchEndpoint, BranchFields, BranchUpdate
 from weir.databases import service as databases
 from weir.databases.models import BranchDatabase, Role
+from weir.durability.levels import Durability
+from weir.durability.policy import policy_of
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.endpoints.repository import EndpointRepository
-from weir.endpoints.service import add_endpoint, inherited_fpw
+from weir.endpoints.service import add_endpoint, apply_config, inherited_fpw
 from weir.errors import (
     BadRequestError,
     ConflictError,
@@ -34,7 +36,9 @@ class CreatedBranch:
         self.operations: list[Operation] = []
 
 
-def new_branch(project_id: str, name: str | None, *, default: bool) -> Branch:
+def new_branch(
+    project_id: str, name: str | None, *, default: bool, durability: Durability = Durability.FLUSH
+) -> Branch:
     at = now()
     ident = branch_id()
     return Branch(
@@ -46,6 +50,7 @@ def new_branch(project_id: str, name: str | None, *, default: bool) -> Branch:
         state_changed_at=at,
         is_default=default,
         protected=False,
+        durability=durability,
         created_at=at,
         updated_at=at,
     )
@@ -81,7 +86,8 @@ async def create(access: ProjectAccess, engine: Engine, project_id: str, body: B
     refuse_leaving(parent)
     if fields.name and await repository.named(project.id, fields.name) is not None:
         raise ConflictError(f"project {project.id} already has a branch named {fields.name!r}")
-    branch = new_branch(project.id, fields.name, default=False)
+    policy_of(project).refuse(fields.durability, "durability")
+    branch = new_branch(project.id, fields.name, default=False, durability=fields.durability or parent.durability)
     branch.parent_id = parent.id
     branch.parent_lsn = await point(engine, project, parent, fields.parent_lsn, fields.parent_timestamp)
     branch.parent_timestamp = fields.parent_timestamp
@@ -107,7 +113,7 @@ async def create(access: ProjectAccess, engine: Engine, project_id: str, body: B
         created.operations += [start] if start else []
     audit.record(
         access.session, access.principal, "branch.create", f"branch/{branch.id}", project.id,
-        parent_id=parent.id, parent_lsn=branch.parent_lsn,
+        parent_id=parent.id, parent_lsn=branch.parent_lsn, durability=branch.durability,
     )  # fmt: skip
     return created
 
@@ -189,7 +195,9 @@ async def delete_endpoints(
     return operations
 
 
-async def update(access: ProjectAccess, project_id: str, ident: str, body: BranchUpdate) -> Branch:
+async def update(
+    access: ProjectAccess, project_id: str, ident: str, body: BranchUpdate
+) -> tuple[Branch, list[Operation]]:
     project = await access.idle_project(project_id)
     branch = await access.branch(project, ident)
     if body.expires_at is not None:
@@ -200,9 +208,16 @@ async def update(access: ProjectAccess, project_id: str, ident: str, body: Branc
         branch.name = body.name
     if body.protected is not None:
         branch.protected = body.protected
+    operations: list[Operation] = []
+    before = branch.durability
+    if body.durability is not None and body.durability != before:
+        policy_of(project).refuse(body.durability, "durability")
+        branch.durability = body.durability
+        operations = await apply_config(access, await EndpointRepository(access.session).of_branch(branch.id))
     branch.updated_at = now()
     audit.record(
         access.session, access.principal, "branch.update", f"branch/{branch.id}", project.id,
         **body.model_dump(exclude_none=True, mode="json"),
+        **({"durability_before": before} if branch.durability != before else {}),
     )  # fmt: skip
-    return branch
+    return branch, operations

@@ -9,14 +9,16 @@ import secrets
 import shutil
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from weir.cli.errors import CliError
+from weir.cli.settings_file import TEMPLATE
 from weir.config import default_home
+from weir.durability.levels import WEAK
 
 # Safekeepers of a new installation, and how many one can have: that many have ports. Those beyond the first three
 # are spares.
@@ -50,60 +52,6 @@ PAGESERVER_LIMITS: Mapping[str, tuple[int, int]] = {
     "layer_cache_mib": (16384, 1),
 }
 
-_TEMPLATE = """\
-# Settings of this Weir installation, written by the first `weir up`. Change them while Weir is down.
-# Each can be overridden by the environment: WEIR_PORT_API=8400, WEIR_COMPUTE_PORTS=8700-8899, ...
-# Everything listens on 127.0.0.1.
-
-[ports]
-{ports}
-
-[computes]
-# Postgres gets the even ports, the agent of each compute the odd port above.
-ports = "{computes}"
-# What computes are: "local" (processes of this machine), or "simulated" (a model of computes and storage, for scale
-# tests of the control plane: no database runs). Choose before the first `weir up`.
-runtime = "{runtime}"
-
-[storage]
-# Where the databases' layers are kept: a directory (file:///...) or a bucket (s3://bucket/prefix). Empty: `objects`
-# in this directory. Endpoint, region and credentials of a bucket are lines NAME=VALUE (AWS_ENDPOINT_URL, AWS_REGION,
-# AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) of secrets/object_store.env. Choose before the first project.
-object_store = "{object_store}"
-
-[safekeepers]
-# How many run here, 1 to {most_safekeepers}. New branches have their log on the first three; the others are spares,
-# for `weir safekeepers set` and `weir safekeepers replace`. Take away only the last ones, and only when `weir
-# safekeepers list` shows no branch on them.
-count = {safekeepers}
-
-[pageserver]
-# Memory for what is not in a layer file yet, over all databases. A busy database is flushed at 256 MiB, or sooner
-# when an eighth of this is less. Beyond half of it the busiest wait.
-memory_mib = {memory_mib}
-# Memory for new layers, for reads, when the object store is a directory: those of a busy database's last two flushes.
-recent_layers_mib = {recent_layers_mib}
-# Memory for blocks of layers, and for pages as they were read last.
-block_cache_mib = {block_cache_mib}
-page_cache_mib = {page_cache_mib}
-# Disk for copies of layers whose object store is a bucket. A twentieth of the disk is left free in any case.
-layer_cache_mib = {layer_cache_mib}
-
-[postgres]
-# The programs of Postgres 15, for computes and for the metadata store.
-bin_dir = "{pg_bin}"
-# Who runs them when Weir is run by root; Postgres refuses to be root.
-user = "postgres"
-
-[prometheus]
-retention = "15d"
-scrape_interval_seconds = 1
-
-[telemetry]
-# Where to send traces (OTLP over HTTP), for example "http://127.0.0.1:4318". Empty: nowhere.
-otlp_endpoint = ""
-"""
-
 
 @dataclass(frozen=True)
 class Installation:
@@ -118,6 +66,8 @@ class Installation:
     # By the names in PAGESERVER_LIMITS.
     pageserver_limits: Mapping[str, int]
     object_store_address: str = ""
+    # Levels of durability that no branch may have.
+    durability_forbid: Sequence[str] = ()
     safekeeper_count: int = SAFEKEEPERS
     compute_runtime: str = "local"
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
@@ -236,6 +186,7 @@ class Installation:
             WEIR_COMPUTE_PORTS=self.compute_ports,
             WEIR_WORKER_METRICS_PORT=str(self.ports["worker"]),
             WEIR_COMPUTE_RUNTIME=self.compute_runtime,
+            WEIR_DURABILITY_FORBID=",".join(self.durability_forbid),
             WEIR_SCRAPE_INTERVAL_SECONDS=str(self.scrape_interval_seconds),
         )
         if self.is_simulated:
@@ -293,6 +244,7 @@ def load(home: Path) -> Installation:
         object_store_address=os.environ.get(
             "WEIR_OBJECT_STORE", str(_section(path, document, "storage").get("object_store", ""))
         ),
+        durability_forbid=_durability_forbid(path, document),
         safekeeper_count=count,
         pageserver_limits=_pageserver_limits(path, document),
         compute_runtime=_runtime(path, document),
@@ -314,7 +266,7 @@ def create(home: Path, port_base: int | None) -> Installation:
     config = home / "weir.toml"
     if not config.exists():
         first, last = COMPUTE_PORTS
-        text = _TEMPLATE.format(
+        text = TEMPLATE.format(
             ports="\n".join(
                 f"{name} = {port + shift}  # {what}"
                 for name, (port, what) in PORTS.items()
@@ -414,6 +366,20 @@ def _pageserver_limits(path: Path, document: Mapping[str, Any]) -> dict[str, int
             )
         limits[name] = limit
     return limits
+
+
+def _durability_forbid(path: Path, document: Mapping[str, Any]) -> list[str]:
+    section = _section(path, document, "durability")
+    if unknown := section.keys() - {"forbid"}:
+        raise CliError(f"{path}: [durability] has no setting {min(unknown)!r}; it has forbid.")
+    given = os.environ.get("WEIR_DURABILITY_FORBID")
+    levels: Any = section.get("forbid", []) if given is None else [part.strip() for part in given.split(",") if part]
+    if not isinstance(levels, list) or any(level not in WEAK for level in levels):  # pyright: ignore[reportUnknownVariableType]
+        raise CliError(
+            f"The forbidden levels of durability are {levels!r}; they must be a list of {', '.join(WEAK)} "
+            f"([durability] forbid in {path}, or WEIR_DURABILITY_FORBID with commas between)."
+        )
+    return [str(level) for level in levels]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
 def _number(value: Any) -> int | None:

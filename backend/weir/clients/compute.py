@@ -33,6 +33,8 @@ class ComputeStatus:
     commits_waiting: int | None = None
     # Let go without a majority since the agent's process began: canceled, terminated, stopped.
     commits_unconfirmed: dict[str, int] | None = None
+    # What sessions begin with; None while no Postgres runs, or the agent is of an older Weir.
+    synchronous_commit: str | None = None
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> "ComputeStatus":
@@ -55,6 +57,7 @@ class ComputeStatus:
             postgres_version=body.get("postgres_version"),
             commits_waiting=body.get("commits_waiting"),
             commits_unconfirmed=body.get("commits_unconfirmed"),
+            synchronous_commit=body.get("synchronous_commit"),
         )
 
 
@@ -93,6 +96,10 @@ class ComputeAgent:
     async def wal_by_relation(self, parse: Callable[[dict[str, Any]], T]) -> T:
         """WAL of the last minutes by relation, and the settings of checkpoints, as `parse` understands the answer."""
         return await self._http.read(parse, "GET", "/wal_by_relation", timeout=15)
+
+    async def synchronous_commit(self, parse: Callable[[dict[str, Any]], T]) -> T:
+        """What roles and databases have chosen for their sessions, as `parse` understands the answer."""
+        return await self._http.read(parse, "GET", "/synchronous_commit", timeout=5)
 
     async def terminate(self, mode: str) -> None:
         await self._http.call("POST", "/terminate", json={"mode": mode}, timeout=5)

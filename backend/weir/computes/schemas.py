@@ -3,6 +3,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from weir.durability.levels import Durability
 from weir.kit.pagination import Pagination
 from weir.kit.schemas import View
 
@@ -22,6 +23,15 @@ class RatesView(View):
     wal_image_bytes_per_second: float
     wal_rest_bytes_per_second: float
     transactions_per_second: float
+
+
+class ComputeLevel(View):
+    """What commits wait for unless their session says otherwise. `wanted` is what the compute is to be given by its
+    branch, its own settings and the policies; null when its setting `synchronous_commit` is no value of Postgres's.
+    `actual` is what it was given last, null while it does not run."""
+
+    wanted: Durability | None
+    actual: Durability | None = None
 
 
 class ComputeSummary(View):
@@ -70,6 +80,7 @@ class ComputeDetail(ComputeSummary):
     ingested_lsn: str | None = None
     started_at: datetime | None = None
     restarts: int | None = None
+    durability: ComputeLevel
     commits_waiting: int | None = None
     commits_unconfirmed: UnconfirmedCommits | None = None
     active_connections: int | None = None

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import asdict
 from datetime import datetime
+from typing import Any
 
 from weir.clients.compute import ComputeStatus, agent_of
 from weir.clients.http import HttpClient, RemoteError
@@ -11,6 +12,7 @@ from weir.computes import metrics
 from weir.computes.repository import ComputeRow
 from weir.computes.schemas import (
     ComputeDetail,
+    ComputeLevel,
     ComputeState,
     ComputeSummary,
     FullPageWrites,
@@ -19,6 +21,8 @@ from weir.computes.schemas import (
     UnconfirmedCommits,
 )
 from weir.config import get_settings
+from weir.durability.levels import level_of
+from weir.durability.policy import policy_of, wanted
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.postgres_versions import TESTED, installed
 
@@ -120,8 +124,17 @@ def summary(row: ComputeRow, seen: ComputeStatus | str | None, rates: metrics.Ra
     )
 
 
+def durability(row: ComputeRow, seen: ComputeStatus | str | None) -> ComputeLevel:
+    told = seen.synchronous_commit if isinstance(seen, ComputeStatus) else None
+    return ComputeLevel(
+        wanted=wanted(policy_of(row.project), row.branch.durability, row.endpoint.pg_settings).level,
+        actual=None if told is None else level_of(told),
+    )
+
+
 def detail(row: ComputeRow, seen: ComputeStatus | str | None, rates: metrics.Rates | None) -> ComputeDetail:
-    base = summary(row, seen, rates).model_dump()
+    base: dict[str, Any] = summary(row, seen, rates).model_dump()
+    base["durability"] = durability(row, seen)
     settings = row.endpoint.pg_settings
     if not isinstance(seen, ComputeStatus):
         return ComputeDetail(**base, settings=settings)

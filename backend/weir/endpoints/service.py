@@ -3,6 +3,7 @@ from typing import Any
 from weir.authz.access import ProjectAccess
 from weir.branches.models import Branch
 from weir.config import get_settings
+from weir.durability.policy import policy_of
 from weir.endpoints import settings as pg_settings
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.endpoints.repository import EndpointRepository
@@ -53,7 +54,9 @@ async def add_endpoint(
     refuse_unbuilt(options)
     settings = get_settings()
     chosen: dict[str, Any] = pg_settings.check(project.default_endpoint_settings.get("pg_settings") or {})
-    chosen |= pg_settings_of(options) or {}
+    asked = pg_settings_of(options)
+    policy_of(project).refuse_settings(asked)
+    chosen |= asked or {}
     repository = EndpointRepository(access.session)
     existing = await repository.writer_of(branch.id)
     if existing is not None:
@@ -183,6 +186,7 @@ async def update(
     operations: list[Operation] = []
     settings = pg_settings_of(body)
     if settings is not None and settings != endpoint.pg_settings:
+        policy_of(project).refuse_settings(settings)
         endpoint.pg_settings = settings
         if endpoint.desired_state == EndpointState.ACTIVE:
             operations.append(await _operation(access, endpoint, OperationKind.APPLY_CONFIG))

@@ -5,6 +5,7 @@ from uuid import UUID
 from sqlalchemy import ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
+from weir.durability.levels import Durability
 from weir.kit.models import Base, Timestamps
 
 # Storage keeps at least this much, whatever a project asks for: a branch point that has just been chosen must still
@@ -45,6 +46,11 @@ class Project(Timestamps, Base):
     @property
     def keeps_unlisted(self) -> bool:
         return bool(self.settings.get(KEEP_UNLISTED))
+
+    @property
+    def forbidden_durability(self) -> frozenset[Durability]:
+        """Levels that the project's own policy forbids; the installation's may forbid more."""
+        return frozenset(Durability(level) for level in (self.settings.get("durability") or {}).get("forbid", []))
 
     @property
     def logical_size_limit(self) -> int | None:

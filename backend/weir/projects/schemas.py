@@ -5,6 +5,8 @@ from pydantic import Field
 
 from weir.branches.schemas import BranchResponse
 from weir.databases.schemas import ConnectionDetails, DatabasesResponse, RolesResponse
+from weir.durability.levels import Durability
+from weir.durability.schemas import DurabilityPolicy
 from weir.endpoints.schemas import EndpointSettings, EndpointsResponse
 from weir.kit.pagination import Pagination
 from weir.kit.schemas import Body, Id, Label, Name, SqlName, TagValue, View
@@ -29,6 +31,8 @@ class ProjectSettings(Body):
     enable_logical_replication: bool | None = None
     # UTC. A rollout switches the project's computes only then.
     maintenance_window: WeeklyWindow | None = None
+    # Levels that none of its branches and endpoints may have, beside those that the installation forbids.
+    durability: DurabilityPolicy | None = None
     block_public_connections: bool | None = None
     block_vpc_connections: bool | None = None
     audit_log_level: str | None = None
@@ -47,6 +51,7 @@ class FirstBranch(Body):
     role_name: SqlName | None = None
     database_name: SqlName | None = None
     annotations: dict[str, Any] | None = None
+    durability: Durability | None = None
 
 
 class ProjectFields(Body):

@@ -6,6 +6,8 @@ from weir.branches.service import delete_endpoints, new_branch
 from weir.config import get_settings
 from weir.databases import service as databases
 from weir.databases.models import BranchDatabase, Role
+from weir.durability.levels import Durability
+from weir.durability.policy import policy_of
 from weir.endpoints import settings as pg_settings
 from weir.endpoints.models import Endpoint
 from weir.endpoints.repository import EndpointRepository
@@ -43,7 +45,7 @@ def _refuse_unbuilt_settings(settings: ProjectSettings | None) -> None:
         return
     if settings.enable_logical_replication:
         raise NotBuiltError("logical replication is refused until replication slots survive a restart; leave it out")
-    built = {"enable_logical_replication", "maintenance_window", "quota"}
+    built = {"durability", "enable_logical_replication", "maintenance_window", "quota"}
     named = settings.model_dump(exclude_none=True, exclude=built)
     quotas = settings.quota.model_dump(exclude_none=True, exclude={"logical_size_bytes"}) if settings.quota else {}
     asked = sorted(name for name, value in (named | {f"quota.{n}": v for n, v in quotas.items()}).items() if value)
@@ -52,12 +54,14 @@ def _refuse_unbuilt_settings(settings: ProjectSettings | None) -> None:
 
 
 def _settings(settings: ProjectSettings | None, before: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of a project's settings: the maintenance window and the quota."""
+    """What is kept of a project's settings: the maintenance window, the quota, and the policy of durability."""
     kept = dict(before)
     if settings is not None and settings.maintenance_window is not None:
         kept["maintenance_window"] = settings.maintenance_window.model_dump(mode="json", exclude_none=True)
     if settings is not None and settings.quota is not None and settings.quota.logical_size_bytes is not None:
         kept["quota"] = {"logical_size_bytes": settings.quota.logical_size_bytes}
+    if settings is not None and settings.durability is not None:
+        kept["durability"] = {"forbid": sorted({level.value for level in settings.durability.forbid})}
     return kept
 
 
@@ -124,10 +128,13 @@ async def create(access: ProjectAccess, fields: ProjectFields) -> CreatedProject
         updated_at=at,
     )
     session = access.session
+    first = fields.branch
+    durability = (first and first.durability) or Durability.FLUSH
+    policy_of(project).refuse(durability, "branch.durability")
+    policy_of(project).refuse_settings(project.default_endpoint_settings.get("pg_settings"))
     ProjectRepository(session).add(project)
     await session.flush()
-    first = fields.branch
-    branch = new_branch(project.id, (first and first.name) or DEFAULT_BRANCH, default=True)
+    branch = new_branch(project.id, (first and first.name) or DEFAULT_BRANCH, default=True, durability=durability)
     session.add(branch)
     await session.flush()
     role, password, database = await databases.add_first(
@@ -154,7 +161,7 @@ async def create(access: ProjectAccess, fields: ProjectFields) -> CreatedProject
 async def update(access: ProjectAccess, ident: str, body: ProjectUpdate) -> tuple[Project, list[Operation]]:
     project = await access.idle_project(ident)
     _refuse_unbuilt_settings(body.settings)
-    limit_before = project.logical_size_limit
+    limit_before, policy_before = project.logical_size_limit, policy_of(project)
     project.settings = _settings(body.settings, project.settings)
     if body.name is not None:
         project.name = body.name
@@ -162,13 +169,15 @@ async def update(access: ProjectAccess, ident: str, body: ProjectUpdate) -> tupl
         project.tags = dict(body.tags)
     if body.default_endpoint_settings is not None:
         project.default_endpoint_settings = _default_settings(body.default_endpoint_settings)
+        policy_of(project).refuse_settings(project.default_endpoint_settings.get("pg_settings"))
     before = project.storage_config()
     project.history_retention_seconds = _retention(body.history_retention_seconds, project.history_retention_seconds)
     operations: list[Operation] = []
     if project.storage_config() != before:
         kind = OperationKind.APPLY_STORAGE_CONFIG
         operations.append(await enqueue(access.session, kind, project.id, request_id=access.principal.request_id))
-    if project.logical_size_limit != limit_before:
+    # What computes are given follows from a branch's level and the policy together.
+    if project.logical_size_limit != limit_before or policy_of(project) != policy_before:
         endpoints = await EndpointRepository(access.session).of_project(project.id)
         operations += await apply_config(access, endpoints, operations[-1] if operations else None)
     project.updated_at = now()

@@ -103,6 +103,7 @@ def _branch(branch: Branch) -> dict[str, Any]:
         "parent_timestamp": _time(branch.parent_timestamp),
         "is_default": branch.is_default,
         "protected": branch.protected,
+        "durability": branch.durability.value,
         "created_at": _time(branch.created_at),
     }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from weir.branches.models import Branch, BranchState
 from weir.databases.models import BranchDatabase, Role
+from weir.durability.levels import Durability
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.kit.clock import now
 from weir.kit.ids import branch_id, project_id
@@ -128,6 +129,8 @@ def _branch(project: Project, timeline: FoundTimeline, item: dict[str, Any] | No
         state_changed_at=at,
         is_default=bool(described.get("is_default")),
         protected=bool(described.get("protected")),
+        # Not described by versions that had no levels, and not known of a timeline that nobody described.
+        durability=Durability(described.get("durability") or Durability.FLUSH),
         created_at=datetime.fromisoformat(described["created_at"]) if item else at,
         updated_at=at,
     )

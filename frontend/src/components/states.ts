@@ -45,6 +45,7 @@ const OPERATIONS: Partial<Record<Operation['action'], string>> = {
   apply_storage_config: 'apply history window',
   swap_binding_id: 'restore branch',
   detach_parent_branch: 'detach branch',
+  replace_safekeeper: 'change safekeepers',
 }
 
 export function operationText({ action, branch_id }: Operation): string {

@@ -9,7 +9,9 @@ import { projectKeys, projectQuery } from '~/api/queries/projects'
 import type { Branch, Endpoint } from '~/api/types'
 import { deleteRefusal, detachRefusal, quotaOf, restoreRefusal } from '~/components/branch-can'
 import { branchesBelow } from '~/components/branch-tree'
+import { BranchCommits } from '~/components/BranchCommits'
 import { BranchDialogs } from '~/components/BranchDialogs'
+import { BranchSafekeepers } from '~/components/BranchSafekeepers'
 import type { BranchAsk } from '~/components/BranchTree'
 import { ComputeRow } from '~/components/ComputeRow'
 import { ConnectionString } from '~/components/ConnectionString'
@@ -138,9 +140,11 @@ export function BranchPage() {
         <Card title="Computes">
           <Computes projectId={projectId} branch={branch} endpoints={endpoints} />
         </Card>
+        <BranchCommits projectId={projectId} branch={branch} endpoints={endpoints} />
         <Card title="History" note={`What it can be restored to or branched from. The project keeps ${span(project.history_retention_seconds)}.`}>
           <History projectId={projectId} branch={branch} since={project.created_at} />
         </Card>
+        <BranchSafekeepers projectId={projectId} branch={branch} />
         <Card title="Storage" note="Counted by storage.">
           <Stats>
             <Stat label="Data" value={bytes(branch.logical_size)} note="at the newest LSN, indexes and system tables included" />

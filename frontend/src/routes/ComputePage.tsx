@@ -4,7 +4,10 @@ import { useState } from 'react'
 
 import { errorText } from '~/api/errors'
 import { computeMetricsQuery, computeQuery } from '~/api/queries/computes'
+import type { ComputeDetail } from '~/api/types'
+import { ChosenLevels } from '~/components/ChosenLevels'
 import { PushdownBadge } from '~/components/ComputeTable'
+import { FACTS } from '~/components/durability'
 import { MetricCharts } from '~/components/MetricCharts'
 import { PageHeader } from '~/components/PageHeader'
 import { versionHint } from '~/components/PostgresVersion'
@@ -12,6 +15,7 @@ import { StateBadge } from '~/components/StateBadge'
 import { WalCost } from '~/components/WalCost'
 import { useNow } from '~/components/use-now'
 import { ago, bytes, bytesPerSecond, perSecond, seconds } from '~/lib/format'
+import { Badge } from '~/ui/Badge'
 import { Card } from '~/ui/Card'
 import { SelectField } from '~/ui/Field'
 import { Loading, Notice } from '~/ui/Notice'
@@ -22,6 +26,24 @@ const SPANS = [
   { minutes: 60, label: 'Last hour' },
   { minutes: 360, label: 'Last 6 hours' },
 ]
+
+type Level = ComputeDetail['durability']
+
+function CommitLevel({ durability: { wanted, actual } }: { durability: Level }) {
+  const level = actual ?? wanted
+  if (!level) return <>—</>
+  return (
+    <span className="inline-flex flex-wrap items-center gap-1.5">
+      {FACTS[level].name}
+      {actual && wanted && actual !== wanted && <Badge tone="warn">should be {FACTS[wanted].name}</Badge>}
+    </span>
+  )
+}
+
+function commitNote({ wanted, actual }: Level): string | undefined {
+  const level = actual ?? wanted
+  return level ? `${FACTS[level].returns}; sessions can choose otherwise` : undefined
+}
 
 export function ComputePage() {
   const { computeId } = useParams({ from: '/app/computes/$computeId' })
@@ -56,9 +78,15 @@ export function ComputePage() {
             <Stat label="Time to first query" value={seconds(start?.total_ms == null ? null : start.total_ms / 1000)} note={start ? `${String(start.pages_fetched)} pages (${bytes(start.bytes_fetched)}) read` : undefined} />
             <Stat label="Postgres" value={compute.postgres_version ?? '—'} note={versionHint(compute)} />
             <Stat label="Restarts" value={compute.restarts ?? '—'} note="since the compute was started" />
+            <Stat label="Commits return once" value={<CommitLevel durability={compute.durability} />} note={commitNote(compute.durability)} />
             <Stat label="Commits unconfirmed" value={unconfirmed == null ? '—' : unconfirmed.canceled + unconfirmed.terminated} note={unconfirmed == null ? undefined : `visible without a majority; ${String(compute.commits_waiting ?? 0)} wait now`} />
           </Stats>
         </Card>
+        {compute.state === 'active' && (
+          <Card title="Levels of commits" note="What roles and databases have chosen for their sessions, in place of the branch’s level.">
+            <ChosenLevels computeId={computeId} />
+          </Card>
+        )}
         <div className="w-56">
           <SelectField label="Charts show" value={minutes} onChange={(event) => { setMinutes(Number(event.target.value)) }}>
             {SPANS.map((span) => (

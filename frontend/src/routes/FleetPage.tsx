@@ -6,9 +6,9 @@ import { cellsQuery, fleetMetricsQuery, fleetQuery, storageQuery } from '~/api/q
 import { FleetWal } from '~/components/FleetWal'
 import { MetricCharts } from '~/components/MetricCharts'
 import { PageHeader } from '~/components/PageHeader'
+import { StorageNodes } from '~/components/StorageNodes'
 import { stateText } from '~/components/states'
 import { bytesPerSecond, count, percent } from '~/lib/format'
-import { Badge } from '~/ui/Badge'
 import { Card } from '~/ui/Card'
 import { Loading, Notice } from '~/ui/Notice'
 import { Stat, Stats } from '~/ui/Stat'
@@ -44,27 +44,12 @@ function Cells() {
   )
 }
 
-function NodeHealth({ node }: { node: { healthy: boolean; reason?: string | null; lost_timelines?: number } }) {
-  if (!node.healthy) return <Badge tone="bad">does not answer</Badge>
-  if (!node.lost_timelines) return <Badge tone="good">healthy</Badge>
-  return (
-    <div className="grid justify-items-start gap-1">
-      <Badge tone="bad">{`lost ${count(node.lost_timelines)} ${node.lost_timelines === 1 ? 'log' : 'logs'}`}</Badge>
-      <span className="text-xs text-muted">{node.reason}</span>
-    </div>
-  )
-}
-
 export function FleetPage() {
   const { data: fleet } = useSuspenseQuery(fleetQuery)
   const { data: storage } = useSuspenseQuery(storageQuery)
   const metrics = useQuery(fleetMetricsQuery(15))
   const states = Object.entries(fleet.computes.by_state).map(([state, number]) => `${count(number)} ${stateText(state)}`)
   const window = `over ${String(fleet.window_seconds)} s, from Prometheus`
-  const nodes = [
-    ...storage.safekeepers.map((node) => ({ ...node, kind: 'safekeeper' })),
-    ...storage.pageservers.map((node) => ({ ...node, kind: 'pageserver' })),
-  ]
   return (
     <>
       <PageHeader
@@ -95,22 +80,7 @@ export function FleetPage() {
         <Card title="Regions and cells" note="What is wanted of each compute, from the control plane’s own records.">
           <Cells />
         </Card>
-        <Card title="Storage">
-          <Table
-            caption="Storage nodes"
-            cards
-            rows={nodes}
-            rowKey={(row) => `${row.kind}-${String(row.id)}`}
-            empty="No storage nodes are configured."
-            columns={[
-              { key: 'kind', header: 'Kind', cell: (row) => row.kind },
-              { key: 'id', header: 'Id', cell: (row) => row.id },
-              { key: 'address', header: 'Address', cell: (row) => <code className="text-xs">{row.address}</code> },
-              { key: 'health', header: 'Health', cell: (row) => <NodeHealth node={row} /> },
-              { key: 'timelines', header: 'Timelines', numeric: true, cell: (row) => count(row.timelines) },
-            ]}
-          />
-        </Card>
+        <StorageNodes storage={storage} />
       </div>
     </>
   )

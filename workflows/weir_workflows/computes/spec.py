@@ -9,6 +9,7 @@ from weir.branches.members import members_of
 from weir.branches.models import Branch
 from weir.config import Settings
 from weir.databases.repository import DatabaseRepository
+from weir.durability.policy import Policy, wanted
 from weir.endpoints.models import Endpoint
 from weir.projects.models import Project
 
@@ -23,6 +24,8 @@ async def load_spec(
     branch = await session.get_one(Branch, endpoint.branch_id)
     project = await session.get_one(Project, branch.project_id)
     repository = DatabaseRepository(session)
+    policy = Policy.of(settings.forbidden_durability, project.forbidden_durability)
+    commits = wanted(policy, branch.durability, endpoint.pg_settings)
     safekeepers = await members_of(session, branch.timeline_id, len(settings.safekeeper_wal_addresses))
     return {
         "compute_id": endpoint.id,
@@ -45,7 +48,8 @@ async def load_spec(
             for database in await repository.databases(branch.id)
         ],
         "keep_unlisted": project.keeps_unlisted,
-        "settings": endpoint.pg_settings,
+        "settings": commits.settings,
+        "durability": commits.durability.value,
         "storage_quota_bytes": project.logical_size_limit,
         "audit_reads_per_second": AUDIT_READS_PER_SECOND,
         "quorum_timeout_ms": QUORUM_TIMEOUT_MS,

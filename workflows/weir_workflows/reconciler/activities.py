@@ -10,6 +10,7 @@ computes are gone round in about a minute.
 
 import asyncio
 import time
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -23,6 +24,8 @@ from weir.clients.compute import ComputeStatus
 from weir.clients.http import RemoteError
 from weir.computes.repository import ComputeRepository, ComputeRow
 from weir.computes.service import observe
+from weir.durability.levels import level_of
+from weir.durability.policy import Policy, wanted
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.identity import audit
 from weir.kit.clock import now
@@ -61,6 +64,7 @@ class Round:
     stopped: list[str]
     cleaned: list[str]
     switched: list[str]
+    configured: list[str]
 
 
 @dataclass(frozen=True)
@@ -89,13 +93,11 @@ class ReconcilerActivities:
                 rolling = await RolloutRepository(session).in_progress([row.endpoint.id for row in rows])
             running = await self._r.computes.running([row.endpoint.id for row in rows])
             seen = await observe([row for row in rows if row.endpoint.id in running], self._r.http)
-            started: list[str] = []
-            stopped: list[str] = []
+            queued: dict[OperationKind, list[str]] = defaultdict(list)
             for row in rows:
-                finding = self._judge(row.endpoint, row.endpoint.id in running, seen.get(row.endpoint.id))
+                finding = self._judge(row, row.endpoint.id in running, seen.get(row.endpoint.id))
                 if finding is not None and await self._try_queue(row, finding):
-                    starts = finding.kind == OperationKind.START_COMPUTE
-                    (started if starts else stopped).append(row.endpoint.id)
+                    queued[finding.kind].append(row.endpoint.id)
             cleaned = await self._clean(rows, running, strangers_too=whole_round)
             await confirm_deferred(self._r, rows, seen)
             await record_versions(self._r, rows, seen)
@@ -111,7 +113,13 @@ class ReconcilerActivities:
                 await repair_tenants(self._r)
                 await repair_descriptions(self._r)
                 await keep_servers(self._r)
-        return Round(started, stopped, cleaned, switched)
+        return Round(
+            started=queued[OperationKind.START_COMPUTE],
+            stopped=queued[OperationKind.SUSPEND_COMPUTE],
+            cleaned=cleaned,
+            switched=switched,
+            configured=queued[OperationKind.APPLY_CONFIG],
+        )
 
     async def _part(self, computes: ComputeRepository) -> list[ComputeRow]:
         """The computes of this round, and moves on."""
@@ -120,7 +128,8 @@ class ReconcilerActivities:
         unmet = await computes.unmet(COMPUTES_A_ROUND)
         return list({row.endpoint.id: row for row in [*unmet, *part]}.values())
 
-    def _judge(self, endpoint: Endpoint, alive: bool, seen: ComputeStatus | str | None) -> _Finding | None:
+    def _judge(self, row: ComputeRow, alive: bool, seen: ComputeStatus | str | None) -> _Finding | None:
+        endpoint = row.endpoint
         if endpoint.desired_state == EndpointState.IDLE:
             self._silent_since.pop(endpoint.id, None)
             return _Finding(OperationKind.SUSPEND_COMPUTE, "should be idle but runs") if alive else None
@@ -133,11 +142,20 @@ class ReconcilerActivities:
                 return _Finding(OperationKind.START_COMPUTE, f"is {seen.state}: {seen.reason}")
             if seen.state == "running" and endpoint.state != EndpointState.ACTIVE:
                 return _Finding(OperationKind.START_COMPUTE, "runs, which was never recorded")
-            return None
+            return self._judge_durability(row, seen)
         since = self._silent_since.setdefault(endpoint.id, time.monotonic())
         if time.monotonic() - since > SILENCE_SECONDS:
             return _Finding(OperationKind.START_COMPUTE, f"has not answered for {SILENCE_SECONDS} s")
         return None
+
+    def _judge_durability(self, row: ComputeRow, seen: ComputeStatus) -> _Finding | None:
+        """Since a policy of the installation changed, say, or its configuration failed when the level was chosen."""
+        policy = Policy.of(self._r.settings.forbidden_durability, row.project.forbidden_durability)
+        level = wanted(policy, row.branch.durability, row.endpoint.pg_settings).level
+        actual = None if seen.synchronous_commit is None else level_of(seen.synchronous_commit)
+        if seen.state != "running" or level is None or actual in {None, level}:
+            return None
+        return _Finding(OperationKind.APPLY_CONFIG, f"commits at {actual}, should at {level}")
 
     async def _try_queue(self, row: ComputeRow, finding: _Finding) -> bool:
         """One endpoint that cannot be helped now must not keep the others from it."""
@@ -158,8 +176,10 @@ class ReconcilerActivities:
                 return False
             if await restarting(session, endpoint.id):
                 return False
-            wanted = EndpointState.ACTIVE if finding.kind == OperationKind.START_COMPUTE else EndpointState.IDLE
-            if endpoint.desired_state != wanted or not await self._due(repository, endpoint.id, finding.kind):
+            idle = finding.kind == OperationKind.SUSPEND_COMPUTE
+            if (endpoint.desired_state == EndpointState.IDLE) != idle or not await self._due(
+                repository, endpoint.id, finding.kind
+            ):
                 return False
             if finding.kind == OperationKind.START_COMPUTE:
                 endpoint.state = EndpointState.IDLE

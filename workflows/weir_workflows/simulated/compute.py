@@ -17,7 +17,9 @@ LSNs are byte positions that advance with the WAL.
 import math
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
+from weir.durability.levels import SETTING, Durability
 from weir.postgres_versions import TESTED
 from weir_workflows.simulated.profile import Profile, load
 
@@ -113,6 +115,8 @@ class Compute:
     # Longest chain storage allows with images and without, from the tenant's configuration.
     thresholds: tuple[int, int] = (128, 16)
     postgres_version: str = TESTED[POSTGRES_MAJOR][-1]
+    # What sessions would begin with.
+    synchronous_commit: str = "on"
     term: int = 1
     restarts: int = 0
     plant: Plant = NOTHING
@@ -201,6 +205,11 @@ class Compute:
             elif self.plant.restart_after_switch:
                 self.restarts_at = now + RESTART_AFTER_SECONDS
         return self.switch_lsn
+
+    def take(self, spec: dict[str, Any]) -> None:
+        """What commits wait for, as the agent makes it of a spec."""
+        level = Durability(spec.get("durability", Durability.FLUSH))
+        self.synchronous_commit = str(spec["settings"].get(SETTING, level.synchronous_commit))
 
     def ingested(self, now: float) -> bool:
         """Whether storage has the switch record: it lags behind the commit."""

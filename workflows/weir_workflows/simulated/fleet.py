@@ -190,6 +190,7 @@ class Fleet:
             noise=random.Random(f"{self.seed}/{compute_id}/noise"),  # noqa: S311
         )
         self.computes[compute_id] = timeline.writer = made
+        made.take(spec)
         if spec["full_page_writes"] != made.full_page_writes:
             made.switch(spec["full_page_writes"], now)
         return made

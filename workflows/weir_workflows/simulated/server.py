@@ -1,6 +1,6 @@
 """The simulated fleet over HTTP, on one port: `python -m weir_workflows.simulated.server`.
 
-    /computes/{id}/status|configure|full_page_writes|terminate|metrics   as the agent of that compute
+    /computes/{id}/status|configure|...                                 as the agent of that compute
     /pageserver/v1/...                                                     as the pageserver
     /safekeepers/{1,2,3}/v1/...                                            as that safekeeper
     /metrics                                                               all computes in one scrape
@@ -110,7 +110,14 @@ async def _status(fleet: Fleet, request: Request) -> Response:
 async def _configure(fleet: Fleet, request: Request) -> Response:
     compute, spec = await _agent(fleet, request), await request.json()
     compute.switch(spec["full_page_writes"], time.time())
+    compute.take(spec)
     return JSONResponse({})
+
+
+async def _chosen(fleet: Fleet, request: Request) -> Response:
+    """Nobody connects to a simulated compute, so no role has chosen anything."""
+    await _agent(fleet, request)
+    return JSONResponse({"chosen": [], "more": False})
 
 
 async def _switch(fleet: Fleet, request: Request) -> Response:
@@ -268,6 +275,7 @@ def _routes() -> list[BaseRoute]:
             ],
         ),
         _route("/computes/{compute}/status", _status),
+        _route("/computes/{compute}/synchronous_commit", _chosen),
         _route("/computes/{compute}/full_page_writes", _switch, "POST"),
         _route("/computes/{compute}/configure", _configure, "POST"),
         _route("/computes/{compute}/terminate", _terminate, "POST"),

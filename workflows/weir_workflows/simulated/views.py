@@ -32,6 +32,7 @@ def compute_status(compute: Compute, now: float) -> dict[str, Any]:
         "active_connections": 0,
         "restarts": compute.restarts,
         "postgres_version": compute.postgres_version,
+        "synchronous_commit": compute.synchronous_commit,
         "simulated": True,
     }
 

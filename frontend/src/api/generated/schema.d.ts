@@ -236,7 +236,7 @@ export interface paths {
         /**
          * Create Project Branch
          * @description A branch of the parent's head, of a past LSN (rounded down to a record) or of a past moment. Nothing is
-         *     copied. Roles and databases, with their passwords, are the parent's of today.
+         *     copied. Roles and databases, with their passwords, are the parent's of today. So is `durability` unless given.
          */
         post: operations["create_project_branch"];
         delete?: never;
@@ -281,7 +281,11 @@ export interface paths {
         delete: operations["delete_project_branch"];
         options?: never;
         head?: never;
-        /** Update Project Branch */
+        /**
+         * Update Project Branch
+         * @description A changed `durability` reaches running computes by the operations it answers with; one that a policy forbids is
+         *     refused with 412.
+         */
         patch: operations["update_project_branch"];
         trace?: never;
     };
@@ -362,6 +366,49 @@ export interface paths {
          *     be where the branch has no such state.
          */
         get: operations["get_project_branch_history_point"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/projects/{project_id}/branches/{branch_id}/durability": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Project Branch Durability
+         * @description What the branch's commits wait for, and which levels the policies of the installation and the project leave to
+         *     choose from. It is chosen by `PATCH` of the branch.
+         */
+        get: operations["get_project_branch_durability"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/computes/{endpoint_id}/durability": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Compute Durability
+         * @description The levels that roles and databases have chosen for their sessions, asked of the running compute: the first
+         *     200, weak ones first. Those a policy forbids to branches are marked; nobody can forbid them to roles and
+         *     sessions.
+         */
+        get: operations["get_compute_durability"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1554,6 +1601,19 @@ export interface components {
             branch: components["schemas"]["BranchView"];
             annotation: components["schemas"]["Annotation"];
         };
+        /**
+         * BranchDurability
+         * @description `level` is what was chosen for the branch. `effective` is what its computes are given: the same, or the weakest
+         *     level above it that the policies allow. An endpoint's own setting `synchronous_commit` wins where allowed.
+         */
+        BranchDurability: {
+            /** Branch Id */
+            branch_id: string;
+            level: components["schemas"]["Durability"];
+            effective: components["schemas"]["Durability"];
+            /** Levels */
+            levels: components["schemas"]["LevelView"][];
+        };
         /** BranchEndpoint */
         BranchEndpoint: {
             /** Name */
@@ -1596,6 +1656,7 @@ export interface components {
             init_source?: string | null;
             /** Expires At */
             expires_at?: string | null;
+            durability?: components["schemas"]["Durability"] | null;
         };
         /**
          * BranchHistory
@@ -1785,6 +1846,7 @@ export interface components {
             protected?: boolean | null;
             /** Expires At */
             expires_at?: string | null;
+            durability?: components["schemas"]["Durability"] | null;
         };
         /** BranchUpdateRequest */
         BranchUpdateRequest: {
@@ -1828,6 +1890,7 @@ export interface components {
             default: boolean;
             /** Protected */
             protected: boolean;
+            durability: components["schemas"]["Durability"];
             /**
              * Cpu Used Sec
              * @default 0
@@ -1896,6 +1959,24 @@ export interface components {
             /** Wal Compression */
             wal_compression: string | null;
         };
+        /**
+         * ChosenLevel
+         * @description What `ALTER ROLE` or `ALTER DATABASE ... SET synchronous_commit` has chosen for the sessions of a role (null:
+         *     of all roles) in a database (null: in all).
+         */
+        ChosenLevel: {
+            /** Role */
+            role?: string | null;
+            /** Database */
+            database?: string | null;
+            /** Synchronous Commit */
+            synchronous_commit: string;
+            level?: components["schemas"]["Durability"] | null;
+            /** Weaker */
+            weaker: boolean;
+            /** Forbidden */
+            forbidden: boolean;
+        };
         /** ComputeDetail */
         ComputeDetail: {
             /** Id */
@@ -1939,6 +2020,7 @@ export interface components {
             started_at?: string | null;
             /** Restarts */
             restarts?: number | null;
+            durability: components["schemas"]["ComputeLevel"];
             /** Commits Waiting */
             commits_waiting?: number | null;
             commits_unconfirmed?: components["schemas"]["UnconfirmedCommits"] | null;
@@ -1949,6 +2031,29 @@ export interface components {
             settings: {
                 [key: string]: unknown;
             };
+        };
+        /**
+         * ComputeDurability
+         * @description What roles and databases of a compute have chosen for their sessions. What a session chooses for itself only
+         *     that session knows.
+         */
+        ComputeDurability: {
+            /** Compute Id */
+            compute_id: string;
+            /** Chosen */
+            chosen: components["schemas"]["ChosenLevel"][];
+            /** More */
+            more: boolean;
+        };
+        /**
+         * ComputeLevel
+         * @description What commits wait for unless their session says otherwise. `wanted` is what the compute is to be given by its
+         *     branch, its own settings and the policies; null when its setting `synchronous_commit` is no value of Postgres's.
+         *     `actual` is what it was given last, null while it does not run.
+         */
+        ComputeLevel: {
+            wanted: components["schemas"]["Durability"] | null;
+            actual?: components["schemas"]["Durability"] | null;
         };
         /** ComputeResponse */
         ComputeResponse: {
@@ -2227,6 +2332,21 @@ export interface components {
             /** Wal Bytes Between Checkpoints */
             wal_bytes_between_checkpoints: number | null;
             wal_bytes_per_second: components["schemas"]["ArmRates"];
+        };
+        /**
+         * Durability
+         * @description What a commit waits for. From least to most, in this order.
+         * @enum {string}
+         */
+        Durability: "off" | "receive" | "flush" | "apply";
+        /**
+         * DurabilityPolicy
+         * @description Levels that may not be chosen: of the weak ones, `off` and `receive`, alone. Sessions may choose them all the
+         *     same, by `synchronous_commit`: Postgres lets every session.
+         */
+        DurabilityPolicy: {
+            /** Forbid */
+            forbid: components["schemas"]["Durability"][];
         };
         /** EndpointCreate */
         EndpointCreate: {
@@ -2640,6 +2760,7 @@ export interface components {
             annotations?: {
                 [key: string]: unknown;
             } | null;
+            durability?: components["schemas"]["Durability"] | null;
         };
         /**
          * FleetCell
@@ -2861,6 +2982,17 @@ export interface components {
             lsn: string;
             /** Timestamp */
             timestamp?: string | null;
+        };
+        /**
+         * LevelView
+         * @description `synchronous_commit` is the value by which a session chooses the level.
+         */
+        LevelView: {
+            level: components["schemas"]["Durability"];
+            /** Synchronous Commit */
+            synchronous_commit: string;
+            /** Forbidden By */
+            forbidden_by?: ("installation" | "project") | null;
         };
         /**
          * MeasuredCurve
@@ -3473,6 +3605,7 @@ export interface components {
             /** Enable Logical Replication */
             enable_logical_replication?: boolean | null;
             maintenance_window?: components["schemas"]["WeeklyWindow"] | null;
+            durability?: components["schemas"]["DurabilityPolicy"] | null;
             /** Block Public Connections */
             block_public_connections?: boolean | null;
             /** Block Vpc Connections */
@@ -5531,6 +5664,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description PRECONDITION_FAILED: Precondition Failed */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
@@ -5776,6 +5918,15 @@ export interface operations {
             };
             /** @description CONFLICT: The request contradicts what exists; repeating it does not help. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PRECONDITION_FAILED: Precondition Failed */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6055,6 +6206,123 @@ export interface operations {
             };
             /** @description NOT_FOUND: Not Found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description DEPENDENCY_UNAVAILABLE: A program Weir depends on does not answer. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_project_branch_durability: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BranchDurability"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_compute_durability: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                endpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ComputeDurability"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description CONFLICT: The request contradicts what exists; repeating it does not help. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -17,7 +17,8 @@ use serde_json::json;
 
 use super::spec::Spec;
 use super::{
-    Agent, ChangeMembersError, ConfigureError, State, SwitchError, Terminate, WalByRelationError,
+    Agent, ChangeMembersError, ChosenError, ConfigureError, State, SwitchError, Terminate,
+    WalByRelationError,
 };
 
 const DEFAULT_TIMEOUT_MS: u64 = 30_000;
@@ -79,6 +80,17 @@ impl From<WalByRelationError> for ApiError {
                 error(StatusCode::CONFLICT, "not_running", problem)
             }
             WalByRelationError::Postgres(_) => {
+                error(StatusCode::INTERNAL_SERVER_ERROR, "postgres", problem)
+            }
+        }
+    }
+}
+
+impl From<ChosenError> for ApiError {
+    fn from(problem: ChosenError) -> ApiError {
+        match problem {
+            ChosenError::NotRunning(_) => error(StatusCode::CONFLICT, "not_running", problem),
+            ChosenError::Postgres(_) => {
                 error(StatusCode::INTERNAL_SERVER_ERROR, "postgres", problem)
             }
         }
@@ -153,6 +165,7 @@ pub fn router(agent: Arc<Agent>) -> Router {
         .route("/status", get(status))
         .route("/healthz", get(healthz))
         .route("/wal_by_relation", get(wal_by_relation))
+        .route("/synchronous_commit", get(synchronous_commit))
         .route("/configure", post(configure))
         .route("/full_page_writes", post(full_page_writes))
         .route("/members", post(members))
@@ -202,6 +215,10 @@ async fn healthz(Shared(agent): Shared<Arc<Agent>>) -> Response {
 
 async fn wal_by_relation(Shared(agent): Shared<Arc<Agent>>) -> Result<Response, ApiError> {
     Ok(Json(agent.wal_by_relation().await?).into_response())
+}
+
+async fn synchronous_commit(Shared(agent): Shared<Arc<Agent>>) -> Result<Response, ApiError> {
+    Ok(Json(agent.chosen_synchronous_commit().await?).into_response())
 }
 
 #[derive(Serialize)]

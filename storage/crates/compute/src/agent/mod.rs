@@ -19,6 +19,7 @@ pub mod spec;
 mod status;
 mod storage;
 mod suspend;
+mod synchronous_commit;
 mod unconfirmed;
 mod wal_by_relation;
 mod watch;
@@ -37,6 +38,7 @@ pub use fpw::{SwitchError, Switched};
 pub use live::Live;
 pub use members::{ChangeMembersError, Member, Members};
 pub use status::{FullPageWrites, StartTiming, State, Status};
+pub use synchronous_commit::{Chosen, ChosenError};
 pub use unconfirmed::Unconfirmed;
 pub use wal_by_relation::{WalByRelation, WalByRelationError};
 
@@ -164,6 +166,9 @@ impl Agent {
             status.commit_lsn = Some(positions.commit.max(live.start_lsn));
             status.members = Some(live.proposer.members().into());
             status.ingested_lsn = Some(live.ingested().max(positions.applied));
+        }
+        if status.state == State::Running {
+            status.synchronous_commit = Some(self.spec.lock().synchronous_commit());
         }
         status
     }

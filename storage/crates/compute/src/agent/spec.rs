@@ -212,6 +212,18 @@ impl Spec {
         settings
     }
 
+    /// What sessions begin with: a value of the setting.
+    pub fn synchronous_commit(&self) -> String {
+        let by_name = self
+            .settings
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case("synchronous_commit"));
+        by_name.map_or_else(
+            || self.durability.synchronous_commit().to_owned(),
+            |(_, value)| value.to_string(),
+        )
+    }
+
     pub fn check(&self) -> Result<(), SpecError> {
         if self.pg_version != 15 {
             return Err(SpecError::Version(self.pg_version));

@@ -65,6 +65,8 @@ pub struct Status {
     pub members: Option<Members>,
     /// The minor of the server that runs, as it says itself, such as 15.20.
     pub postgres_version: Option<String>,
+    /// What sessions begin with, as the agent gave it to the server that runs.
+    pub synchronous_commit: Option<String>,
 }
 
 impl Status {
@@ -88,6 +90,7 @@ impl Status {
             restarts: 0,
             members: None,
             postgres_version: None,
+            synchronous_commit: None,
         }
     }
 }

@@ -1,0 +1,59 @@
+"""`weir.toml` as the first `weir up` writes it: every setting, with what it is for."""
+
+TEMPLATE = """\
+# Settings of this Weir installation, written by the first `weir up`. Change them while Weir is down.
+# Each can be overridden by the environment: WEIR_PORT_API=8400, WEIR_COMPUTE_PORTS=8700-8899, ...
+# Everything listens on 127.0.0.1.
+
+[ports]
+{ports}
+
+[computes]
+# Postgres gets the even ports, the agent of each compute the odd port above.
+ports = "{computes}"
+# What computes are: "local" (processes of this machine), or "simulated" (a model of computes and storage, for scale
+# tests of the control plane: no database runs). Choose before the first `weir up`.
+runtime = "{runtime}"
+
+[storage]
+# Where the databases' layers are kept: a directory (file:///...) or a bucket (s3://bucket/prefix). Empty: `objects`
+# in this directory. Endpoint, region and credentials of a bucket are lines NAME=VALUE (AWS_ENDPOINT_URL, AWS_REGION,
+# AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) of secrets/object_store.env. Choose before the first project.
+object_store = "{object_store}"
+
+[durability]
+# Levels that no branch may have, of "off" and "receive" (docs/durability.md). Sessions may choose them all the same.
+forbid = []
+
+[safekeepers]
+# How many run here, 1 to {most_safekeepers}. New branches have their log on the first three; the others are spares,
+# for `weir safekeepers set` and `weir safekeepers replace`. Take away only the last ones, and only when `weir
+# safekeepers list` shows no branch on them.
+count = {safekeepers}
+
+[pageserver]
+# Memory for what is not in a layer file yet, over all databases. A busy database is flushed at 256 MiB, or sooner
+# when an eighth of this is less. Beyond half of it the busiest wait.
+memory_mib = {memory_mib}
+# Memory for new layers, for reads, when the object store is a directory: those of a busy database's last two flushes.
+recent_layers_mib = {recent_layers_mib}
+# Memory for blocks of layers, and for pages as they were read last.
+block_cache_mib = {block_cache_mib}
+page_cache_mib = {page_cache_mib}
+# Disk for copies of layers whose object store is a bucket. A twentieth of the disk is left free in any case.
+layer_cache_mib = {layer_cache_mib}
+
+[postgres]
+# The programs of Postgres 15, for computes and for the metadata store.
+bin_dir = "{pg_bin}"
+# Who runs them when Weir is run by root; Postgres refuses to be root.
+user = "postgres"
+
+[prometheus]
+retention = "15d"
+scrape_interval_seconds = 1
+
+[telemetry]
+# Where to send traces (OTLP over HTTP), for example "http://127.0.0.1:4318". Empty: nowhere.
+otlp_endpoint = ""
+"""

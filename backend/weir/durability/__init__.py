@@ -1,0 +1,1 @@
+"""What an acknowledged commit survives: levels, the policy that forbids weak ones, what computes are given."""
