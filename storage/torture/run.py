@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--result", type=Path, help=f"where the result goes ({RESULT.relative_to(REPO)})")
     parser.add_argument("--no-result", action="store_true", help="write no result")
     parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()) / "weir-torture", help="artefacts")
+    parser.add_argument("--keep-all", action="store_true", help="artefacts of trials that are clean, too")
     parser.add_argument("--show", action="store_true", help="print the schedules and run nothing")
     return parser.parse_args()
 
@@ -67,6 +69,8 @@ def replay(result: Result) -> str:
 
 def main() -> int:
     chosen = options()
+    # A trial that is asked to end leaves no process and no mount.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     mounting = can_mount()
     seeds = range(chosen.seed, chosen.seed + chosen.trials)
     plans = [draw(seed, chosen.seconds, mounting=mounting, only=tuple(chosen.only)) for seed in seeds]
@@ -99,7 +103,7 @@ def main() -> int:
             say(f"[{len(results)}/{len(plans)}] {result.words()}")
             for text in [*result.lost, *result.wrong, *result.undecided, *result.stuck][:10]:
                 say(f"    {text}")
-            if result.clean:
+            if result.clean and not chosen.keep_all:
                 shutil.rmtree(chosen.keep / f"seed-{plan.seed}", ignore_errors=True)
             else:
                 say(f"    kept: {chosen.keep / f'seed-{plan.seed}'}; {replay(result)}")

@@ -6,7 +6,7 @@ from collections import Counter
 
 from weirtorture.availability import Away, longest_wait
 from weirtorture.report import percentile
-from weirtorture.schedule import FOUNDERS, KINDS, draw
+from weirtorture.schedule import FOUNDERS, KINDS, SHORT, draw
 
 
 def test_a_seed_is_a_schedule() -> None:
@@ -26,6 +26,19 @@ def test_two_hundred_trials_have_each_fault_often_and_lose_one_disk_at_most() ->
             assert set(fault.safekeepers) <= set(FOUNDERS)
     assert set(kinds) == set(KINDS)
     assert min(kinds.values()) >= 20
+
+
+def test_the_seeds_of_make_test_have_what_is_worst() -> None:
+    kinds = {fault.kind for seed in SHORT for fault in draw(seed, 20).faults}
+    assert kinds > {
+        *(kind for kind in KINDS if "_disk_" in kind),
+        "takeover",
+        "isolated_takeover",
+        "members_five_and_back",
+        "partition",
+        "links_cut",
+        "compute_killed",
+    }
 
 
 def test_without_mounting_no_disk_is_full() -> None:

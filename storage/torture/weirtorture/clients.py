@@ -34,8 +34,8 @@ LISTS = 4
 LISTS_SECONDS = 5.0
 ACCOUNTS = 12
 BALANCE = 1_000
-# An operation without an answer for so long is given up: its connection is closed, its outcome is not known. Clients of
-# odd numbers have little patience, so that outcomes are not known when faults are short, too.
+# An operation without an answer for so long is given up: its connection is closed, its outcome is not known. Clients
+# of odd numbers have little patience, so that outcomes are not known when faults are short, too.
 PATIENCE, LITTLE_PATIENCE = 6.0, 1.0
 
 SCHEMA = f"""

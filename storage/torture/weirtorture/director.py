@@ -1,7 +1,7 @@
 """Makes the faults of a schedule happen, each in a thread of its own, and ends all of them when it is told to heal.
 
-A fault claims what it is about, a process or the computes as a whole; one that finds it claimed is left out and says
-so. Disturbed links are claimed by nobody, so they coincide with everything.
+A fault claims what it is about, a process or the computes as a whole; one that finds it claimed waits for a while,
+and is left out then and says so. Disturbed links are claimed by nobody, so they coincide with everything.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from .schedule import FOUNDERS, SPARES, Fault
 
 # How long one change of members may take before heal takes it over, seconds.
 MEMBERS_PATIENCE = 40.0
+# How long a fault waits for another one of the same process to end before it is left out, seconds.
+CLAIM_PATIENCE = 6.0
 
 
 class LeftOutError(Exception):
@@ -95,8 +97,10 @@ class Director:
             for name in sorted(names):
                 with self._stack_lock:
                     lock = self._claims.setdefault(name, threading.Lock())
-                if not lock.acquire(blocking=False):
-                    raise LeftOutError(f"{name} is in another fault")
+                until = time.monotonic() + CLAIM_PATIENCE
+                while not lock.acquire(timeout=0.1):
+                    if self.healing.is_set() or time.monotonic() > until:
+                        raise LeftOutError(f"{name} is in another fault")
                 held.callback(lock.release)
             yield
 
@@ -203,12 +207,12 @@ class Director:
 
     def _another_disk(self, fault: Fault, content: Path | None) -> None:
         (number,) = fault.safekeepers
-        if self.membership.wanted != set(FOUNDERS):
-            raise LeftOutError("the members are being changed")
-        with self._safekeepers(fault) as (process,):
+        process, disk = self.cluster.safekeeper(number), self.cluster.disk(number)
+        lost = self.cluster.root / f"lost-{number}"
+        with self._claim(f"safekeeper-{number}"):
+            # Away until it votes again: what it was is no voter's disk any more.
+            self.away.safekeepers(fault.safekeepers, 1)
             process.kill9()
-            disk = self.cluster.disk(number)
-            lost = self.cluster.root / f"lost-{number}"
             lost.mkdir()
             for entry in disk.iterdir():
                 shutil.move(entry, lost / entry.name)
@@ -216,8 +220,9 @@ class Director:
                 subprocess.run(["cp", "-a", f"{content}/.", disk], check=True)
             self._rest(fault.seconds)
             process.start()
-            # Away until it votes again: what it was is no voter's disk any more.
-            self.membership.reach(time.monotonic() + MEMBERS_PATIENCE, self.healing)
+        # From here on it can be killed again while it catches up.
+        self.membership.reach(time.monotonic() + MEMBERS_PATIENCE, self.healing)
+        self.away.safekeepers(fault.safekeepers, -1)
 
     # --- members
 

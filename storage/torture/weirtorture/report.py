@@ -23,6 +23,15 @@ def percentile(values: list[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
 
 
+def _words(entry: dict[str, Any]) -> str:
+    """When a fault really began and ended, what it was, and where it was not done, why."""
+    fault = entry["fault"]
+    what = f"{fault['kind']} {fault['safekeepers']}" if fault["safekeepers"] else fault["kind"]
+    details = "".join(f" {name}={value}" for name, value in fault["details"].items())
+    outcome = "" if entry["outcome"] == "done" else f": {entry['outcome']}"
+    return f"{entry['began']:.1f}-{entry['ended']:.1f} s {what}{details}{outcome}"
+
+
 def summary(results: list[Result], seconds: float, revision: str, mounting: bool) -> dict[str, Any]:
     done = Counter(kind for result in results for kind in result.done)
     left_out = Counter(
@@ -61,16 +70,7 @@ def summary(results: list[Result], seconds: float, revision: str, mounting: bool
                 "acknowledged": result.acknowledged,
                 "unavailable_seconds": result.unavailable_seconds,
                 "excused_seconds": result.excused_seconds,
-                "faults": [
-                    {
-                        "kind": entry["fault"]["kind"],
-                        "safekeepers": entry["fault"]["safekeepers"],
-                        "began": entry["began"],
-                        "ended": entry["ended"],
-                        "outcome": entry["outcome"].split(":")[0],
-                    }
-                    for entry in result.faults
-                ],
+                "faults": [_words(entry) for entry in result.faults],
             }
             for result in results
         ],
