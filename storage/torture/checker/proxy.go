@@ -179,9 +179,11 @@ type piece struct {
 	data []byte
 }
 
-// pass carries one direction, in order. Its end ends the other one too: the protocols here have no use for half.
+// pass carries one direction, in order. An end is passed on as the end of this direction alone, since who fetches WAL
+// says so when it has asked; a reset ends both.
 func (it *link) pass(from, to net.Conn) {
 	pieces := make(chan piece, 256)
+	var failed error
 	go func() {
 		defer close(pieces)
 		for {
@@ -191,6 +193,7 @@ func (it *link) pass(from, to net.Conn) {
 				pieces <- piece{it.arrival(), data[:length]}
 			}
 			if err != nil {
+				failed = err
 				return
 			}
 		}
@@ -199,14 +202,20 @@ func (it *link) pass(from, to net.Conn) {
 		time.Sleep(time.Until(one.due))
 		it.untilThawed()
 		if _, err := to.Write(one.data); err != nil {
-			break
+			reset(from)
+			reset(to)
+			for range pieces { //nolint:revive // so that the reader can end
+			}
+			return
 		}
 	}
 	it.untilThawed()
-	_ = to.Close()
-	_ = from.Close()
-	for range pieces { //nolint:revive // so that the reader can end
+	if failed == io.EOF {
+		_ = to.(*net.TCPConn).CloseWrite()
+		return
 	}
+	reset(from)
+	reset(to)
 }
 
 func (it *link) arrival() time.Time {

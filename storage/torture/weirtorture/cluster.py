@@ -147,6 +147,27 @@ class Cluster:
         with self._lock:
             self._given_out.append(compute)
 
+    def follow(self) -> None:
+        """Clients go to another compute when theirs has been fenced: to the one that runs, of the highest term.
+
+        A compute that was being started anew when another one took over takes over from that one in turn.
+        """
+        if self._state(self.current())[0] not in ("fenced", "exited"):
+            return
+        running = [compute for compute in self.computes if self._state(compute)[0] == "running"]
+        if running:
+            self.give_out(max(running, key=lambda compute: self._state(compute)[1]))
+
+    def _state(self, compute: Compute) -> tuple[str, int]:
+        """Its agent's word and its term; `exited` when the agent has ended by itself."""
+        if compute.process.child is None or ((code := compute.process.child.poll()) is not None and code >= 0):
+            return "exited", 0
+        try:
+            status = compute.status()
+        except httpx.HTTPError:
+            return "silent", 0
+        return status["state"], status["term"] or 0
+
     def new_compute(self) -> Compute:
         """Another compute of the timeline, whose agent is there; it need not run yet, or ever."""
         with self._lock:

@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 import psycopg
 from disks import fill
-from harness import Compute, wait_for
+from harness import wait_for
 
 from .availability import Away
 from .cluster import Cluster
@@ -47,6 +47,7 @@ class Director:
     log: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     healing: threading.Event = field(default_factory=threading.Event)
     _began: float = 0.0
+    _ended: threading.Event = field(default_factory=threading.Event)
     _claims: dict[str, threading.Lock] = field(default_factory=dict[str, threading.Lock])
     _threads: list[threading.Thread] = field(default_factory=list[threading.Thread])
     _stack_lock: threading.Lock = field(default_factory=threading.Lock)
@@ -57,6 +58,18 @@ class Director:
             thread = threading.Thread(target=self._run, args=(fault,), daemon=True)
             self._threads.append(thread)
             thread.start()
+        self._follower = threading.Thread(target=self._follow, daemon=True)
+        self._follower.start()
+
+    def _follow(self) -> None:
+        while not self._ended.wait(0.3):
+            self.cluster.follow()
+
+    def end(self) -> None:
+        """Nobody leads clients to another compute from here on."""
+        self.healing.set()
+        self._ended.set()
+        self._follower.join(60)
 
     def heal(self) -> None:
         """Ends every fault that lasts, and waits until what it disturbed is started again."""
@@ -330,10 +343,14 @@ class Director:
             finally:
                 self.cluster.network.end(rule)
 
-    def _hand_over(self) -> Compute:
-        """Clients go to another compute as soon as that runs, and when the trial heals."""
+    def _hand_over(self) -> None:
+        """Clients go to another compute as soon as that runs, unless the trial heals before."""
         new = self.cluster.new_compute()
+
+        def state() -> str | None:
+            said = new.status()["state"]
+            return said if said in ("running", "fenced") or self.healing.is_set() else None
+
         with contextlib.suppress(TimeoutError):
-            wait_for("the new compute", lambda: self.healing.is_set() or new.status()["state"] == "running", 60)
-        self.cluster.give_out(new)
-        return new
+            if wait_for("the new compute", state, 60) != "fenced":
+                self.cluster.give_out(new)

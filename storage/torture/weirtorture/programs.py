@@ -53,9 +53,9 @@ class Network:
 
     def close(self) -> None:
         child, self._child = self._child, None
-        if child is not None and child.stdin is not None:
-            child.stdin.close()
-            child.wait(10)
+        if child is not None:
+            # Its standard input ends, and with that the proxy.
+            child.communicate(timeout=10)
 
     def open(self, near: str, far: str, address: str) -> str:
         """The address of a new link to `address`."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness import PG_BIN, Compute, wait_for
+from harness import PG_BIN, Compute, lsn, wait_for
 
 from .availability import Away, longest_wait
 from .checks import Findings, check_content, check_history, check_indexes, check_logs, read_content, stored_commits
@@ -25,6 +25,8 @@ from .schedule import FOUNDERS, Schedule
 COMMITS_AGAIN = 90.0
 MEMBERS_AGAIN = 60.0
 OLD_COMPUTE_GONE = 45.0
+# After a new compute has started: until every voter has what is committed, seconds.
+CAUGHT_UP = 60.0
 
 
 @dataclass
@@ -114,7 +116,7 @@ class Trial:
             self._recovered(load, membership)
         finally:
             ended = time.monotonic()
-            director.healing.set()
+            director.end()
             load.stop()
             result.faults, result.done = director.log, director.done()
             result.load_seconds = round(ended - load.began, 1)
@@ -155,6 +157,7 @@ class Trial:
         content = read_content(fresh, load.history)
         check_content(load.history, content, findings)
         check_indexes(fresh, findings)
+        self._caught_up(cluster, fresh)
         fresh.suspend()
         self._settled(cluster)
         check_logs(cluster.root, cluster.engine.bin_dir, cluster.timeline.id, findings)
@@ -172,6 +175,19 @@ class Trial:
             wait_for(f"{name} to notice that another compute has taken over", gone, OLD_COMPUTE_GONE)
         except TimeoutError as error:
             result.stuck.append(str(error))
+
+    def _caught_up(self, cluster: Cluster, compute: Compute) -> None:
+        """Every voter has what is committed by now, also those that were away."""
+        committed = lsn(compute.status()["commit_lsn"])
+
+        def behind() -> list[int]:
+            statuses = {number: cluster.engine.safekeeper_status(number - 1, cluster.timeline) for number in FOUNDERS}
+            return [number for number, status in statuses.items() if lsn(status["flush_lsn"]) < committed]
+
+        try:
+            wait_for("every voter to catch up", lambda: not behind(), CAUGHT_UP)
+        except TimeoutError:
+            raise StuckError(f"safekeepers {behind()} do not catch up within {CAUGHT_UP:.0f} s") from None
 
     def _settled(self, cluster: Cluster) -> None:
         """A control file follows what is committed by a second."""
