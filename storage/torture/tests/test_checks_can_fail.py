@@ -15,6 +15,8 @@ from weirtorture import programs
 from weirtorture.checks import Findings, check_content, check_history, check_indexes, read_content
 from weirtorture.clients import SCHEMA, Load
 from weirtorture.history import FAILED, OK, UNKNOWN, History, Operation
+from weirtorture.schedule import FOUNDERS, Fault, Schedule
+from weirtorture.trial import Trial
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -179,3 +181,14 @@ def test_what_is_done_behind_the_clients_back_is_found(
     findings = checked(branch, written, tmp_path)
     branch.suspend()
     assert is_found(findings), findings
+
+
+def test_a_trial_finds_commits_that_did_not_wait_for_a_majority(tmp_path: Path) -> None:
+    """With `durability` off, what is acknowledged while no safekeeper is within reach is lost with the compute."""
+    faults = (Fault("links_closed", 1.0, 5.0, FOUNDERS), Fault("compute_killed", 4.0, 0.2))
+    result = Trial(Schedule(1, 7.0, True, faults), tmp_path / "kept", durability="off").run()
+    assert result.done.count("links_closed") == result.done.count("compute_killed") == 1
+    assert result.stuck == []
+    assert len(result.lost) > 10, result.words()
+    assert any("no order of its" in text for text in result.wrong), result.words()
+    assert (tmp_path / "kept" / "safekeeper-1").is_dir(), "the disks are kept for whoever looks for the cause"

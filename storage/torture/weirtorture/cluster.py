@@ -53,6 +53,8 @@ class Cluster:
     # Numbers of the safekeepers with a small disk of their own.
     small: tuple[int, ...] = ()
     pg_bin_dir: Path = PG_BIN
+    # What commits wait for.
+    durability: str = "flush"
     computes: list[Compute] = field(default_factory=list[Compute])
     # Computes that clients have used; the last one is the one they are to use.
     _given_out: list[Compute] = field(default_factory=list[Compute])
@@ -184,6 +186,7 @@ class Cluster:
                 },
                 pg_bin_dir=str(self.pg_bin_dir),
                 full_page_writes=self.full_page_writes,
+                durability=self.durability,
                 settings={"checkpoint_timeout": "30s", "max_wal_size": "64MB"},
             )
             self.computes.append(compute)

@@ -73,6 +73,7 @@ class Trial:
     keep: Path
     pg_bin_dir: Path = PG_BIN
     clients: int = 8
+    durability: str = "flush"
 
     def run(self) -> Result:
         began = time.monotonic()
@@ -84,7 +85,9 @@ class Trial:
             if fault.kind == "safekeeper_disk_full"
             for number in fault.safekeepers
         )
-        cluster = Cluster(root, self.schedule.seed, self.schedule.full_page_writes, small, self.pg_bin_dir)
+        cluster = Cluster(
+            root, self.schedule.seed, self.schedule.full_page_writes, small, self.pg_bin_dir, self.durability
+        )
         shutil.rmtree(self.keep, ignore_errors=True)
         self.keep.mkdir(parents=True)
         try:
