@@ -332,16 +332,18 @@ class Director:
                 old.kill9()
 
     def _isolated_takeover(self, fault: Fault) -> None:
-        """The old compute loses its network; it comes back when another one has long been writing."""
-        with self._claim("compute"):
-            old = self.cluster.name(self.cluster.current())
-            far = ("pageserver", *(f"safekeeper-{number}" for number in FOUNDERS + SPARES))
-            rule = self.cluster.network.begin(old, far, frozen=True)
-            try:
-                self._hand_over()
-                self._rest(fault.seconds)
-            finally:
-                self.cluster.network.end(rule)
+        """The old agent loses its network, or stands still; it goes on when another has long been writing."""
+        with self._claim("compute"), contextlib.ExitStack() as undo:
+            old = self.cluster.current()
+            if fault.details.get("old_is") == "stopped":
+                old.process.signal(signal.SIGSTOP)
+                undo.callback(old.process.signal, signal.SIGCONT)
+            else:
+                far = ("pageserver", *(f"safekeeper-{number}" for number in FOUNDERS + SPARES))
+                rule = self.cluster.network.begin(self.cluster.name(old), far, frozen=True)
+                undo.callback(self.cluster.network.end, rule)
+            self._hand_over()
+            self._rest(fault.seconds)
 
     def _hand_over(self) -> None:
         """Clients go to another compute as soon as that runs, unless the trial heals before."""

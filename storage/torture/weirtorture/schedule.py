@@ -135,6 +135,9 @@ def _fault(chance: random.Random, kind: str, seconds: float) -> Fault:
         return Fault(kind, at, lasts, safekeepers, _network_details(chance, kind))
     if kind == "takeover":
         return Fault(kind, at, lasts, (), {"old_is": chance.choice(("left", "killed_after"))})
+    if kind == "isolated_takeover":
+        # Not drawn: what comes later in the seed's schedule stays as it is.
+        return Fault(kind, at, lasts, (), {"old_is": ("cut_off", "stopped")[round(at * 100) % 2]})
     return Fault(kind, at, lasts)
 
 
