@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle fuzz bench-redo bench-pageserver soak-outage soak-races sim
+.PHONY: help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle fuzz bench-redo bench-pageserver soak-outage soak-races sim torture
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -49,6 +49,14 @@ SEEDS ?= 10000
 
 sim: ## the simulation of the log's protocol over SEEDS seeds (10000: about half a minute once compiled)
 	@cd storage && WEIR_SIM_SEEDS=$(SEEDS) cargo test --release --locked -p sim -- --nocapture
+
+# Trials of `make torture`, the seed of the first one, and after how long no further one begins.
+N ?= 200
+SEED ?= 1
+MINUTES ?= 360
+
+torture: ## N trials: real processes, faults by a seed, clients' histories checked (200: about three hours)
+	@nice $(VENV)/python storage/torture/run.py --trials $(N) --seed $(SEED) --minutes $(MINUTES)
 
 soak-races: ## the engine's tests 20 times beside busy loops, to find those that race (hours)
 	@scripts/soak --races --system

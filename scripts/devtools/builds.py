@@ -1,4 +1,4 @@
-"""What set-up builds: the Python environment, three Go programs, the storage engine, the console."""
+"""What set-up builds: the Python environment, four Go programs, the storage engine, the console."""
 
 from __future__ import annotations
 
@@ -136,6 +136,16 @@ def build_s3_server() -> str:
     flags = f"-s -w -X main.Version={version}"
     must("s3-server-build", (go(), "install", "-trimpath", f"-ldflags={flags}", S3_SERVER), environment=environment)
     return f"built versitygw {version}"
+
+
+def build_torture() -> str:
+    """The checker and the proxy of `make torture`. Go knows what is fresh; what is pinned is fetched once."""
+    source = STORAGE / "torture" / "checker"
+    BIN.mkdir(parents=True, exist_ok=True)
+    environment = dict(tool_environment(), CGO_ENABLED="0")
+    command = (go(), "build", "-trimpath", "-buildvcs=false", "-o", BIN / "weir-torture", ".")
+    must("torture-build", command, cwd=source, environment=environment)
+    return f"built {BIN / 'weir-torture'}"
 
 
 def build_storage() -> str:

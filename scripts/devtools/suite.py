@@ -143,8 +143,15 @@ def _stack_steps() -> list[Step]:
         count=results.pytest,
         minutes=50,
     )
-    # `backend` and `engine` share a range of ports, and so a lane.
-    lanes = {"stack": (system,), "control": (backend, engine), "console": (journeys, stock, rust)}
+    torture = Step(
+        "torture",
+        "the engine under faults, clients' histories checked",
+        _pytest("storage/torture", *SIDE_BY_SIDE),
+        count=results.pytest,
+        minutes=15,
+    )
+    # `backend`, `engine` and `torture` share a range of ports, and so a lane.
+    lanes = {"stack": (system,), "control": (backend, engine, torture), "console": (journeys, stock, rust)}
     return [replace(step, lane=lane) for lane, chosen in lanes.items() for step in chosen]
 
 
@@ -168,6 +175,13 @@ def _long_steps() -> list[Step]:
             long=True,
             environment=LONG,
             minutes=30,
+        ),
+        Step(
+            "torture-long",
+            "the engine under faults, more seeds",
+            [_venv("python"), "storage/torture/run.py", "--trials", "20", "--no-result"],
+            long=True,
+            minutes=40,
         ),
         Step(
             "system-long",

@@ -39,23 +39,65 @@ def fill(ballast: Path) -> None:
                     file.write(b"x" * size)
 
 
-_FSYNC = r"""
-#include <sys/syscall.h>
+# Only what concerns files below a folder fails: the program's log and its sockets stay as they are.
+_SICK_DISK = r"""
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
-static void wait_for_the_disk(void) {
-  const char *stuck = getenv("WEIR_TEST_DISK_IS_STUCK");
-  while (stuck && access(stuck, F_OK) == 0) usleep(5000);
+static int there(const char *variable) {
+  const char *path = getenv(variable);
+  return path && access(path, F_OK) == 0;
 }
-int fsync(int fd) { wait_for_the_disk(); return syscall(SYS_fsync, fd); }
-int fdatasync(int fd) { wait_for_the_disk(); return syscall(SYS_fdatasync, fd); }
+static void wait_for_the_disk(void) {
+  while (there("WEIR_TEST_DISK_IS_STUCK")) usleep(5000);
+}
+static int fails(int fd) {
+  char link[40], path[4096];
+  const char *disk = getenv("WEIR_TEST_DISK");
+  if (!disk || !there("WEIR_TEST_DISK_FAILS")) return 0;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  ssize_t length = readlink(link, path, sizeof path - 1);
+  if (length <= 0) return 0;
+  path[length] = 0;
+  return strncmp(path, disk, strlen(disk)) == 0;
+}
+#define OR_FAIL(call) do { if (fails(fd)) { errno = EIO; return -1; } return call; } while (0)
+int fsync(int fd) { wait_for_the_disk(); OR_FAIL(syscall(SYS_fsync, fd)); }
+int fdatasync(int fd) { wait_for_the_disk(); OR_FAIL(syscall(SYS_fdatasync, fd)); }
+ssize_t read(int fd, void *b, size_t n) { OR_FAIL(syscall(SYS_read, fd, b, n)); }
+ssize_t write(int fd, const void *b, size_t n) { OR_FAIL(syscall(SYS_write, fd, b, n)); }
+ssize_t pread64(int fd, void *b, size_t n, off_t at) { OR_FAIL(syscall(SYS_pread64, fd, b, n, at)); }
+ssize_t pwrite64(int fd, const void *b, size_t n, off_t at) { OR_FAIL(syscall(SYS_pwrite64, fd, b, n, at)); }
+ssize_t pread(int fd, void *b, size_t n, off_t at) { OR_FAIL(syscall(SYS_pread64, fd, b, n, at)); }
+ssize_t pwrite(int fd, const void *b, size_t n, off_t at) { OR_FAIL(syscall(SYS_pwrite64, fd, b, n, at)); }
+ssize_t writev(int fd, const struct iovec *v, int n) { OR_FAIL(syscall(SYS_writev, fd, v, n)); }
 """
+
+
+def _library(folder: Path) -> Path:
+    source, library = folder / "sick_disk.c", folder / "sick_disk.so"
+    if not library.exists():
+        source.write_text(_SICK_DISK)
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
+    return library
 
 
 def stuck_while(folder: Path, there: Path) -> dict[str, str]:
     """The environment of a program whose fsyncs do not return while the file `there` exists, as on a disk that has
     stopped answering while the kernel still takes writes into memory. What it needs is built in `folder`."""
-    source, library = folder / "fsync.c", folder / "fsync.so"
-    source.write_text(_FSYNC)
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
-    return {"LD_PRELOAD": str(library), "WEIR_TEST_DISK_IS_STUCK": str(there)}
+    return {"LD_PRELOAD": str(_library(folder)), "WEIR_TEST_DISK_IS_STUCK": str(there)}
+
+
+def failing_while(folder: Path, disk: Path, there: Path) -> dict[str, str]:
+    """The environment of a program for which reads, writes and fsyncs of files below `disk` end with EIO while the
+    file `there` exists, as on a disk that has died under its file system. What it needs is built in `folder`."""
+    return {
+        "LD_PRELOAD": str(_library(folder)),
+        "WEIR_TEST_DISK": f"{disk}/",
+        "WEIR_TEST_DISK_FAILS": str(there),
+    }

@@ -179,7 +179,7 @@ class Compute:
         return f"postgresql://app:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{self.port}/appdb"
 
     def connect(self, **options: Any) -> psycopg.Connection[Any]:
-        return psycopg.connect(self.uri, connect_timeout=10, **{"autocommit": True, **options})
+        return psycopg.connect(self.uri, **{"connect_timeout": 10, "autocommit": True, **options})
 
     def admin(self, database: str = "appdb") -> psycopg.Connection[Any]:
         """A superuser session over the agent's private socket."""
@@ -233,6 +233,8 @@ class Engine:
     object_store: str = "file://{objects}"
     pageserver_environment: dict[str, str] = field(default_factory=dict)
     safekeeper_count: int = 3
+    # Of single safekeepers, by their number, which counts from 1.
+    safekeeper_environments: dict[int, dict[str, str]] = field(default_factory=dict)
     safekeepers: list[Process] = field(default_factory=list)
     wal_ports: list[int] = field(default_factory=list)
     http_ports: list[int] = field(default_factory=list)
@@ -260,6 +262,7 @@ class Engine:
                         str(data),
                     ],
                     http,
+                    self.safekeeper_environments.get(number),
                 )
             )
         self.page_port, self.pageserver_http_port = free_port(), free_port()

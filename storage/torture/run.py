@@ -1,0 +1,117 @@
+"""`make torture`: trials one after the other, one seed each, and what came of them.
+
+Nothing of an earlier run is resumed. Trials stop at --minutes, whatever is left. What a trial that is not clean
+leaves behind is kept below --keep: its history, schedule, logs of all programs, the safekeepers' disks and the
+object store.
+
+    storage/torture/run.py --seed 17 --trials 1     the storm of one seed again
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+REPO = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(HERE.parent / "system")]
+
+from harness import PG_BIN, default_bin_dir  # noqa: E402
+from weirtorture import programs  # noqa: E402
+from weirtorture.cluster import can_mount, server_minor  # noqa: E402
+from weirtorture.report import summary, write  # noqa: E402
+from weirtorture.schedule import KINDS, draw  # noqa: E402
+from weirtorture.trial import Result, Trial  # noqa: E402
+
+RESULT = REPO / "bench/results/torture.json"
+
+
+def say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)  # noqa: T201
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", "-n", type=int, default=200, help="how many (200)")
+    parser.add_argument("--seed", type=int, default=1, help="of the first trial; the next ones count on (1)")
+    parser.add_argument("--seconds", type=float, default=20, help="of load and faults in each trial (20)")
+    parser.add_argument("--minutes", type=float, default=360, help="after which no further trial begins (360)")
+    parser.add_argument("--only", action="append", default=[], choices=sorted(KINDS), help="only faults of this kind")
+    parser.add_argument("--result", type=Path, help=f"where the result goes ({RESULT.relative_to(REPO)})")
+    parser.add_argument("--no-result", action="store_true", help="write no result")
+    parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()) / "weir-torture", help="artefacts")
+    parser.add_argument("--keep-all", action="store_true", help="artefacts of trials that are clean, too")
+    parser.add_argument("--show", action="store_true", help="print the schedules and run nothing")
+    return parser.parse_args()
+
+
+def servers(folder: Path) -> list[Path]:
+    """The minors of Postgres 15 that are here, where the user that runs Postgres can read them."""
+    found = [PG_BIN]
+    cache = Path(os.environ.get("WEIR_CACHE", Path.home() / ".cache/weir"))
+    for home in sorted(cache.glob("postgres-15.*")):
+        if server_minor(home / "bin") not in {server_minor(known) for known in found}:
+            shutil.copytree(home, folder / home.name, symlinks=True)
+            found.append(folder / home.name / "bin")
+    return found
+
+
+def replay(result: Result) -> str:
+    return f"replay: make torture N=1 SEED={result.seed}  (Postgres {result.postgres})"
+
+
+def main() -> int:
+    chosen = options()
+    # A trial that is asked to end leaves no process and no mount.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    mounting = can_mount()
+    seeds = range(chosen.seed, chosen.seed + chosen.trials)
+    plans = [draw(seed, chosen.seconds, mounting=mounting, only=tuple(chosen.only)) for seed in seeds]
+    if chosen.show:
+        for plan in plans:
+            say(f"seed {plan.seed}:\n" + "\n".join(f"    {fault.words()}" for fault in plan.faults))
+        return 0
+    programs.build()
+    revision = subprocess.run(
+        ["git", "-C", REPO, "describe", "--always", "--dirty", "--abbrev=12"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    say(f"{len(plans)} trials; programs of {default_bin_dir()}; revision {revision}; artefacts below {chosen.keep}")
+    if not mounting:
+        say("no file system can be mounted here: no disk will be full")
+    until = time.monotonic() + chosen.minutes * 60
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory(prefix="weir-torture-servers-") as folder:
+        Path(folder).chmod(0o755)
+        minors = servers(Path(folder))
+        for plan in plans:
+            if time.monotonic() > until:
+                say(f"the {chosen.minutes:.0f} minutes are over: {len(plans) - len(results)} trials are not run")
+                break
+            say(f"seed {plan.seed}: " + "; ".join(fault.words() for fault in plan.faults))
+            result = Trial(plan, chosen.keep / f"seed-{plan.seed}", minors[plan.seed % len(minors)]).run()
+            results.append(result)
+            say(f"[{len(results)}/{len(plans)}] {result.words()}")
+            for text in [*result.lost, *result.wrong, *result.undecided, *result.stuck][:10]:
+                say(f"    {text}")
+            if result.clean and not chosen.keep_all:
+                shutil.rmtree(chosen.keep / f"seed-{plan.seed}", ignore_errors=True)
+            else:
+                say(f"    kept: {chosen.keep / f'seed-{plan.seed}'}; {replay(result)}")
+            if not chosen.no_result:
+                write(chosen.result or RESULT, summary(results, chosen.seconds, revision, mounting))
+    say(f"{len(results)} trials, {sum(result.clean for result in results)} of them clean")
+    return 0 if results and all(result.clean for result in results) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""Real processes, faults by a seeded schedule, clients' histories, and checks of them."""
