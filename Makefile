@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle fuzz bench-redo bench-pageserver soak-outage soak-races sim
+.PHONY: help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle fuzz bench-redo bench-pageserver soak-outage soak-races sim model
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -49,6 +49,12 @@ SEEDS ?= 10000
 
 sim: ## the simulation of the log's protocol over SEEDS seeds (10000: about half a minute once compiled)
 	@cd storage && WEIR_SIM_SEEDS=$(SEEDS) cargo test --release --locked -p sim -- --nocapture
+
+# Seconds for each scenario of `make model`.
+MODEL_SECONDS ?= 60
+
+model: ## the log's protocol in every order of events, in larger bounds than `make test` (at most 10 min once compiled)
+	@cd storage && cargo run --release --locked -p protocol-model -- $(MODEL_SECONDS)
 
 soak-races: ## the engine's tests 20 times beside busy loops, to find those that race (hours)
 	@scripts/soak --races --system
