@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle fuzz bench-redo bench-pageserver soak-outage soak-races sim torture
+.PHONY: help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle fuzz bench-redo bench-pageserver soak-outage soak-races sim torture model
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -57,6 +57,12 @@ MINUTES ?= 360
 
 torture: ## N trials: real processes, faults by a seed, clients' histories checked (200: about three hours)
 	@nice $(VENV)/python storage/torture/run.py --trials $(N) --seed $(SEED) --minutes $(MINUTES)
+
+# Seconds for each scenario of `make model`.
+MODEL_SECONDS ?= 60
+
+model: ## the log's protocol in every order of events, in larger bounds than `make test` (at most 10 min once compiled)
+	@cd storage && cargo run --release --locked -p protocol-model -- $(MODEL_SECONDS)
 
 soak-races: ## the engine's tests 20 times beside busy loops, to find those that race (hours)
 	@scripts/soak --races --system

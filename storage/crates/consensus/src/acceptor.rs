@@ -98,6 +98,11 @@ impl Acceptor {
         self.announced_commit.min(self.flush_lsn)
     }
 
+    /// Highest commit LSN heard of under the current history; can lie beyond the log.
+    pub fn announced_commit(&self) -> Lsn {
+        self.announced_commit
+    }
+
     /// Whether `term` is current and its history is the log's.
     pub fn follows(&self, term: Term) -> bool {
         self.durable.term == term

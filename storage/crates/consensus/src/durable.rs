@@ -8,7 +8,7 @@ use crate::history::TermHistory;
 use crate::message::CandidateId;
 
 /// What survives a crash beside the log itself.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Durable {
     /// Whose log this was made to be; another one's where the disk is a copy, or one from the past.
     pub member: MemberId,

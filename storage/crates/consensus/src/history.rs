@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 const MAX_ENTRIES: usize = 1024;
 
 /// A term and where its WAL begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct TermStart {
     pub term: Term,
     pub start_lsn: Lsn,
@@ -16,7 +16,7 @@ pub struct TermStart {
 
 /// Terms in the order in which they wrote: terms strictly increase, positions never decrease. The WAL of an
 /// entry reaches to the start of the next one, or to the end of the log.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TermHistory(Vec<TermStart>);
 

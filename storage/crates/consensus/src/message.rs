@@ -11,7 +11,7 @@ use crate::history::TermHistory;
 pub struct CandidateId(pub [u8; 16]);
 
 /// How far an acceptor's log reaches, and what is known about it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct LogPosition {
     /// Whose log this is.
     pub member: MemberId,
@@ -34,7 +34,7 @@ impl LogPosition {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct VoteRequest {
     pub term: Term,
     pub candidate: CandidateId,
@@ -42,27 +42,27 @@ pub struct VoteRequest {
     pub configuration: Configuration,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct VoteReply {
     pub granted: bool,
     pub position: LogPosition,
 }
 
 /// Announces the winner's history, whose last entry is `(term, L)`, and its configuration.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct ElectedRequest {
     pub history: TermHistory,
     pub configuration: Configuration,
 }
 
 /// The proposer of `term` has changed the configuration.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct ConfigureRequest {
     pub term: Term,
     pub configuration: Configuration,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct ElectedReply {
     pub term: Term,
     /// Of the configuration that the acceptor has stored.
@@ -83,7 +83,7 @@ pub struct ResetRequest {
 }
 
 /// WAL follows, `[begin_lsn, end_lsn)`, cut at any byte; empty to announce a commit LSN.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct AppendHeader {
     pub term: Term,
     /// Of the configuration that the proposer counts by.
@@ -93,7 +93,7 @@ pub struct AppendHeader {
     pub commit_lsn: Lsn,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct AppendReply {
     /// The acceptor's term when it read the positions; higher than the proposer's means fenced.
     pub term: Term,

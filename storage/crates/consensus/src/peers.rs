@@ -7,7 +7,7 @@ use crate::majority;
 use crate::message::{LogPosition, VoteReply};
 
 /// One safekeeper, by the address it is reached at; who answers there can change.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct Peer {
     pub id: Option<MemberId>,
     pub greeting: Option<LogPosition>,
@@ -38,7 +38,7 @@ impl Peer {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Peers {
     /// The newest configuration that anyone has shown, or that this proposer has made.
     pub configuration: Configuration,

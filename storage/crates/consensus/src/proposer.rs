@@ -41,7 +41,7 @@ pub struct LostWal {
 }
 
 /// What a won election settled.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Election {
     pub term: Term,
     /// Number of the acceptor whose log is the log.
@@ -65,7 +65,7 @@ pub enum VoteOutcome {
     },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Proposer {
     candidate: CandidateId,
     term: Term,
