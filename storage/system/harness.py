@@ -233,6 +233,7 @@ class Engine:
     object_store: str = "file://{objects}"
     pageserver_environment: dict[str, str] = field(default_factory=dict)
     safekeeper_count: int = 3
+    safekeeper_options: list[str] = field(default_factory=list)
     safekeepers: list[Process] = field(default_factory=list)
     wal_ports: list[int] = field(default_factory=list)
     http_ports: list[int] = field(default_factory=list)
@@ -252,12 +253,9 @@ class Engine:
                         "weir-safekeeper",
                         "--id",
                         str(number),
-                        "--listen-wal",
-                        f"127.0.0.1:{wal}",
-                        "--listen-http",
-                        f"127.0.0.1:{http}",
-                        "--data-dir",
-                        str(data),
+                        *("--listen-wal", f"127.0.0.1:{wal}", "--listen-http", f"127.0.0.1:{http}"),
+                        *("--data-dir", str(data)),
+                        *(option.format(objects=self.root / "objects") for option in self.safekeeper_options),
                     ],
                     http,
                 )

@@ -67,6 +67,10 @@ runtime = "{runtime}"
 # AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) of secrets/object_store.env. Choose before the first project.
 object_store = "{object_store}"
 
+[safekeepers]
+# Whether finished WAL goes to the object store, too, so that it outlives the safekeepers' disks.
+offload = true
+
 [pageserver]
 # Memory for what is not in a layer file yet, over all databases. A busy database is flushed at 256 MiB, or sooner
 # when an eighth of this is less. Beyond half of it the busiest wait.
@@ -108,6 +112,7 @@ class Installation:
     # By the names in PAGESERVER_LIMITS.
     pageserver_limits: Mapping[str, int]
     object_store_address: str = ""
+    offload: bool = True
     compute_runtime: str = "local"
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
     simulated: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -165,7 +170,7 @@ class Installation:
 
     @property
     def object_store_variables(self) -> Path:
-        """Credentials and the like of a bucket, for the pageserver alone: a file that a shell reads."""
+        """Credentials and the like of a bucket, for storage alone: a file that a shell reads."""
         return self.home / "secrets" / "object_store.env"
 
     @property
@@ -274,6 +279,7 @@ def load(home: Path) -> Installation:
         object_store_address=os.environ.get(
             "WEIR_OBJECT_STORE", str(_section(path, document, "storage").get("object_store", ""))
         ),
+        offload=_offload(path, document),
         pageserver_limits=_pageserver_limits(path, document),
         compute_runtime=_runtime(path, document),
         simulated={name: float(value) for name, value in _section(path, document, "simulated").items()},
@@ -336,6 +342,13 @@ def _port(path: Path, document: Mapping[str, Any], name: str, default: int) -> i
     if port is None or not 1 <= port <= 65535:
         raise CliError(f"The port {name!r} is {value!r}; it must be 1-65535 ([ports] in {path}, or {variable}).")
     return port
+
+
+def _offload(path: Path, document: Mapping[str, Any]) -> bool:
+    value = _section(path, document, "safekeepers").get("offload", True)
+    if not isinstance(value, bool):
+        raise CliError(f"{path}: offload in [safekeepers] is {value!r}; it must be true or false.")
+    return value
 
 
 def _pageserver_limits(path: Path, document: Mapping[str, Any]) -> dict[str, int]:
