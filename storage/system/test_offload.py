@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ SEGMENT = 16 << 20
 
 
 @contextlib.contextmanager
-def offloading(idle_seconds: int) -> Iterator[Engine]:
+def offloading(idle_seconds: int) -> Generator[Engine]:
     options = ["--object-store", "file://{objects}", "--offload-idle-seconds", str(idle_seconds)]
     with engine(Path(tempfile.mkdtemp(prefix="weir-system-")), safekeeper_options=options) as running:
         yield running

@@ -76,5 +76,16 @@ class Safekeeper:
         body = await self._http.call("GET", path, missing_ok=True)
         return None if body is None else self._http.parsed(SafekeeperTimeline.parse, body, f"GET {path}")
 
+    async def log(self, tenant: str, timeline: str) -> dict[str, Any] | None:
+        """All that the safekeeper says of a timeline's log; None when it lacks it."""
+        return await self._http.call("GET", f"/v1/tenant/{tenant}/timeline/{timeline}", missing_ok=True)
+
+    async def fill(self, tenant: str, timeline: str, *, up_to: str | None = None, min_term: int = 0) -> str:
+        """Brings a log that does not count, or that was founded and not used, up to what the object store has; where
+        it ends then. `min_term`: terms up to this one were won before."""
+        path = f"/v1/tenant/{tenant}/timeline/{timeline}/fill"
+        body = {"up_to": up_to, "min_term": min_term}
+        return await self._http.read(lambda it: str(it["filled_to"]), "POST", path, json=body, timeout=1800)
+
     async def delete_timeline(self, tenant: str, timeline: str) -> None:
         await self._http.call("DELETE", f"/v1/tenant/{tenant}/timeline/{timeline}", timeout=30, missing_ok=True)
