@@ -235,6 +235,7 @@ class Engine:
     safekeeper_count: int = 3
     # Of single safekeepers, by their number, which counts from 1.
     safekeeper_environments: dict[int, dict[str, str]] = field(default_factory=dict)
+    safekeeper_options: list[str] = field(default_factory=list)
     safekeepers: list[Process] = field(default_factory=list)
     wal_ports: list[int] = field(default_factory=list)
     http_ports: list[int] = field(default_factory=list)
@@ -254,12 +255,9 @@ class Engine:
                         "weir-safekeeper",
                         "--id",
                         str(number),
-                        "--listen-wal",
-                        f"127.0.0.1:{wal}",
-                        "--listen-http",
-                        f"127.0.0.1:{http}",
-                        "--data-dir",
-                        str(data),
+                        *("--listen-wal", f"127.0.0.1:{wal}", "--listen-http", f"127.0.0.1:{http}"),
+                        *("--data-dir", str(data)),
+                        *(option.format(objects=self.root / "objects") for option in self.safekeeper_options),
                     ],
                     http,
                     self.safekeeper_environments.get(number),

@@ -90,9 +90,20 @@ def test_services_are_told_which_levels_of_durability_are_forbidden(
     assert told() == ""
 
 
+def test_safekeepers_offload_to_the_installations_object_store_unless_told_not_to(made: Installation):
+    def commands() -> list[list[str]]:
+        of = services(installations.load(made.home))
+        return [service.command for service in of if service.name.startswith("safekeeper")]
+
+    assert [command[-2:] for command in commands()] == [["--object-store", f"file://{made.home / 'objects'}"]] * 3
+    made.config_file.write_text(made.config_file.read_text().replace("offload = true", "offload = false"))
+    assert not any("--object-store" in command for command in commands())
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
+        ("offload = true", 'offload = "yes"', "true or false"),
         ("api = 17400", "api = 70000", "1-65535"),
         ("api = 17400", 'api = "x"', "1-65535"),
         ("api = 17400", "api = 17402", "both"),

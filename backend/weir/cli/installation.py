@@ -69,6 +69,7 @@ class Installation:
     # Levels of durability that no branch may have.
     durability_forbid: Sequence[str] = ()
     safekeeper_count: int = SAFEKEEPERS
+    offload: bool = True
     compute_runtime: str = "local"
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
     simulated: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -131,7 +132,7 @@ class Installation:
 
     @property
     def object_store_variables(self) -> Path:
-        """Credentials and the like of a bucket, for the pageserver alone: a file that a shell reads."""
+        """Credentials and the like of a bucket, for storage alone: a file that a shell reads."""
         return self.home / "secrets" / "object_store.env"
 
     @property
@@ -246,6 +247,7 @@ def load(home: Path) -> Installation:
         ),
         durability_forbid=_durability_forbid(path, document),
         safekeeper_count=count,
+        offload=_offload(path, document),
         pageserver_limits=_pageserver_limits(path, document),
         compute_runtime=_runtime(path, document),
         simulated={name: float(value) for name, value in _section(path, document, "simulated").items()},
@@ -347,6 +349,13 @@ def _safekeeper_count(path: Path, document: Mapping[str, Any]) -> int:
             "WEIR_SAFEKEEPERS_COUNT)."
         )
     return count
+
+
+def _offload(path: Path, document: Mapping[str, Any]) -> bool:
+    value = _section(path, document, "safekeepers").get("offload", True)
+    if not isinstance(value, bool):
+        raise CliError(f"{path}: offload in [safekeepers] is {value!r}; it must be true or false.")
+    return value
 
 
 def _pageserver_limits(path: Path, document: Mapping[str, Any]) -> dict[str, int]:

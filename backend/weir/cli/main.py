@@ -14,6 +14,7 @@ from weir.cli.log import log as run_log
 from weir.cli.logs import logs as run_logs
 from weir.cli.logs import rotate
 from weir.cli.recover import recover as run_recover
+from weir.cli.recover_logs import recover_logs as run_recover_logs
 from weir.cli.status import status as run_status
 from weir.cli.supervisor import Supervisor
 from weir.cli.up import up as run_up
@@ -197,15 +198,37 @@ def doctor(ctx: click.Context) -> None:
 @click.option(
     "--beside-others", is_flag=True, help="Add it although the metadata database has projects of its own already."
 )
-@click.pass_obj
-def recover(home: Path, store: str | None, dry_run: bool, beside_others: bool) -> None:
+@click.option(
+    "--logs", is_flag=True, help="Make the logs of branches again whose safekeepers are all lost; nothing else."
+)
+@click.option(
+    "--accept-loss-of",
+    "accepted",
+    metavar="BRANCH",
+    multiple=True,
+    help="With --logs: do it although a safekeeper does not answer that may hold the log of this branch.",
+)
+@click.pass_context
+def recover(
+    ctx: click.Context, store: str | None, dry_run: bool, beside_others: bool, logs: bool, accepted: tuple[str, ...]
+) -> None:
     """Make the list of projects and branches again from the object store, when the metadata database is lost.
 
     Weir must be up; its metadata database is the empty one that `weir up` made, or one that has part of the projects.
     All is added in one transaction or nothing, and what is there already stays as it is: run it as often as you like.
     Computes are not started. Passwords of roles go on to work; docs/operating.md says what does not come back.
+
+    With --logs: when all safekeepers are lost, and new ones run on new, empty directories. Each branch's log begins
+    again where storage is, with what the lost safekeepers had offloaded to the object store; the table says what each
+    comes back to. A branch whose log somebody may still hold is refused, with what to do. Exit code 1 when one is.
     """
-    run_recover(home, store, dry_run=dry_run, beside_others=beside_others)
+    if logs:
+        if store is not None or beside_others:
+            raise CliError("--logs goes with --dry-run and --accept-loss-of only.")
+        ctx.exit(0 if run_recover_logs(ctx.obj, dry_run=dry_run, accepted=accepted) else 1)
+    if accepted:
+        raise CliError("--accept-loss-of goes with --logs only.")
+    run_recover(ctx.obj, store, dry_run=dry_run, beside_others=beside_others)
 
 
 @cli.command()

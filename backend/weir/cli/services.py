@@ -146,10 +146,12 @@ def _safekeeper(installation: Installation, number: int) -> Service:
         f"safekeeper-{number}",
         f"WAL, one of {installation.safekeeper_count}",
         [
+            *(with_object_store_variables(installation) if installation.offload else []),
             str(installation.bin_dir / "weir-safekeeper"),
             *("--id", str(number)),
             *("--listen-wal", installation.address(wal), "--listen-http", installation.address(http)),
             *("--data-dir", str(installation.home / f"safekeeper-{number}")),
+            *(("--object-store", installation.object_store) if installation.offload else ()),
         ],
         ports=(wal, http),
         health=f"{installation.address(http)}/healthz",

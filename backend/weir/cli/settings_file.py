@@ -30,6 +30,8 @@ forbid = []
 # for `weir safekeepers set` and `weir safekeepers replace`. Take away only the last ones, and only when `weir
 # safekeepers list` shows no branch on them.
 count = {safekeepers}
+# Whether finished WAL goes to the object store, too, so that it outlives the safekeepers' disks.
+offload = true
 
 [pageserver]
 # Memory for what is not in a layer file yet, over all databases. A busy database is flushed at 256 MiB, or sooner

@@ -126,6 +126,10 @@ class Pageserver:
         body = await self._http.call("GET", path, timeout=3)
         return [self._http.parsed(TimelineStatus.parse, item, f"GET {path}") for item in body]
 
+    async def checkpoint(self, tenant: str, timeline: str) -> None:
+        """Makes everything that was ingested durable as pages."""
+        await self._http.call("POST", f"/v1/tenant/{tenant}/timeline/{timeline}/checkpoint", timeout=300)
+
     async def delete_timeline(self, tenant: str, timeline: str) -> None:
         await self._http.call("DELETE", f"/v1/tenant/{tenant}/timeline/{timeline}", timeout=60, missing_ok=True)
 

@@ -56,11 +56,12 @@ class Member:
 @dataclass(frozen=True)
 class LogStatus:
     """One safekeeper's log of a timeline, and whom it names as the log's members. Positions are None of a log that
-    cannot be opened. `generation` 0: it names nobody yet."""
+    cannot be opened. `start_lsn`: where it was founded. `generation` 0: it names nobody yet."""
 
     state: str
     reason: str | None
     term: int | None
+    start_lsn: str | None
     flush_lsn: str | None
     commit_lsn: str | None
     member: Member | None
@@ -79,6 +80,7 @@ class LogStatus:
             state=body["state"],
             reason=body.get("reason"),
             term=body.get("term"),
+            start_lsn=body.get("start_lsn"),
             flush_lsn=body.get("flush_lsn"),
             commit_lsn=body.get("commit_lsn"),
             member=None if member is None else Member.parse(member),
@@ -147,6 +149,13 @@ class Safekeeper:
         path = f"/v1/tenant/{tenant}/timeline/{timeline}"
         body = await self._http.call("GET", path, missing_ok=True)
         return None if body is None else self._http.parsed(SafekeeperTimeline.parse, body, f"GET {path}")
+
+    async def fill(self, tenant: str, timeline: str, *, up_to: str | None = None, min_term: int = 0) -> str:
+        """Brings a log that does not count, or that was founded and not used, up to what the object store has; where
+        it ends then. `min_term`: terms up to this one were won before."""
+        path = f"/v1/tenant/{tenant}/timeline/{timeline}/fill"
+        body = {"up_to": up_to, "min_term": min_term}
+        return await self._http.read(lambda it: str(it["filled_to"]), "POST", path, json=body, timeout=1800)
 
     async def delete_timeline(self, tenant: str, timeline: str) -> None:
         await self._http.call("DELETE", f"/v1/tenant/{tenant}/timeline/{timeline}", timeout=30, missing_ok=True)

@@ -6,6 +6,7 @@
 //! generation/{generation}       claim of one pageserver to write; the highest one counts
 //! layers/{layer}-{generation}   layer files, never overwritten with other bytes
 //! index/{generation}.json       which layers make up the timeline; the highest generation counts
+//! wal/{begin}-{end}-{term}-{crc} finished WAL, put there by safekeepers (see `wal`)
 //! deleted                       the timeline is being deleted; everything else here is garbage
 //! ```
 //!
@@ -13,7 +14,7 @@
 //!
 //! 1. An index names only layers that are durable. A layer is deleted only after an index that does not
 //!    name it counts.
-//! 2. Every name carries the generation of its writer, and generations are claimed by atomic creation: two
+//! 2. Every name of a pageserver's carries the generation of its writer, and generations are claimed by atomic creation: two
 //!    pageservers never write the same name. Who takes over puts the index it loaded under its own generation before
 //!    it removes anything, and from then on what an older one still writes is read by nobody.
 //! 3. An index counts, that is, it is acknowledged and layers it has dropped go, only if its generation was the
@@ -45,6 +46,7 @@ mod s3;
 mod staged;
 mod store;
 mod timeline;
+mod wal;
 
 pub use error::BlobError;
 pub use file::LocalLayerFile;
@@ -53,3 +55,4 @@ pub use object_store::PutPayload;
 pub use queue::{IndexChange, QueueOptions, UploadQueue, UploadStatus};
 pub use store::Store;
 pub use timeline::{Loaded, TimelineStore};
+pub use wal::{WAL_FORMAT_VERSION, WalHeader, WalName, WalPut};

@@ -23,7 +23,7 @@ const CLAIM_PAUSE: Duration = Duration::from_millis(50);
 /// was replaced meanwhile can be missing together with the one that replaced it.
 const LOOKS: u32 = 3;
 
-/// In which a timeline's objects are, those first by which the others are found.
+/// In which a pageserver's objects of a timeline are, those first by which the others are found.
 const FOLDERS: [&str; 3] = ["index", "layers", "generation"];
 
 /// What object storage holds of a timeline.
@@ -60,7 +60,7 @@ impl TimelineStore {
         self.timeline
     }
 
-    fn path(&self, rest: &str) -> ObjectPath {
+    pub(crate) fn path(&self, rest: &str) -> ObjectPath {
         ObjectPath::from(format!("{}/{}/{rest}", self.tenant, self.timeline))
     }
 
@@ -68,7 +68,7 @@ impl TimelineStore {
         self.path(&format!("layers/{}", layer.object_name()))
     }
 
-    async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, BlobError> {
+    pub(crate) async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, BlobError> {
         let prefix = self.path(folder);
         match self.store.objects.list(Some(&prefix)).try_collect().await {
             Ok(found) => Ok(found),
@@ -388,7 +388,7 @@ impl TimelineStore {
             .put(&mark, Bytes::new(), PutMode::Overwrite)
             .await?;
         crash::point!("delete.marked");
-        for folder in FOLDERS {
+        for folder in FOLDERS.into_iter().chain([crate::wal::FOLDER]) {
             self.store
                 .remove_staged(&self.path(folder), |_| true)
                 .await?;

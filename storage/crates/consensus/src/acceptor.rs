@@ -4,6 +4,8 @@
 //! matching `install`, and only then replies. Until `install` the acceptor behaves as before, which is what
 //! a crash in between leaves.
 
+mod adoption;
+
 use std::cmp::Ordering;
 
 use pg_types::{Lsn, Term};
@@ -14,6 +16,8 @@ use crate::message::{
     AppendHeader, AppendReply, ConfigureRequest, ElectedReply, ElectedRequest, LogPosition,
     Refusal, ResetRequest, VoteReply, VoteRequest,
 };
+
+pub use adoption::{AdoptionRefusal, Filling};
 
 /// Steps that adopt a new history: first cut the log durably to `truncate_to` (unless it is shorter), then
 /// store `state`. The other way round, a crash between them would pass off old WAL as the new term's.

@@ -46,6 +46,12 @@ impl TermHistory {
             .map_or(Term(0), |entry| entry.term)
     }
 
+    /// The terms that wrote something before `end`.
+    pub fn written_before(&self, end: Lsn) -> TermHistory {
+        let wrote = |entry: &&TermStart| entry.start_lsn < end;
+        self.0.iter().filter(wrote).copied().collect()
+    }
+
     /// This history cut to a log that ends at `start_lsn`, and continued there by `term`.
     pub fn continued_by(&self, term: Term, start_lsn: Lsn) -> TermHistory {
         let mut entries: Vec<TermStart> = self

@@ -38,7 +38,7 @@ pub mod message;
 mod peers;
 pub mod proposer;
 
-pub use acceptor::{Acceptor, FlushTicket};
+pub use acceptor::{Acceptor, AdoptionRefusal, Filling, FlushTicket};
 pub use configuration::{Change, ChangeError, Configuration, Generation, Member, MemberId, Role};
 pub use durable::Durable;
 pub use history::{TermHistory, TermStart};

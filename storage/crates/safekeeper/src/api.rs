@@ -8,12 +8,14 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use blob::BlobError;
 use consensus::{MemberId, Role, TermStart};
 use pg_types::{Lsn, TenantId, TimelineId};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::control::Identity;
+use crate::offload::filling::{FillError, Filled, Wanted};
 use crate::registry::{Created, Founder, Founding, Listed, Registry, RegistryError};
 use crate::timeline::{OpenError, Status};
 
@@ -23,6 +25,7 @@ pub fn router(registry: Arc<Registry>) -> Router {
             "/v1/tenant/{tenant}/timeline/{timeline}",
             post(create).get(status).delete(remove),
         )
+        .route("/v1/tenant/{tenant}/timeline/{timeline}/fill", post(fill))
         .route("/v1/timelines", get(list))
         .route("/v1/disk", get(disk))
         .route("/healthz", get(|| async { "ok\n" }))
@@ -125,6 +128,7 @@ struct Positions {
     commit_lsn: Lsn,
     remote_consistent_lsn: Lsn,
     oldest_lsn: Lsn,
+    offloaded_lsn: Option<Lsn>,
     member: MemberBody,
     /// Empty where the log does not name its members yet.
     members: Vec<MemberBody>,
@@ -159,6 +163,7 @@ impl From<Status> for TimelineBody {
             identity,
             position,
             oldest_lsn,
+            offloaded_lsn,
             role,
             stopped,
         } = status;
@@ -181,6 +186,7 @@ impl From<Status> for TimelineBody {
                 commit_lsn: position.commit_lsn,
                 remote_consistent_lsn: position.horizon_lsn,
                 oldest_lsn,
+                offloaded_lsn,
                 member: MemberBody::new(position.member, role),
                 members: position
                     .configuration
@@ -314,6 +320,48 @@ async fn remove(
         .await
         .map_err(ApiError::internal)?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Deserialize)]
+struct FillBody {
+    up_to: Option<Lsn>,
+    #[serde(default)]
+    min_term: pg_types::Term,
+}
+
+async fn fill(
+    State(registry): State<Arc<Registry>>,
+    Path((tenant, timeline)): Path<(String, String)>,
+    body: Result<Json<FillBody>, JsonRejection>,
+) -> Result<Json<Filled>, ApiError> {
+    let (tenant, timeline) = ids(&tenant, &timeline)?;
+    let Json(body) = body.map_err(|error| ApiError::bad_request(error.body_text()))?;
+    let Some(Listed::Open(log)) = registry.get((tenant, timeline)) else {
+        return Err(absent(tenant, timeline));
+    };
+    let Some(offload) = registry.offload().cloned() else {
+        let message = "this safekeeper has no object store; start it with --object-store";
+        return Err(ApiError::new(StatusCode::CONFLICT, "no_store", message));
+    };
+    let wanted = Wanted {
+        up_to: body.up_to.unwrap_or(Lsn::MAX),
+        min_term: body.min_term,
+    };
+    // It goes on when whoever asked has gone.
+    let filling = async move { offload.fill(&log, wanted).await };
+    let filled = tokio::spawn(filling).await.map_err(ApiError::internal)?;
+    Ok(Json(filled.map_err(|error| {
+        let (status, code) = match &error {
+            FillError::Refused(_) | FillError::Changed(_) => (StatusCode::CONFLICT, "refused"),
+            FillError::Choice(_) => (StatusCode::CONFLICT, "gap"),
+            FillError::Unusable { .. } | FillError::Store(BlobError::Corrupt { .. }) => {
+                (StatusCode::CONFLICT, "damaged")
+            }
+            FillError::Store(_) => (StatusCode::SERVICE_UNAVAILABLE, "store"),
+            FillError::Failed(_) | FillError::Io { .. } => return ApiError::internal(error),
+        };
+        ApiError::new(status, code, error.to_string())
+    })?))
 }
 
 async fn list(State(registry): State<Arc<Registry>>) -> Json<Vec<TimelineBody>> {

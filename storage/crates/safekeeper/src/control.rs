@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::Origin;
 
-const FILE: &str = "control";
+pub(crate) const FILE: &str = "control";
 const MAGIC: &[u8; 8] = b"WEIRSK02";
 /// Written before logs knew their members and had identities.
 const MAGIC_1: &[u8; 8] = b"WEIRSK01";

@@ -7,7 +7,8 @@
 //! Below the data directory each timeline has its own, `<tenant>/<timeline>/`:
 //! - `control`: identity, members, promise, term history, commit LSN, horizon; replaced atomically, checksummed;
 //! - `<segment>`: 16 MiB of WAL each, named as Postgres does, sparse where nothing was written yet;
-//! - `cut/`: WAL that was cut off the log, kept for a week (`cut_wal`).
+//! - `cut/`: WAL that was cut off the log, kept for a week (`cut_wal`);
+//! - `filling/`, `filled/`: WAL from the object store that is about to be the log's (`filled`).
 //!
 //! Beside them lies who the directory is and which logs it was given (`disk`).
 //!
@@ -29,7 +30,9 @@ pub mod api;
 pub mod control;
 pub mod cut_wal;
 pub mod disk;
+pub mod filled;
 pub mod metrics;
+pub mod offload;
 mod recovery;
 pub mod registry;
 pub mod segments;

@@ -68,6 +68,28 @@ pub static DIVERGED: LazyLock<IntCounter> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+pub static OFFLOADS: LazyLock<IntCounterVec> = LazyLock::new(|| {
+    register_int_counter_vec!(
+        "weir_safekeeper_offloads_total",
+        "Pieces of WAL offloaded to the object store, found there, deleted, and attempts that failed, by outcome",
+        &["outcome"]
+    )
+    .expect("registered once")
+});
+pub static OFFLOADED_BYTES: LazyLock<IntCounter> = LazyLock::new(|| {
+    register_int_counter!(
+        "weir_safekeeper_offloaded_bytes_total",
+        "WAL uploaded to the object store"
+    )
+    .expect("registered once")
+});
+pub static FILLED_BYTES: LazyLock<IntCounter> = LazyLock::new(|| {
+    register_int_counter!(
+        "weir_safekeeper_filled_bytes_total",
+        "WAL taken into logs from the object store"
+    )
+    .expect("registered once")
+});
 pub static POSITION: LazyLock<IntGaugeVec> = LazyLock::new(|| {
     register_int_gauge_vec!(
         "weir_safekeeper_position_bytes",

@@ -14,6 +14,7 @@ use wire::wal::{Failure, FailureKind};
 use crate::control::{Identity, sync_dir};
 use crate::disk::{Disk, DiskError};
 use crate::metrics;
+use crate::offload::Offload;
 use crate::timeline::{OpenError, Timeline};
 
 /// A timeline that stopped because of its disk is opened again on demand, but not more often than this.
@@ -38,6 +39,7 @@ pub struct Registry {
     dir: PathBuf,
     disk: Disk,
     entries: Mutex<HashMap<Id, Entry>>,
+    offload: Option<Arc<Offload>>,
     /// Held while a timeline is created, deleted or opened again.
     changes: tokio::sync::Mutex<()>,
     /// Locked as long as the process lives, so that no second one works on the same files.
@@ -103,6 +105,7 @@ impl Registry {
             dir: dir.to_owned(),
             disk: Disk::open(dir, node)?,
             entries: Mutex::default(),
+            offload: None,
             changes: tokio::sync::Mutex::default(),
             _lock: lock,
         };
@@ -112,6 +115,18 @@ impl Registry {
         }
         registry.count();
         Ok(registry)
+    }
+
+    /// The same, and finished WAL goes to an object store.
+    pub fn offloading_to(self, offload: Offload) -> Registry {
+        Registry {
+            offload: Some(Arc::new(offload)),
+            ..self
+        }
+    }
+
+    pub fn offload(&self) -> Option<&Arc<Offload>> {
+        self.offload.as_ref()
     }
 
     fn find(&self) -> std::io::Result<Vec<Id>> {
@@ -172,7 +187,16 @@ impl Registry {
                 }
             })
             .collect();
-        open.into_iter().for_each(start_timeline);
+        open.into_iter()
+            .for_each(|timeline| self.start_timeline(timeline));
+    }
+
+    fn start_timeline(&self, timeline: Arc<Timeline>) {
+        tokio::spawn(timeline.clone().run_flusher());
+        if let Some(offload) = &self.offload {
+            tokio::spawn(offload.clone().watch(timeline.clone()));
+        }
+        tokio::spawn(maintain(timeline));
     }
 
     fn count(&self) {
@@ -212,7 +236,7 @@ impl Registry {
             tokio::task::spawn_blocking(move || registry.create_blocking(identity, &founding))
                 .await
                 .expect("creation does not panic")?;
-        start_timeline(timeline.clone());
+        self.start_timeline(timeline.clone());
         self.entries.lock().insert(id, Entry::Open(timeline));
         self.count();
         tracing::info!(tenant = %id.0, timeline = %id.1, start_lsn = %identity.start_lsn, "timeline created");
@@ -338,7 +362,7 @@ impl Registry {
         match entry {
             Entry::Open(timeline) => {
                 tracing::info!(tenant = %id.0, timeline = %id.1, "timeline works again");
-                start_timeline(timeline.clone());
+                self.start_timeline(timeline.clone());
                 Ok(timeline)
             }
             Entry::Broken { reason, .. } => Err(Failure {
@@ -406,19 +430,16 @@ fn is_unfinished(name: &std::ffi::OsStr) -> bool {
     })
 }
 
-fn start_timeline(timeline: Arc<Timeline>) {
-    tokio::spawn(timeline.clone().run_flusher());
-    tokio::spawn(async move {
-        let mut clock = tokio::time::interval(MAINTENANCE_PERIOD);
-        clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = timeline.closed().cancelled() => return,
-                _ = clock.tick() => {}
-            }
-            let timeline = timeline.clone();
-            // An error has stopped the timeline and is reported by whoever asks next.
-            let _ = tokio::task::spawn_blocking(move || timeline.maintain()).await;
+async fn maintain(timeline: Arc<Timeline>) {
+    let mut clock = tokio::time::interval(MAINTENANCE_PERIOD);
+    clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = timeline.closed().cancelled() => return,
+            _ = clock.tick() => {}
         }
-    });
+        let timeline = timeline.clone();
+        // An error has stopped the timeline and is reported by whoever asks next.
+        let _ = tokio::task::spawn_blocking(move || timeline.maintain()).await;
+    }
 }

@@ -4,8 +4,13 @@
 //! (memory and page cache). The first two are held across disk waits, so what takes them must be on a thread
 //! that may block; `state` is only held across one while an election cuts the log.
 
+mod filling;
+mod offloading;
 mod reading;
 mod writing;
+
+pub use filling::{FillView, Gathered, InstallError};
+pub use offloading::OffloadView;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,6 +30,7 @@ use wire::wal::{Failure, FailureKind};
 
 use crate::control::{self, Control, ControlError, Identity};
 use crate::disk::{Disk, DiskError, Origin};
+use crate::filled;
 use crate::metrics;
 use crate::recovery;
 use crate::segments::Segments;
@@ -92,6 +98,8 @@ pub struct Timeline {
     progress: watch::Sender<Progress>,
     flush_wanted: Notify,
     connections: AtomicU64,
+    /// See [`Timeline::offloaded_lsn`]; 0 for none.
+    offloaded: AtomicU64,
     closed: CancellationToken,
 }
 
@@ -101,6 +109,8 @@ pub struct Status {
     pub identity: Identity,
     pub position: LogPosition,
     pub oldest_lsn: Lsn,
+    /// Everything between what is durable as pages and here is in the object store.
+    pub offloaded_lsn: Option<Lsn>,
     /// Of this log in the newest configuration it knows.
     pub role: Option<Role>,
     pub stopped: Option<String>,
@@ -145,7 +155,12 @@ impl Timeline {
 
     /// Opens what is on disk. Blocks.
     pub fn open(dir: &Path, disk: &Disk) -> Result<Timeline, OpenError> {
-        let mut control = control::load(dir)?;
+        let mut control = filled::finish(dir)
+            .map_err(|source| OpenError::Io {
+                dir: dir.display().to_string(),
+                source,
+            })
+            .and_then(|()| Ok(control::load(dir)?))?;
         if disk.claim(dir, &mut control)? {
             control::store(dir, &control)?;
         }
@@ -174,6 +189,7 @@ impl Timeline {
             progress: watch::Sender::new(progress),
             flush_wanted: Notify::new(),
             connections: AtomicU64::new(0),
+            offloaded: AtomicU64::new(0),
             closed: CancellationToken::new(),
         })
     }
@@ -202,6 +218,7 @@ impl Timeline {
             identity: self.identity,
             position: state.acceptor.position(),
             oldest_lsn: self.oldest(&state),
+            offloaded_lsn: self.offloaded_lsn(),
             role: state.acceptor.role(),
             stopped: state.stopped.as_ref().map(|stop| stop.reason.clone()),
         }
@@ -388,6 +405,7 @@ impl Timeline {
             ("commit", progress.reply.commit_lsn),
             ("remote_consistent", progress.remote_consistent_lsn),
             ("ingested", progress.ingested_lsn),
+            ("offloaded", self.offloaded_lsn().unwrap_or_default()),
         ];
         for (name, lsn) in positions {
             metrics::POSITION
@@ -402,7 +420,13 @@ impl Timeline {
             self.identity.tenant.to_string(),
             self.identity.timeline.to_string(),
         );
-        for name in ["flush", "commit", "remote_consistent", "ingested"] {
+        for name in [
+            "flush",
+            "commit",
+            "remote_consistent",
+            "ingested",
+            "offloaded",
+        ] {
             // It was never reported if the timeline was gone within a second.
             let _ =
                 metrics::POSITION.remove_label_values(&[tenant.as_str(), timeline.as_str(), name]);

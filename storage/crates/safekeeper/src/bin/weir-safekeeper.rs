@@ -3,10 +3,13 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
+use blob::Store;
 use clap::Parser;
 use safekeeper::Registry;
+use safekeeper::offload::{Offload, Options};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -28,6 +31,15 @@ struct Args {
     /// Where WAL and control files live
     #[arg(long)]
     data_dir: PathBuf,
+    /// Where finished WAL goes: file:///directory, mount:///directory or s3://bucket/prefix, the pageserver's
+    #[arg(long)]
+    object_store: Option<String>,
+    /// The end of a log goes there when nothing was committed for so long
+    #[arg(long, default_value_t = 60)]
+    offload_idle_seconds: u64,
+    /// How long WAL stays there after the pageserver has it durable as pages
+    #[arg(long, default_value_t = 86_400)]
+    offload_keep_seconds: u64,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -44,8 +56,17 @@ fn main() -> anyhow::Result<()> {
 
 async fn run(args: Args) -> anyhow::Result<()> {
     let dir = args.data_dir.clone();
-    let registry =
-        Arc::new(tokio::task::spawn_blocking(move || Registry::open(&dir, args.id)).await??);
+    let mut registry = tokio::task::spawn_blocking(move || Registry::open(&dir, args.id)).await??;
+    if let Some(address) = &args.object_store {
+        let options = Options {
+            idle: Duration::from_secs(args.offload_idle_seconds),
+            keep: Duration::from_secs(args.offload_keep_seconds),
+        };
+        // Not reached or checked here: a store that is down must not keep a safekeeper from serving.
+        let store = Store::from_address(address).context("--object-store")?;
+        registry = registry.offloading_to(Offload::new(store, options));
+    }
+    let registry = Arc::new(registry);
     registry.start();
     let wal = TcpListener::bind(args.listen_wal)
         .await

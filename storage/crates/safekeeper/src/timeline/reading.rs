@@ -71,7 +71,7 @@ impl Timeline {
         Ok(wal)
     }
 
-    fn read(&self, at: Lsn, to: Lsn, limit: usize) -> Result<Bytes, Failure> {
+    pub(super) fn read(&self, at: Lsn, to: Lsn, limit: usize) -> Result<Bytes, Failure> {
         let file = {
             let mut state = self.state.lock();
             let state = self.running(&mut state)?;

@@ -42,7 +42,7 @@ impl Timeline {
     }
 
     /// Like [`Timeline::store`] for a caller that holds the state, which a stop needs.
-    fn store_locked(
+    pub(super) fn store_locked(
         &self,
         stored: &mut Control,
         state: &mut State,

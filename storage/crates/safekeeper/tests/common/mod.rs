@@ -1,16 +1,19 @@
 //! Real safekeeper processes, a real Postgres, and a place for them that goes away with the test.
 
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
+
+mod wal;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pg_types::v15::ControlFile;
-use pg_types::{Lsn, PgMajor, TenantId, TimelineId, WAL_SEGMENT_BYTES, wal::record_end};
+use pg_types::{Lsn, TenantId, TimelineId, wal::record_end};
 use proposer::{PgConn, ProposerConfig, ProposerHandle, elect};
 use test_ports::free_port;
-use wal_decode::WalStreamDecoder;
+
+pub use wal::{committed_xids, read_wal};
 
 const PG_BIN: &str = "/usr/lib/postgresql/15/bin";
 /// Header, 0xFF and length byte, CheckPoint struct.
@@ -34,16 +37,23 @@ pub struct SafekeeperProcess {
     pub dir: PathBuf,
     pub wal: String,
     pub http: String,
+    /// Beside what each one is given.
+    arguments: Vec<String>,
     child: Option<Child>,
 }
 
 impl SafekeeperProcess {
     pub async fn start(id: u64, dir: &Path) -> SafekeeperProcess {
+        SafekeeperProcess::start_with(id, dir, &[]).await
+    }
+
+    pub async fn start_with(id: u64, dir: &Path, arguments: &[String]) -> SafekeeperProcess {
         let mut process = SafekeeperProcess {
             id,
             dir: dir.join(format!("safekeeper-{id}")),
             wal: format!("127.0.0.1:{}", free_port()),
             http: format!("127.0.0.1:{}", free_port()),
+            arguments: arguments.to_vec(),
             child: None,
         };
         process.restart().await;
@@ -63,6 +73,7 @@ impl SafekeeperProcess {
             ])
             .arg("--data-dir")
             .arg(&self.dir)
+            .args(&self.arguments)
             .spawn()
             .expect("start weir-safekeeper");
         self.child = Some(child);
@@ -113,9 +124,18 @@ pub struct Quorum {
 
 impl Quorum {
     pub async fn start(dir: &Path, count: u64, postgres: &Postgres) -> Quorum {
+        Quorum::start_with(dir, count, postgres, &[]).await
+    }
+
+    pub async fn start_with(
+        dir: &Path,
+        count: u64,
+        postgres: &Postgres,
+        arguments: &[String],
+    ) -> Quorum {
         let mut safekeepers = Vec::new();
         for id in 1..=count {
-            safekeepers.push(SafekeeperProcess::start(id, dir).await);
+            safekeepers.push(SafekeeperProcess::start_with(id, dir, arguments).await);
         }
         let quorum = Quorum {
             safekeepers,
@@ -216,37 +236,6 @@ pub async fn create_as(
         .send()
         .await
         .expect("create")
-}
-
-pub fn read_wal(dir: &Path, from: Lsn, to: Lsn) -> Vec<u8> {
-    let mut wal = Vec::new();
-    let mut at = from;
-    while at < to {
-        let file = dir.join(at.segment_file_name(WAL_SEGMENT_BYTES));
-        let segment =
-            std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        let begin = at.segment_offset(WAL_SEGMENT_BYTES) as usize;
-        let length = (to.0 - at.0).min(WAL_SEGMENT_BYTES - begin as u64) as usize;
-        wal.extend_from_slice(&segment[begin..begin + length]);
-        at = at + length as u64;
-    }
-    wal
-}
-
-/// Transactions whose commit record is whole in this WAL, and where the last record ends.
-pub fn committed_xids(start: Lsn, wal: &[u8]) -> (std::collections::HashSet<u32>, Lsn) {
-    use pg_types::wal::{info, rmgr};
-    let mut decoder = WalStreamDecoder::new(start, PgMajor::V15);
-    let mut records = decoder.feed(start, wal).expect("WAL");
-    let mut xids = std::collections::HashSet::new();
-    while let Some(record) = records.next_record().expect("undamaged WAL") {
-        let decoded =
-            wal_decode::decode(record.start_lsn, record.end_lsn, record.bytes).expect("a record");
-        if decoded.rmid == rmgr::XACT && decoded.info & info::xact::OP_MASK == info::xact::COMMIT {
-            xids.insert(decoded.xid);
-        }
-    }
-    (xids, records.boundary())
 }
 
 /// A stock Postgres whose only synchronous standby is the proposer.
