@@ -115,6 +115,14 @@ pub struct SickSafekeeper {
     pub reason: String,
 }
 
+/// From whom a timeline is to get its WAL from now on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SafekeeperList {
+    /// WAL addresses, `host:port`.
+    pub safekeepers: Vec<String>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LsnKind {

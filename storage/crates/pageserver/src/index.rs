@@ -305,6 +305,12 @@ impl TimelineIndex {
             .await
     }
 
+    /// Stores whom the timeline gets its WAL from; durable on return.
+    pub async fn store_safekeepers(&self, safekeepers: Vec<String>) -> Result<()> {
+        self.change_metadata(|metadata| metadata.manifest.safekeepers = safekeepers)
+            .await
+    }
+
     /// Stores the auxiliary files shipped at an LSN in place of earlier ones; durable on return.
     pub async fn store_aux(&self, lsn: Lsn, content: Bytes) -> Result<()> {
         let document = format!("{}/aux/{:016x}.tar", self.remote.timeline(), lsn.0);

@@ -41,9 +41,9 @@ pub trait WalSource: Send + Sync + 'static {
         self.open(start).await
     }
 
-    /// Names of the places that keep this WAL; none for a source of one place.
-    fn places(&self) -> &[String] {
-        &[]
+    /// Names of the places that keep this WAL at present; none for a source of one place.
+    fn places(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// Tells every place that keeps WAL for this reader, not only the one it streams from, how far it has

@@ -12,13 +12,14 @@ pub struct AncestorPoint {
     pub lsn: Lsn,
 }
 
-/// What never changes about a timeline.
+/// What a timeline is. Only `safekeepers` ever changes, and `ancestor` once, to none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     pub pg_version: u32,
     pub system_identifier: u64,
     pub start_lsn: Lsn,
     pub ancestor: Option<AncestorPoint>,
+    /// Whom it gets its WAL from, `host:port`.
     pub safekeepers: Vec<String>,
     /// What was asked for, to recognise a repeated request.
     pub request: CreateTimeline,

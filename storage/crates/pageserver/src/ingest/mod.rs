@@ -64,15 +64,14 @@ enum Ended {
     Stopped(String),
 }
 
-/// Follows the source until the timeline stops or shuts down.
+/// Follows the source until the timeline shuts down. One that has stopped tries again when it is given safekeepers.
 pub async fn follow(timeline: Arc<Timeline>, source: Arc<dyn WalSource>) {
     let committed = watch::Sender::new(Lsn::INVALID);
-    tokio::select! {
-        () = ingest(&timeline, &*source, &committed) => {}
-        () = report(&timeline, &*source, &committed, REPORT_INTERVAL) => {}
-    }
     // A stopped timeline still lets go of the WAL that it does not need.
-    report(&timeline, &*source, &committed, REPORT_INTERVAL).await;
+    tokio::join!(
+        ingest(&timeline, &*source, &committed),
+        report(&timeline, &*source, &committed, REPORT_INTERVAL),
+    );
 }
 
 /// Tells everyone who keeps WAL how far the timeline is, and learns how far it could be. Does not end.
@@ -92,23 +91,39 @@ async fn report(
 }
 
 async fn ingest(timeline: &Arc<Timeline>, source: &dyn WalSource, committed: &watch::Sender<Lsn>) {
+    let mut safekeepers = timeline.safekeepers();
+    loop {
+        let reason = ingest_until_stopped(timeline, source, committed, &mut safekeepers).await;
+        timeline.stop(reason);
+        // Also when they were changed during the last attempt.
+        if safekeepers.changed().await.is_err() {
+            return;
+        }
+        timeline.resume();
+    }
+}
+
+/// Why the timeline has to stop.
+async fn ingest_until_stopped(
+    timeline: &Arc<Timeline>,
+    source: &dyn WalSource,
+    committed: &watch::Sender<Lsn>,
+    safekeepers: &mut watch::Receiver<Vec<String>>,
+) -> String {
     let mut pause = FIRST_PAUSE;
     let mut tried = Tried::default();
     loop {
+        safekeepers.mark_unchanged();
         let before = timeline.last_record_lsn();
         let ended = attempt(timeline, source, committed, &mut tried).await;
         timeline.set_catching_up(false);
         let at = timeline.last_record_lsn();
         match ended {
-            Ended::Stopped(reason) => {
-                timeline.stop(reason);
-                return;
-            }
+            Ended::Stopped(reason) => return reason,
             Ended::Bad(why) => {
                 timeline.found_sick(&tried.reading, at, &why);
                 if let Some(reason) = tried.was_bad(at, &why, source) {
-                    timeline.stop(reason);
-                    return;
+                    return reason;
                 }
             }
             Ended::Source(error) => {
@@ -124,7 +139,11 @@ async fn ingest(timeline: &Arc<Timeline>, source: &dyn WalSource, committed: &wa
         } else {
             (pause * 2).min(LONGEST_PAUSE)
         };
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // The timeline has the sender: it is there as long as this task.
+            _ = safekeepers.changed() => {}
+        }
     }
 }
 

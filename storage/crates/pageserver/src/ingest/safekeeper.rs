@@ -15,6 +15,7 @@ use futures::{SinkExt, StreamExt};
 use pg_types::{Lsn, TenantId, TimelineId};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
 use wire::wal::{
     Feedback, FirstMessage, MAX_FRAME_BYTES, ReadReply, StreamRequest, VERSION, WalFrame,
@@ -31,8 +32,8 @@ type Frames = Framed<TcpStream, LengthDelimitedCodec>;
 pub struct SafekeeperSource {
     pub tenant: TenantId,
     pub timeline: TimelineId,
-    /// `host:port` of their WAL ports.
-    pub safekeepers: Vec<String>,
+    /// `host:port` of their WAL ports, which may change. Nothing is read from one that is no longer among them.
+    pub safekeepers: watch::Receiver<Vec<String>>,
     /// Stable name of this pageserver, for which WAL is kept.
     pub reader: String,
 }
@@ -102,10 +103,11 @@ impl WalSource for SafekeeperSource {
     }
 
     async fn open_elsewhere(&self, start: Lsn, in_vain: &[String]) -> Result<Box<dyn WalStream>> {
-        if self.safekeepers.is_empty() {
-            bail!("the timeline was created without safekeepers");
-        }
-        let attempts = self.safekeepers.iter().map(async |address| {
+        let mut list = self.safekeepers.clone();
+        // One that was created without any has nothing to follow until it is given some.
+        let safekeepers = list.wait_for(|list| !list.is_empty()).await;
+        let safekeepers = safekeepers.context("the timeline is closed")?.clone();
+        let attempts = safekeepers.iter().map(async |address| {
             match tokio::time::timeout(CONNECT_TIMEOUT, self.connect(address, start)).await {
                 Ok(result) => result,
                 Err(_) => Err(anyhow::anyhow!(
@@ -117,15 +119,19 @@ impl WalSource for SafekeeperSource {
         let mut best: Option<((bool, Lsn), SafekeeperStream)> = None;
         let mut errors = Vec::new();
         let attempts = futures::future::join_all(attempts).await;
-        for (address, attempt) in self.safekeepers.iter().zip(attempts) {
+        for (address, attempt) in safekeepers.iter().zip(attempts) {
             match attempt {
                 Ok((frames, commit_lsn)) => {
                     // One that has nothing new is no better than one that was tried in vain.
                     let is_fresh = commit_lsn > start && !in_vain.contains(address);
                     let rank = (is_fresh, commit_lsn);
                     if best.as_ref().is_none_or(|(best, _)| rank > *best) {
-                        let place = address.clone();
-                        best = Some((rank, SafekeeperStream { frames, place }));
+                        let stream = SafekeeperStream {
+                            frames,
+                            place: address.clone(),
+                            list: list.clone(),
+                        };
+                        best = Some((rank, stream));
                     }
                 }
                 Err(error) => errors.push(format!("{error:#}")),
@@ -137,12 +143,13 @@ impl WalSource for SafekeeperSource {
         }
     }
 
-    fn places(&self) -> &[String] {
-        &self.safekeepers
+    fn places(&self) -> Vec<String> {
+        self.safekeepers.borrow().clone()
     }
 
     async fn report(&self, feedback: WalFeedback) -> Lsn {
-        let reports = self.safekeepers.iter().map(async |address| {
+        let safekeepers = self.places();
+        let reports = safekeepers.iter().map(async |address| {
             let report = self.report_to(address, feedback);
             match tokio::time::timeout(REPORT_TIMEOUT, report).await {
                 Ok(Ok(commit_lsn)) => return commit_lsn,
@@ -163,17 +170,30 @@ impl WalSource for SafekeeperSource {
 struct SafekeeperStream {
     frames: Frames,
     place: String,
+    list: watch::Receiver<Vec<String>>,
+}
+
+impl SafekeeperStream {
+    /// Ready when this safekeeper is no longer one of the timeline's.
+    async fn removed(list: &mut watch::Receiver<Vec<String>>, place: &str) {
+        let gone = |list: &Vec<String>| !list.iter().any(|it| it == place);
+        if list.wait_for(gone).await.is_err() {
+            // The timeline is being closed, and ends this as well.
+            std::future::pending().await
+        }
+    }
 }
 
 #[async_trait]
 impl WalStream for SafekeeperStream {
     async fn next(&mut self) -> Result<WalChunk> {
-        let frame: Bytes = self
-            .frames
-            .next()
-            .await
-            .context("the safekeeper closed the stream")??
-            .freeze();
+        let frame: Bytes = tokio::select! {
+            biased;
+            () = Self::removed(&mut self.list, &self.place) => {
+                bail!("{} is no longer a safekeeper of the timeline", self.place)
+            }
+            frame = self.frames.next() => frame.context("the safekeeper closed the stream")??.freeze(),
+        };
         let (head, bytes) = wire::wal::decode_with_wal::<WalFrame>(frame)?;
         Ok(WalChunk {
             start_lsn: head.start_lsn,
@@ -193,106 +213,4 @@ impl WalStream for SafekeeperStream {
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::net::TcpListener;
-    use tokio::sync::mpsc;
-
-    use super::*;
-
-    type Reported = mpsc::UnboundedReceiver<(FirstMessage, Vec<Feedback>)>;
-
-    /// Speaks a safekeeper's side: answers with its commit LSN, sends a heartbeat, and reads to the end.
-    async fn peer(commit_lsn: Lsn) -> (String, Reported) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("address").to_string();
-        let (sender, reported) = mpsc::unbounded_channel();
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let mut frames = LengthDelimitedCodec::builder().new_framed(stream);
-                let first = frames.next().await.expect("a message").expect("a frame");
-                let reply = ReadReply::Ok {
-                    commit_lsn,
-                    oldest_lsn: Lsn(8),
-                    term: pg_types::Term(1),
-                };
-                send(&mut frames, &reply).await.expect("reply");
-                let heartbeat = WalFrame {
-                    start_lsn: commit_lsn,
-                    commit_lsn,
-                    term: pg_types::Term(1),
-                    sent_at_us: 0,
-                };
-                send(&mut frames, &heartbeat).await.expect("heartbeat");
-                let mut feedback = Vec::new();
-                while let Some(Ok(frame)) = frames.next().await {
-                    feedback.push(wire::wal::decode(&frame).expect("feedback"));
-                }
-                let first = wire::wal::decode(&first).expect("first message");
-                let _ = sender.send((first, feedback));
-            }
-        });
-        (address, reported)
-    }
-
-    fn source(safekeepers: Vec<String>) -> SafekeeperSource {
-        SafekeeperSource {
-            tenant: TenantId([1; 16]),
-            timeline: TimelineId([2; 16]),
-            safekeepers,
-            reader: "pageserver".to_owned(),
-        }
-    }
-
-    /// Promise: every safekeeper that can be reached learns how far the reader is, so that all of them trim,
-    /// and the newest commit among them is found; one that is down or hangs is no obstacle.
-    #[tokio::test]
-    async fn all_safekeepers_are_told_how_far_the_reader_is() {
-        let (first, mut told_first) = peer(Lsn(100)).await;
-        let (second, mut told_second) = peer(Lsn(300)).await;
-        let hung = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let gone = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = |listener: &TcpListener| listener.local_addr().expect("address").to_string();
-        let down = address(&gone);
-        drop(gone);
-        let source = source(vec![down, first, address(&hung), second]);
-        let feedback = WalFeedback {
-            ingested_lsn: Lsn(90),
-            remote_consistent_lsn: Lsn(80),
-        };
-        assert_eq!(source.report(feedback).await, Lsn(300));
-        for told in [&mut told_first, &mut told_second] {
-            let (first, reported) = told.try_recv().expect("a report that was read to its end");
-            let FirstMessage::Read(request) = first else {
-                panic!("{first:?}")
-            };
-            assert!(request.holds_wal && request.reader == "pageserver");
-            assert_eq!(reported, [wire_feedback(feedback)]);
-        }
-    }
-
-    #[tokio::test]
-    async fn the_most_advanced_safekeeper_is_read() {
-        let (behind, _behind) = peer(Lsn(100)).await;
-        let (ahead, _ahead) = peer(Lsn(300)).await;
-        let mut stream = source(vec![behind, ahead])
-            .open(Lsn(8))
-            .await
-            .expect("open");
-        assert_eq!(stream.next().await.expect("a chunk").commit_lsn, Lsn(300));
-    }
-
-    /// Promise: whoever was tried in vain is read again only when nobody else has WAL.
-    #[tokio::test]
-    async fn one_that_was_tried_in_vain_comes_last() {
-        let (bad, _bad) = peer(Lsn(300)).await;
-        let (good, _good) = peer(Lsn(200)).await;
-        let source = source(vec![bad.clone(), good.clone()]);
-        let in_vain = [bad.clone()];
-        let place = async |start| {
-            let stream = source.open_elsewhere(start, &in_vain).await.expect("open");
-            stream.place().to_owned()
-        };
-        assert_eq!(place(Lsn(8)).await, good);
-        assert_eq!(place(Lsn(200)).await, bad);
-    }
-}
+mod tests;

@@ -137,7 +137,7 @@ impl WalSources for Wals {
         &self,
         _: TenantId,
         timeline: TimelineId,
-        _: &[String],
+        _: watch::Receiver<Vec<String>>,
     ) -> Option<Arc<dyn WalSource>> {
         let found = self.0.lock().expect("wals").get(&timeline).cloned()?;
         Some(Arc::new(found))
