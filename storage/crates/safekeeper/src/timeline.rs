@@ -7,6 +7,8 @@
 mod reading;
 mod writing;
 
+pub use reading::Committed;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

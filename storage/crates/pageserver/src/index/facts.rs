@@ -1,6 +1,7 @@
 //! What the pageserver keeps in a timeline's index, and what is said of it.
 
 use blob::RemoteLayer;
+use consensus::TermHistory;
 use pg_types::{Lsn, Term, TimelineId};
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +55,9 @@ pub struct Metadata {
     /// What it was a branch of, before it was given everything it read there.
     #[serde(default)]
     pub detached_from: Option<AncestorPoint>,
+    /// Whose WAL, of its own, everything before the index's LSN is; none when a program stored it that did not note that.
+    #[serde(default)]
+    pub term_history: Option<TermHistory>,
 }
 
 /// Why uploads do not go on.

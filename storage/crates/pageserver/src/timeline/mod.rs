@@ -4,6 +4,7 @@
 //! - `last_record_lsn` moves only after every version of the record is in the store, and never back; a
 //!   read at or below it is answered the same for ever.
 //! - Only committed WAL moves it, so nothing a later term could truncate is ever shown.
+//! - All WAL ingested is of one log: of a safekeeper whose log was written by other terms nothing is taken (`terms`).
 //! - `max_term` never falls: it is stored before a bundle is served with a new term, so that a compute
 //!   fenced once stays fenced after a restart.
 //! - `remote_consistent_lsn` is what the uploaded index names; the WAL behind it may be trimmed.
@@ -26,6 +27,7 @@ mod retention;
 mod safekeepers;
 mod size;
 mod tasks;
+mod terms;
 mod waiting;
 
 use std::sync::{Arc, Weak, atomic::AtomicU64};
@@ -102,6 +104,8 @@ pub struct Timeline {
     /// Whom it gets its WAL from now, `host:port`.
     safekeepers: watch::Sender<Vec<String>>,
     sick_safekeepers: Mutex<Vec<crate::api::SickSafekeeper>>,
+    /// Whose WAL was ingested; see `terms`.
+    terms: Mutex<Option<consensus::TermHistory>>,
     memory: Arc<MemoryBudget>,
     metrics: TimelineMetrics,
     /// Reads by the deltas they applied, in `CHAIN_BARS`.
@@ -150,6 +154,11 @@ impl Timeline {
         metrics.set_last_record_lsn(progress.last_record_lsn);
         metrics.set_consistent_lsns(progress.last_record_lsn, progress.last_record_lsn);
         let manifest = index.manifest();
+        // Where nothing was ingested yet, it is known that it was nobody's.
+        let is_untouched = state.last_record_lsn == manifest.start_lsn;
+        let terms = index
+            .term_history()
+            .or_else(|| is_untouched.then(Default::default));
         let timeline = Timeline {
             tenant,
             id,
@@ -175,6 +184,7 @@ impl Timeline {
             clock,
             history_held: Mutex::default(),
             sick_safekeepers: Mutex::default(),
+            terms: Mutex::new(terms),
             memory,
             metrics,
             chain_reads: crate::chain_histogram::ChainHistogram::default(),

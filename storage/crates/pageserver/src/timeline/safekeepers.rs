@@ -25,14 +25,22 @@ impl Timeline {
         Ok(())
     }
 
-    /// What a safekeeper sent behind `lsn` is no WAL; empty for a source that has no name. The first place is kept.
+    /// What a safekeeper has behind `lsn` is not to be read; empty for a source that has no name. The first place and
+    /// reason are kept.
     pub(crate) fn found_sick(&self, safekeeper: &str, lsn: pg_types::Lsn, reason: &str) {
+        let mut sick = self.sick_safekeepers.lock();
+        if sick.iter().any(|known| known.safekeeper == safekeeper) {
+            tracing::info!(
+                tenant = %self.tenant, timeline = %self.id, safekeeper, %lsn,
+                "the WAL is still not the timeline's: {reason}"
+            );
+            return;
+        }
         tracing::error!(
             tenant = %self.tenant, timeline = %self.id, safekeeper, %lsn,
-            "damaged WAL was read: {reason}"
+            "what a safekeeper has is not the timeline's WAL: {reason}"
         );
-        let mut sick = self.sick_safekeepers.lock();
-        if !safekeeper.is_empty() && sick.iter().all(|known| known.safekeeper != safekeeper) {
+        if !safekeeper.is_empty() {
             sick.push(SickSafekeeper {
                 safekeeper: safekeeper.to_owned(),
                 lsn,
