@@ -9,7 +9,7 @@ use wire::page::{Hello, HelloReply, ReplyFrame, RequestFrame};
 use wire::page_frames::{decode_reply, encode_reply};
 use wire::wal::{
     AcceptorMessage, Feedback, FetchReply, FirstMessage, Greeting, ProposerMessage, ReadReply,
-    WalFrame, decode_with_wal, encode_head,
+    StreamFrame, WalFrame, decode_with_wal, encode_head,
 };
 
 /// What is read of a body, written and read again, is the same.
@@ -32,6 +32,7 @@ pub fn frames(data: &[u8]) {
     comes_back::<AcceptorMessage>(&body);
     comes_back::<FetchReply>(&body);
     comes_back::<ReadReply>(&body);
+    comes_back::<StreamFrame>(&body);
     comes_back::<WalFrame>(&body);
     comes_back::<Feedback>(&body);
     comes_back::<Hello>(&body);

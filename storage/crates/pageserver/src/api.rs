@@ -1,5 +1,6 @@
 //! Bodies of the management API, as `docs/interfaces.md` describes them.
 
+use consensus::TermStart;
 use pg_types::{Lsn, TenantId, TimelineId};
 use serde::{Deserialize, Serialize};
 
@@ -103,16 +104,32 @@ pub struct TimelineStatus {
     pub max_term: u64,
     pub layers: LayerSummary,
     pub safekeepers: Vec<String>,
-    /// Those whose WAL was damaged when it was read, since the timeline was opened here.
+    /// Those whose WAL was damaged, or of another history, when it was read, since the timeline was opened here.
     pub sick_safekeepers: Vec<SickSafekeeper>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SickSafekeeper {
     pub safekeeper: String,
-    /// The record that follows this position was the first that was damaged.
+    /// The record that follows this position was the first that could not be taken.
     pub lsn: Lsn,
     pub reason: String,
+}
+
+/// Whose WAL a timeline has ingested.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IngestedTerms {
+    pub up_to: Lsn,
+    /// Terms of its own log and where their WAL begins; null while that is not known.
+    pub terms: Option<Vec<TermStart>>,
+}
+
+/// From whom a timeline is to get its WAL from now on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SafekeeperList {
+    /// WAL addresses, `host:port`.
+    pub safekeepers: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

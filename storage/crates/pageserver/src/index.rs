@@ -10,6 +10,7 @@ use blob::{
     TimelineStore, UploadQueue, UploadStatus,
 };
 use bytes::Bytes;
+use consensus::TermHistory;
 use layers::{LayerDesc, LayerName};
 use parking_lot::Mutex;
 use pg_types::{Lsn, TenantId, Term, TimelineId};
@@ -114,6 +115,7 @@ impl TimelineIndex {
             horizon: Lsn::INVALID,
             leases: Vec::new(),
             detached_from: None,
+            term_history: Some(TermHistory::default()),
         };
         let index = IndexPart {
             metadata: serde_json::to_value(&metadata)?,
@@ -158,6 +160,11 @@ impl TimelineIndex {
         *self.durable_term.lock()
     }
 
+    /// As it is stored with the consistent LSN.
+    pub fn term_history(&self) -> Option<TermHistory> {
+        self.metadata.lock().term_history.clone()
+    }
+
     pub fn aux(&self) -> Option<AuxFiles> {
         self.metadata.lock().aux.clone()
     }
@@ -167,20 +174,41 @@ impl TimelineIndex {
         *self.consistent_lsn.lock()
     }
 
-    /// Moves the consistent LSN to what the layers given before this call reach; durable once the future is ready.
-    pub fn reach(&self, consistent_lsn: Lsn) -> impl Future<Output = Result<()>> + Send + use<'_> {
-        let queued = self.queue.commit(IndexChange {
-            disk_consistent_lsn: Some(consistent_lsn),
-            ..IndexChange::default()
-        });
+    /// Moves the consistent LSN to what the layers given before this call reach; durable once the future is ready, and
+    /// with it whose WAL that is. Without a history what is stored of one stays.
+    pub fn reach(
+        &self,
+        consistent_lsn: Lsn,
+        history: Option<TermHistory>,
+    ) -> impl Future<Output = Result<()>> + Send + use<'_> {
+        let queued = self.queue_reached(consistent_lsn, history);
         let flushed = self.queue.flush();
         async move {
-            queued.context("change the index")?;
+            queued?;
             flushed.await.context("store the index")?;
             let mut reached = self.consistent_lsn.lock();
             *reached = consistent_lsn.max(*reached);
             Ok(())
         }
+    }
+
+    fn queue_reached(&self, consistent_lsn: Lsn, history: Option<TermHistory>) -> Result<()> {
+        // Queued under the lock, so that the order in the queue is the order of the changes.
+        let mut current = self.metadata.lock();
+        let mut metadata = None;
+        if history.is_some() && current.term_history != history {
+            current.term_history = history;
+            metadata =
+                Some(serde_json::to_value(&*current).context("encode the index's metadata")?);
+        }
+        self.queue
+            .commit(IndexChange {
+                disk_consistent_lsn: Some(consistent_lsn),
+                metadata,
+                ..IndexChange::default()
+            })
+            .context("change the index")?;
+        Ok(())
     }
 
     /// Begins to bring a layer to the object store, to be named by the next change of the index.
@@ -302,6 +330,12 @@ impl TimelineIndex {
     /// Stores the highest term accepted; durable on return.
     pub async fn store_term(&self, term: Term) -> Result<()> {
         self.change_metadata(|metadata| metadata.max_term = metadata.max_term.max(term))
+            .await
+    }
+
+    /// Stores whom the timeline gets its WAL from; durable on return.
+    pub async fn store_safekeepers(&self, safekeepers: Vec<String>) -> Result<()> {
+        self.change_metadata(|metadata| metadata.manifest.safekeepers = safekeepers)
             .await
     }
 

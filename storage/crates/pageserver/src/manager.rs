@@ -9,6 +9,7 @@ mod create;
 mod detach;
 mod history;
 mod open;
+mod safekeepers;
 mod warm;
 
 use std::collections::BTreeMap;
@@ -30,16 +31,15 @@ use crate::disk::DiskCache;
 use crate::error::{Error, Result};
 use crate::import::{Import, PostgresInstall};
 use crate::index::TimelineIndex;
-use crate::ingest::SafekeeperSource;
 use crate::layer_file::LayerCache;
 use crate::memory::MemoryBudget;
 use crate::page_cache::PageCache;
 use crate::recent::RecentLayers;
 use crate::store::Store;
 use crate::timeline::{OpenTimeline, SharedConfig, Timeline};
-use crate::wal_source::WalSource;
 
 use broken::{Broken, check_broken_branches};
+pub use safekeepers::{Safekeepers, WalSources};
 
 const CONFIG_DOCUMENT: &str = "config.json";
 
@@ -61,42 +61,6 @@ pub struct ManagerOptions {
     /// Where timelines get their WAL from.
     pub wal: Arc<dyn WalSources>,
     pub time: Arc<dyn TimeSource>,
-}
-
-/// Makes the WAL source of a timeline.
-pub trait WalSources: Send + Sync + 'static {
-    /// `None`: nothing to follow yet.
-    fn source(
-        &self,
-        tenant: TenantId,
-        timeline: TimelineId,
-        safekeepers: &[String],
-    ) -> Option<Arc<dyn WalSource>>;
-}
-
-/// Sources that read from safekeepers under this name.
-pub struct Safekeepers {
-    pub reader: String,
-}
-
-impl WalSources for Safekeepers {
-    fn source(
-        &self,
-        tenant: TenantId,
-        timeline: TimelineId,
-        safekeepers: &[String],
-    ) -> Option<Arc<dyn WalSource>> {
-        if safekeepers.is_empty() {
-            return None;
-        }
-        let (safekeepers, reader) = (safekeepers.to_vec(), self.reader.clone());
-        Some(Arc::new(SafekeeperSource {
-            tenant,
-            timeline,
-            safekeepers,
-            reader,
-        }))
-    }
 }
 
 /// One project's storage.
@@ -247,7 +211,7 @@ impl TenantManager {
         let source = self
             .options
             .wal
-            .source(tenant.id, id, &timeline.manifest().safekeepers);
+            .source(tenant.id, id, timeline.safekeepers());
         timeline.start(source);
         tenant.timelines.write().insert(id, timeline.clone());
         timeline

@@ -3,8 +3,11 @@
 //! Ingest sees only this trait, so that it can be fed by safekeepers in operation and by a file in tests.
 //! A source hands out committed bytes only: what a later term may truncate never reaches a timeline.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bytes::Bytes;
+use consensus::TermHistory;
 use pg_types::{Lsn, Term};
 
 /// A piece of committed WAL, cut anywhere; empty when it only carries news.
@@ -16,6 +19,30 @@ pub struct WalChunk {
     pub commit_lsn: Lsn,
     /// The highest term the source has seen.
     pub term: Term,
+    /// Of the log that this piece and those that follow are of; none when it is the one told before, and always from
+    /// a source that knows of no terms.
+    pub history: Option<Arc<TermHistory>>,
+}
+
+/// Where a reader stands.
+#[derive(Clone, Copy, Default)]
+pub struct Standing<'a> {
+    /// A record boundary: WAL is wanted from here on.
+    pub start: Lsn,
+    /// Places to read from only when no other one has WAL behind `start`.
+    pub in_vain: &'a [String],
+    /// Whose WAL everything before `start` is; none when that was not noted.
+    pub history: Option<&'a TermHistory>,
+}
+
+/// What came of an attempt to open a stream.
+pub struct Opening {
+    /// An error means "try again later".
+    pub stream: anyhow::Result<Box<dyn WalStream>>,
+    /// Places that keep the WAL of another history than the reader has, and how it differs. None of them is read.
+    pub others: Vec<(String, String)>,
+    /// Whose WAL everything before `start` is, found out because the reader did not know.
+    pub found: Option<TermHistory>,
 }
 
 /// What the reader tells the source, so that the compute learns about ingest and safekeepers can trim.
@@ -31,26 +58,26 @@ pub trait WalSource: Send + Sync + 'static {
     /// Streams from `start`, a record boundary. An error means "try again later".
     async fn open(&self, start: Lsn) -> anyhow::Result<Box<dyn WalStream>>;
 
-    /// The same, from one of `in_vain` only when no other place has WAL behind `start`.
-    async fn open_elsewhere(
-        &self,
-        start: Lsn,
-        in_vain: &[String],
-    ) -> anyhow::Result<Box<dyn WalStream>> {
-        let _ = in_vain;
-        self.open(start).await
+    /// The same for a reader that stands there, of the history that it has read.
+    async fn open_for(&self, standing: Standing<'_>) -> Opening {
+        Opening {
+            stream: self.open(standing.start).await,
+            others: Vec::new(),
+            found: None,
+        }
     }
 
-    /// Names of the places that keep this WAL; none for a source of one place.
-    fn places(&self) -> &[String] {
-        &[]
+    /// Names of the places that keep this WAL at present; none for a source of one place.
+    fn places(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// Tells every place that keeps WAL for this reader, not only the one it streams from, how far it has
     /// come; else the others would keep it for ever. Returns how far WAL is committed as far as any of
-    /// them knows. A place that can't be reached now is told next time.
-    async fn report(&self, feedback: WalFeedback) -> Lsn {
-        let _ = feedback;
+    /// them knows. A place that can't be reached now is told next time. One that keeps another `history` than the
+    /// reader has ingested is neither told, since what it keeps was not read, nor believed.
+    async fn report(&self, feedback: WalFeedback, history: Option<&TermHistory>) -> Lsn {
+        let _ = (feedback, history);
         Lsn::INVALID
     }
 }

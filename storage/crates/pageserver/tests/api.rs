@@ -341,3 +341,72 @@ async fn a_tenant_is_described_and_the_store_tells_it_all() {
     assert_eq!(status, 204);
     assert_eq!(inventory(), json!({"tenants": []}));
 }
+
+/// Promise: a timeline's safekeepers can be changed, for good, by a list of different addresses; anything else is
+/// refused and changes nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_safekeepers_of_a_timeline_can_be_changed() {
+    let root = tempfile::tempdir().expect("tempdir");
+    let server = Server::start(root.path(), Wals::default()).await;
+    let (tenant, timeline) = (tenant_id(), timeline_id());
+    let tenant_path = format!("/v1/tenant/{tenant}");
+    server.request("PUT", &tenant_path, None).await;
+    let list = |ports: &[u16]| -> serde_json::Value {
+        ports
+            .iter()
+            .map(|port| format!("127.0.0.1:{port}"))
+            .collect()
+    };
+    let create =
+        json!({"new_timeline_id": timeline, "pg_version": 15, "safekeepers": list(&[1, 2, 3])});
+    let timelines = format!("{tenant_path}/timeline");
+    server
+        .request("POST", &timelines, Some(create.clone()))
+        .await;
+
+    let path = timeline_path(tenant, timeline);
+    let put = async |server: &Server, list: serde_json::Value| {
+        let body = json!({"safekeepers": list});
+        server
+            .request("PUT", &format!("{path}/safekeepers"), Some(body))
+            .await
+    };
+    for wrong in [
+        json!([]),
+        list(&[1, 1]),
+        json!(["127.0.0.1"]),
+        json!(["a:1", "b:0"]),
+        json!("a:1"),
+    ] {
+        let (status, answer) = put(&server, wrong.clone()).await;
+        assert_eq!(
+            (status, &answer["code"]),
+            (400, &json!("bad_request")),
+            "{wrong}"
+        );
+        let (_, status) = server.request("GET", &path, None).await;
+        assert_eq!(status["safekeepers"], list(&[1, 2, 3]), "{wrong}");
+    }
+    for _ in 0..2 {
+        let (status, changed) = put(&server, list(&[2, 3, 4])).await;
+        assert_eq!((status, &changed["safekeepers"]), (200, &list(&[2, 3, 4])));
+    }
+    let (status, again) = server.request("POST", &timelines, Some(create)).await;
+    assert_eq!(
+        status, 200,
+        "it is still the timeline that was asked for: {again}"
+    );
+    assert_eq!(again["safekeepers"], list(&[2, 3, 4]));
+    let unknown = format!("{}/safekeepers", timeline_path(tenant, timeline_id()));
+    let body = json!({"safekeepers": list(&[1])});
+    assert_eq!(server.request("PUT", &unknown, Some(body)).await.0, 404);
+
+    let wals = server.stop().await;
+    let server = Server::start(root.path(), wals).await;
+    let (_, status) = server.request("GET", &path, None).await;
+    assert_eq!(
+        status["safekeepers"],
+        list(&[2, 3, 4]),
+        "it survives a restart"
+    );
+}

@@ -1,12 +1,13 @@
 //! The WAL port: proposers write, peers of lagging safekeepers fetch, readers follow.
 
+mod reading;
+
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bytes::{Buf as _, Bytes};
 use futures::StreamExt as _;
-use pg_types::Lsn;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -15,8 +16,8 @@ use tokio::task::block_in_place;
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 use tracing::Instrument as _;
 use wire::wal::{
-    self, AcceptorMessage, Failure, FailureKind, Feedback, FetchReply, FetchRequest, FirstMessage,
-    Greeting, MAX_FRAME_BYTES, ProposeRequest, ProposerMessage, ReadReply, StreamRequest, WalFrame,
+    self, AcceptorMessage, Failure, FailureKind, FetchReply, FetchRequest, FirstMessage, Greeting,
+    MAX_FRAME_BYTES, ProposeRequest, ProposerMessage, ReadReply,
 };
 
 use crate::metrics::{self, Connection};
@@ -24,7 +25,6 @@ use crate::registry::Registry;
 use crate::timeline::{Timeline, TimelineError};
 
 const FIRST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
-const HEARTBEAT_PERIOD: Duration = Duration::from_secs(1);
 /// WAL of one frame to a reader: small enough to begin applying soon, large enough to be cheap.
 const FRAME_WAL_BYTES: usize = 256 << 10;
 /// Replies that may wait for a proposer which does not read.
@@ -90,12 +90,9 @@ async fn handle(stream: TcpStream, registry: Arc<Registry>, id: u64) -> anyhow::
             }
         }
         FirstMessage::Read(request) => {
-            let found = checked(
-                request.version,
-                registry.connect((request.tenant, request.timeline)).await,
-            );
-            match found {
-                Ok(timeline) => read(timeline, frames, writer, request).await,
+            let found = registry.connect((request.tenant, request.timeline)).await;
+            match checked_for_reading(request.version, found) {
+                Ok(timeline) => reading::read(timeline, frames, writer, request).await,
                 Err(failure) => send(&mut writer, &ReadReply::Refused(failure)).await,
             }
         }
@@ -103,17 +100,30 @@ async fn handle(stream: TcpStream, registry: Arc<Registry>, id: u64) -> anyhow::
 }
 
 fn checked(version: u16, found: Result<Arc<Timeline>, Failure>) -> Result<Arc<Timeline>, Failure> {
-    if version != wal::VERSION {
-        let message = format!(
-            "protocol version {version} is not spoken here, only {}",
-            wal::VERSION
-        );
-        return Err(Failure {
-            kind: FailureKind::BadRequest,
-            message,
-        });
+    match version {
+        wal::VERSION => found,
+        _ => Err(not_spoken(version, &wal::VERSION.to_string())),
     }
-    found
+}
+
+fn checked_for_reading(
+    version: u16,
+    found: Result<Arc<Timeline>, Failure>,
+) -> Result<Arc<Timeline>, Failure> {
+    match version {
+        reading::WITHOUT_HISTORY | wal::READ_VERSION => found,
+        _ => {
+            let spoken = format!("{} and {}", reading::WITHOUT_HISTORY, wal::READ_VERSION);
+            Err(not_spoken(version, &spoken))
+        }
+    }
+}
+
+fn not_spoken(version: u16, spoken: &str) -> Failure {
+    Failure {
+        kind: FailureKind::BadRequest,
+        message: format!("protocol version {version} is not spoken here, only {spoken}"),
+    }
 }
 
 async fn send<T: serde::Serialize>(writer: &mut OwnedWriteHalf, message: &T) -> anyhow::Result<()> {
@@ -327,119 +337,4 @@ async fn fetch(
         }
     }
     Ok(writer.shutdown().await?)
-}
-
-async fn read(
-    timeline: Arc<Timeline>,
-    mut frames: Frames,
-    mut writer: OwnedWriteHalf,
-    request: StreamRequest,
-) -> anyhow::Result<()> {
-    let _open = Connection::open("reader");
-    let status = timeline.status();
-    if request.start_lsn < status.oldest_lsn {
-        let message = format!(
-            "WAL at {} was trimmed, the oldest here is at {}",
-            request.start_lsn, status.oldest_lsn
-        );
-        return send(
-            &mut writer,
-            &ReadReply::Refused(Failure {
-                kind: FailureKind::Trimmed,
-                message,
-            }),
-        )
-        .await;
-    }
-    if request.holds_wal {
-        timeline.register_reader(&request.reader);
-    }
-    let (commit_lsn, oldest_lsn, term) = (
-        status.position.commit_lsn,
-        status.oldest_lsn,
-        status.position.term,
-    );
-    send(
-        &mut writer,
-        &ReadReply::Ok {
-            commit_lsn,
-            oldest_lsn,
-            term,
-        },
-    )
-    .await?;
-    // A connection that asks for no WAL only leaves a position; there is one every few seconds.
-    if request.start_lsn < Lsn::MAX {
-        tracing::info!(reader = request.reader, start_lsn = %request.start_lsn, timeline = %timeline.identity.timeline, "reader follows");
-    }
-    let feedback = async {
-        while let Some(frame) = frames.next().await.transpose()? {
-            let feedback = wal::decode::<Feedback>(&frame)?;
-            timeline.feedback(&request.reader, request.holds_wal, feedback);
-        }
-        anyhow::Ok(())
-    };
-    tokio::select! {
-        ended = feedback => ended,
-        ended = stream_wal(&timeline, &mut writer, request.start_lsn) => ended,
-        () = timeline.closed().cancelled() => Ok(()),
-    }
-}
-
-async fn stream_wal(
-    timeline: &Arc<Timeline>,
-    writer: &mut OwnedWriteHalf,
-    start_lsn: Lsn,
-) -> anyhow::Result<()> {
-    let mut progress = timeline.progress();
-    let mut heartbeat = tokio::time::interval(HEARTBEAT_PERIOD);
-    heartbeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut at = start_lsn;
-    let mut announced = Lsn::INVALID;
-    loop {
-        let commit = progress.borrow_and_update().reply.commit_lsn;
-        let mut due = false;
-        if commit <= at && commit == announced {
-            tokio::select! {
-                changed = progress.changed() => changed?,
-                _ = heartbeat.tick() => due = true,
-            }
-        }
-        let wal = next_wal(timeline, at).await?;
-        let (bytes, commit_lsn, term) = wal;
-        if bytes.is_empty() && commit_lsn == announced && !due {
-            continue;
-        }
-        let frame = WalFrame {
-            start_lsn: at,
-            commit_lsn,
-            term,
-            sent_at_us: now_us(),
-        };
-        (at, announced) = (at + bytes.len() as u64, commit_lsn);
-        send_wal(writer, &frame, bytes).await?;
-    }
-}
-
-/// Fresh WAL is in the page cache and read at once; a reader far behind must not block the others.
-async fn next_wal(
-    timeline: &Arc<Timeline>,
-    at: Lsn,
-) -> Result<(Bytes, Lsn, pg_types::Term), anyhow::Error> {
-    const NEAR_BYTES: u64 = 8 << 20;
-    let commit = timeline.progress().borrow().reply.commit_lsn;
-    if commit
-        .checked_sub(at)
-        .is_none_or(|behind| behind < NEAR_BYTES)
-    {
-        return Ok(timeline.read_committed(at, FRAME_WAL_BYTES)?);
-    }
-    let reader = timeline.clone();
-    Ok(tokio::task::spawn_blocking(move || reader.read_committed(at, FRAME_WAL_BYTES)).await??)
-}
-
-fn now_us() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_micros() as u64)
 }

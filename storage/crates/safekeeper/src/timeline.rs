@@ -11,6 +11,7 @@ mod writing;
 
 pub use filling::{FillView, Gathered, InstallError};
 pub use offloading::OffloadView;
+pub use reading::Committed;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

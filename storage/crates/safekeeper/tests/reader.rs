@@ -5,8 +5,9 @@ mod common;
 
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use common::{PATIENCE, Postgres, Quorum, compute, current_lsn, eventually};
+use consensus::{TermHistory, TermStart};
 use futures::StreamExt as _;
 use pg_types::Lsn;
 use proposer::elect;
@@ -14,21 +15,36 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
-use wire::wal::{self, FailureKind, Feedback, FirstMessage, ReadReply, StreamRequest, WalFrame};
+use wire::wal::{
+    self, FailureKind, Feedback, FirstMessage, ReadReply, StreamFrame, StreamRequest, WalFrame,
+};
 
 struct Reader {
     frames: FramedRead<OwnedReadHalf, LengthDelimitedCodec>,
     writer: OwnedWriteHalf,
+    /// Whether it is told whose WAL it gets.
+    is_told: bool,
+    /// What it was told, one after the other.
+    histories: Vec<TermHistory>,
 }
 
 impl Reader {
     async fn connect(quorum: &Quorum, index: usize, start_lsn: Lsn) -> (Reader, ReadReply) {
+        Reader::connect_as(quorum, index, start_lsn, wal::READ_VERSION).await
+    }
+
+    async fn connect_as(
+        quorum: &Quorum,
+        index: usize,
+        start_lsn: Lsn,
+        version: u16,
+    ) -> (Reader, ReadReply) {
         let stream = TcpStream::connect(&quorum.safekeepers[index].wal)
             .await
             .expect("connect");
         let (reader, mut writer) = stream.into_split();
         let request = FirstMessage::Read(StreamRequest {
-            version: wal::VERSION,
+            version,
             tenant: quorum.tenant,
             timeline: quorum.timeline,
             start_lsn,
@@ -44,24 +60,47 @@ impl Reader {
             .max_frame_length(wal::MAX_FRAME_BYTES)
             .new_read(reader);
         let reply: BytesMut = frames.next().await.expect("a reply").expect("a frame");
-        (
-            Reader { frames, writer },
-            wal::decode(&reply).expect("a reply"),
-        )
+        let reply = wal::decode(&reply).expect("a reply");
+        let reader = Reader {
+            frames,
+            writer,
+            is_told: version == wal::READ_VERSION,
+            histories: match &reply {
+                ReadReply::Follows { history, .. } => vec![history.clone()],
+                _ => Vec::new(),
+            },
+        };
+        (reader, reply)
+    }
+
+    /// WAL or a heartbeat; none when it was told a history.
+    async fn next_frame(&mut self) -> Option<(WalFrame, Bytes)> {
+        let frame = tokio::time::timeout(PATIENCE, self.frames.next())
+            .await
+            .expect("in time");
+        let frame = frame
+            .expect("the stream goes on")
+            .expect("a frame")
+            .freeze();
+        if !self.is_told {
+            return Some(wal::decode_with_wal(frame).expect("WAL"));
+        }
+        match wal::decode_with_wal(frame).expect("a frame") {
+            (StreamFrame::Wal(head), wal) => Some((head, wal)),
+            (StreamFrame::History(history), _) => {
+                self.histories.push(history);
+                None
+            }
+        }
     }
 
     /// Everything up to `end`.
     async fn read_to(&mut self, mut at: Lsn, end: Lsn) -> Vec<u8> {
         let mut bytes = Vec::new();
         while at < end {
-            let frame = tokio::time::timeout(PATIENCE, self.frames.next())
-                .await
-                .expect("in time");
-            let frame = frame
-                .expect("the stream goes on")
-                .expect("a frame")
-                .freeze();
-            let (head, wal) = wal::decode_with_wal::<WalFrame>(frame).expect("WAL");
+            let Some((head, wal)) = self.next_frame().await else {
+                continue;
+            };
             assert_eq!(head.start_lsn, at, "WAL comes in order");
             at = at + wal.len() as u64;
             assert!(
@@ -97,7 +136,7 @@ async fn readers_get_what_is_committed_and_decide_what_may_go() {
     let start = quorum.start_lsn;
     let (mut reader, reply) = Reader::connect(&quorum, 0, start).await;
     assert!(
-        matches!(reply, ReadReply::Ok { oldest_lsn, .. } if oldest_lsn == start),
+        matches!(reply, ReadReply::Follows { oldest_lsn, .. } if oldest_lsn == start),
         "{reply:?}"
     );
 
@@ -142,7 +181,7 @@ async fn readers_get_what_is_committed_and_decide_what_may_go() {
     .await;
     let (mut other, reply) = Reader::connect(&quorum, 1, start).await;
     assert!(
-        matches!(reply, ReadReply::Ok { .. }),
+        matches!(reply, ReadReply::Follows { .. }),
         "the second has not been told: {reply:?}"
     );
     other.report(end, end).await;
@@ -185,4 +224,46 @@ async fn readers_get_what_is_committed_and_decide_what_may_go() {
     config.election_timeout = Duration::from_secs(20);
     let again = elect(config).await.expect("elected");
     assert!(again.start_lsn >= end);
+}
+
+/// Promise: a reader knows of every piece of WAL which terms wrote it and all before it, also when a compute starts
+/// while it reads; and a reader from before that was told is served as it was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_are_told_whose_wal_they_get() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut postgres = Postgres::init(dir.path());
+    let quorum = Quorum::start(dir.path(), 3, &postgres).await;
+    let start = quorum.start_lsn;
+    let (mut reader, _) = Reader::connect(&quorum, 0, start).await;
+    let (mut old, reply) = Reader::connect_as(&quorum, 0, start, 2).await;
+    assert!(matches!(reply, ReadReply::Ok { .. }), "{reply:?}");
+    let (handle, client) = compute(quorum.config(), &mut postgres).await;
+    client
+        .batch_execute("CREATE TABLE a ()")
+        .await
+        .expect("write");
+    let end = current_lsn(&client).await;
+    handle.committed(end).await.expect("committed");
+    let bytes = reader.read_to(start, end).await;
+    assert!(bytes == old.read_to(start, end).await);
+    handle.shutdown().await;
+
+    let again = elect(quorum.config()).await.expect("elected");
+    let history = reader.histories.last().expect("told");
+    let first = history.last().expect("a term");
+    assert_eq!((history.entries().len(), first.start_lsn), (1, start));
+    eventually("the reader to be told of the new term", async || {
+        reader.next_frame().await;
+        let history = reader.histories.last().expect("told");
+        (history.entries().len() > 1).then_some(())
+    })
+    .await;
+    let history = reader.histories.last().expect("told").entries();
+    let expected = TermStart {
+        term: again.term,
+        start_lsn: again.start_lsn,
+    };
+    assert_eq!(history, [first, expected]);
+    let (newer, _) = Reader::connect(&quorum, 0, end).await;
+    assert_eq!(newer.histories[0].entries(), history);
 }

@@ -8,20 +8,23 @@
 //! - `Propose`: answered by [`AcceptorMessage::Greeting`]; then [`ProposerMessage`]s are pipelined and
 //!   [`AcceptorMessage`]s come back. After an `Append` one reply may cover several.
 //! - `Fetch`: answered by [`FetchReply`]s until the range is complete.
-//! - `Read`: answered by one [`ReadReply`], then [`WalFrame`]s for as long as the connection lives, with a
-//!   heartbeat (no WAL) every second; the reader sends [`Feedback`] whenever it has news.
+//! - `Read`: answered by one [`ReadReply`], then [`StreamFrame`]s for as long as the connection lives, with a
+//!   heartbeat (no WAL) every second; the reader sends [`Feedback`] whenever it has news. A reader of version 2 is
+//!   answered `Ok` and gets bare [`WalFrame`]s: it is not told whose WAL that is.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use consensus::{
     AppendHeader, AppendReply, ConfigureRequest, ElectedReply, ElectedRequest, LogPosition,
-    Refusal, ResetRequest, VoteReply, VoteRequest,
+    Refusal, ResetRequest, TermHistory, VoteReply, VoteRequest,
 };
 use pg_types::{Lsn, TenantId, Term, TimelineId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Current protocol version.
+/// Current version of what proposers and peers speak.
 pub const VERSION: u16 = 2;
+/// Current version of what readers speak; safekeepers answer those of version 2 as well.
+pub const READ_VERSION: u16 = 3;
 /// Largest frame either side accepts, bytes.
 pub const MAX_FRAME_BYTES: usize = 16 << 20;
 /// Most WAL that a sender puts into one frame, bytes.
@@ -127,6 +130,22 @@ pub enum ReadReply {
         term: Term,
     },
     Refused(Failure),
+    /// In place of `Ok` from version 3 on.
+    Follows {
+        commit_lsn: Lsn,
+        oldest_lsn: Lsn,
+        /// Which terms wrote the log. What is committed here is of this history; behind it, it may come to another.
+        history: TermHistory,
+    },
+}
+
+/// What a reader of version 3 gets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StreamFrame {
+    /// Followed by the WAL, which is of the history told last.
+    Wal(WalFrame),
+    /// The log's history is this one now.
+    History(TermHistory),
 }
 
 /// Committed WAL, `[start_lsn, start_lsn + bytes)`, cut at any byte but never past `commit_lsn`.

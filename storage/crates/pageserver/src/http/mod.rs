@@ -58,6 +58,8 @@ pub fn router(manager: Arc<TenantManager>) -> Router {
             &under("detach"),
             post(timeline::detach).get(timeline::detaching),
         )
+        .route(&under("safekeepers"), put(timeline::put_safekeepers))
+        .route(&under("term_history"), get(timeline::term_history))
         .route(&under("digest"), get(timeline::digest))
         .route(&under("chains"), get(timeline::chains));
     let api = match crash::is_armable() {

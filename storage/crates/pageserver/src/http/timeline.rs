@@ -10,7 +10,9 @@ use axum::response::{IntoResponse, Response};
 use pg_types::{Lsn, Term};
 
 use super::{ApiResult, Manager, body, reply, tenant_id, timeline_id};
-use crate::api::{CreateTimeline, DetachState, LeaseGiven, LeaseRequest};
+use crate::api::{
+    CreateTimeline, DetachState, IngestedTerms, LeaseGiven, LeaseRequest, SafekeeperList,
+};
 use crate::error::Error;
 use crate::timestamp::PgTimestamp;
 
@@ -127,6 +129,24 @@ pub async fn checkpoint(State(manager): Manager, Path(ids): Ids) -> ApiResult {
     let timeline = find!(manager, ids);
     timeline.checkpoint().await?;
     Ok(reply(StatusCode::OK, &timeline.status().await))
+}
+
+pub async fn put_safekeepers(State(manager): Manager, Path(ids): Ids, bytes: Bytes) -> ApiResult {
+    let SafekeeperList { safekeepers } = body(&bytes)?;
+    let (tenant, timeline) = (tenant_id(&ids.0)?, timeline_id(&ids.1)?);
+    let timeline = manager
+        .set_safekeepers(tenant, timeline, safekeepers)
+        .await?;
+    Ok(reply(StatusCode::OK, &timeline.status().await))
+}
+
+/// Whose WAL was ingested.
+pub async fn term_history(State(manager): Manager, Path(ids): Ids) -> ApiResult {
+    let timeline = find!(manager, ids);
+    let up_to = timeline.last_record_lsn();
+    let terms = timeline.term_history_up_to(up_to);
+    let terms = terms.map(|terms| terms.entries().to_vec());
+    Ok(reply(StatusCode::OK, &IngestedTerms { up_to, terms }))
 }
 
 pub async fn lease(State(manager): Manager, Path(ids): Ids, bytes: Bytes) -> ApiResult {

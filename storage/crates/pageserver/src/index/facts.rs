@@ -1,6 +1,7 @@
 //! What the pageserver keeps in a timeline's index, and what is said of it.
 
 use blob::RemoteLayer;
+use consensus::TermHistory;
 use pg_types::{Lsn, Term, TimelineId};
 use serde::{Deserialize, Serialize};
 
@@ -12,13 +13,14 @@ pub struct AncestorPoint {
     pub lsn: Lsn,
 }
 
-/// What never changes about a timeline.
+/// What a timeline is. Only `safekeepers` ever changes, and `ancestor` once, to none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     pub pg_version: u32,
     pub system_identifier: u64,
     pub start_lsn: Lsn,
     pub ancestor: Option<AncestorPoint>,
+    /// Whom it gets its WAL from, `host:port`.
     pub safekeepers: Vec<String>,
     /// What was asked for, to recognise a repeated request.
     pub request: CreateTimeline,
@@ -53,6 +55,9 @@ pub struct Metadata {
     /// What it was a branch of, before it was given everything it read there.
     #[serde(default)]
     pub detached_from: Option<AncestorPoint>,
+    /// Whose WAL, of its own, everything before the index's LSN is; none when a program stored it that did not note that.
+    #[serde(default)]
+    pub term_history: Option<TermHistory>,
 }
 
 /// Why uploads do not go on.

@@ -64,3 +64,42 @@ async fn a_term_counts_once_it_is_durable() {
     let (index, _) = taken.expect("take over").expect("index");
     assert_eq!((index.max_term(), index.durable_term()), (Term(5), Term(5)));
 }
+
+/// Promise: a position is stored together with whose WAL everything before it is, and other changes leave that as it is;
+/// an index from before that was noted says that it does not know.
+#[tokio::test]
+async fn a_position_is_stored_with_the_history_of_what_is_before_it() {
+    let root = tempfile::tempdir().expect("tempdir");
+    let (tenant, timeline) = (TenantId([1; 16]), TimelineId([2; 16]));
+    let store = Store::local(root.path()).expect("store");
+    let made = manifest(timeline);
+    let created = TimelineIndex::create(store.clone(), tenant, timeline, made, Vec::new()).await;
+    let (index, _) = created.expect("index");
+    assert_eq!(index.term_history(), Some(TermHistory::default()));
+    let entry = |term, lsn| consensus::TermStart {
+        term: Term(term),
+        start_lsn: Lsn(lsn),
+    };
+    let first: TermHistory = [entry(1, 8)].into_iter().collect();
+    let second: TermHistory = [entry(1, 8), entry(3, 60)].into_iter().collect();
+    let reached = index.reach(Lsn(50), Some(first.clone()));
+    // Queued while the first is being stored.
+    let later = index.reach(Lsn(100), Some(second.clone()));
+    reached.await.expect("stored");
+    later.await.expect("stored");
+    index.reach(Lsn(110), None).await.expect("stored");
+    index.store_term(Term(3)).await.expect("stored");
+    drop(index);
+    let taken = TimelineIndex::take_over(store, tenant, timeline).await;
+    let (index, part) = taken.expect("take over").expect("index");
+    assert_eq!(part.disk_consistent_lsn, Lsn(110));
+    assert_eq!(index.term_history(), Some(second));
+
+    let mut older = part.metadata.clone();
+    older
+        .as_object_mut()
+        .expect("fields")
+        .remove("term_history");
+    let older: Metadata = serde_json::from_value(older).expect("an older index");
+    assert_eq!(older.term_history, None);
+}

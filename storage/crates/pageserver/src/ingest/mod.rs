@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
+use consensus::TermHistory;
 use pg_types::wal::rmgr;
 use pg_types::{Lsn, PgMajor};
 use tokio::sync::watch;
@@ -29,8 +30,9 @@ use self::gather::{Gathered, Taker};
 pub use self::safekeeper::SafekeeperSource;
 use self::tried::Tried;
 use crate::error::{Error, Result};
+use crate::term_history::OtherHistory;
 use crate::timeline::{Timeline, encode_state};
-use crate::wal_source::{WalFeedback, WalSource, WalStream};
+use crate::wal_source::{Standing, WalChunk, WalFeedback, WalSource, WalStream};
 
 /// How often positions are reported while they move.
 const FEEDBACK_INTERVAL: Duration = Duration::from_millis(50);
@@ -60,19 +62,20 @@ enum Ended {
     Source(anyhow::Error),
     /// The bytes that came are no WAL: try another place.
     Bad(String),
+    /// The bytes that came, or would have, are of another log than what was ingested: try another place.
+    Other(OtherHistory),
     /// The timeline cannot pass this record.
     Stopped(String),
 }
 
-/// Follows the source until the timeline stops or shuts down.
+/// Follows the source until the timeline shuts down. One that has stopped tries again when it is given safekeepers.
 pub async fn follow(timeline: Arc<Timeline>, source: Arc<dyn WalSource>) {
     let committed = watch::Sender::new(Lsn::INVALID);
-    tokio::select! {
-        () = ingest(&timeline, &*source, &committed) => {}
-        () = report(&timeline, &*source, &committed, REPORT_INTERVAL) => {}
-    }
     // A stopped timeline still lets go of the WAL that it does not need.
-    report(&timeline, &*source, &committed, REPORT_INTERVAL).await;
+    tokio::join!(
+        ingest(&timeline, &*source, &committed),
+        report(&timeline, &*source, &committed, REPORT_INTERVAL),
+    );
 }
 
 /// Tells everyone who keeps WAL how far the timeline is, and learns how far it could be. Does not end.
@@ -86,30 +89,53 @@ async fn report(
     due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         due.tick().await;
-        let known = source.report(feedback(timeline)).await;
-        committed.send_modify(|committed| *committed = known.max(*committed));
+        // In this order: the history may say more than of what is ingested, not less.
+        let (feedback, history) = (feedback(timeline), timeline.term_history());
+        let known = source.report(feedback, history.as_ref()).await;
+        committed.send_replace(known);
     }
 }
 
 async fn ingest(timeline: &Arc<Timeline>, source: &dyn WalSource, committed: &watch::Sender<Lsn>) {
+    let mut safekeepers = timeline.safekeepers();
+    loop {
+        let reason = ingest_until_stopped(timeline, source, committed, &mut safekeepers).await;
+        timeline.stop(reason);
+        // Also when they were changed during the last attempt.
+        if safekeepers.changed().await.is_err() {
+            return;
+        }
+        timeline.resume();
+    }
+}
+
+/// Why the timeline has to stop.
+async fn ingest_until_stopped(
+    timeline: &Arc<Timeline>,
+    source: &dyn WalSource,
+    committed: &watch::Sender<Lsn>,
+    safekeepers: &mut watch::Receiver<Vec<String>>,
+) -> String {
     let mut pause = FIRST_PAUSE;
     let mut tried = Tried::default();
     loop {
+        safekeepers.mark_unchanged();
         let before = timeline.last_record_lsn();
         let ended = attempt(timeline, source, committed, &mut tried).await;
         timeline.set_catching_up(false);
         let at = timeline.last_record_lsn();
         match ended {
-            Ended::Stopped(reason) => {
-                timeline.stop(reason);
-                return;
-            }
+            Ended::Stopped(reason) => return reason,
             Ended::Bad(why) => {
                 timeline.found_sick(&tried.reading, at, &why);
                 if let Some(reason) = tried.was_bad(at, &why, source) {
-                    timeline.stop(reason);
-                    return;
+                    return reason;
                 }
+            }
+            // The next attempt compares everyone's history, and finds this one's or another one.
+            Ended::Other(other) => {
+                timeline.found_sick(&tried.reading, at, &other.to_string());
+                tried.ended(at);
             }
             Ended::Source(error) => {
                 tried.ended(at);
@@ -124,7 +150,11 @@ async fn ingest(timeline: &Arc<Timeline>, source: &dyn WalSource, committed: &wa
         } else {
             (pause * 2).min(LONGEST_PAUSE)
         };
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // The timeline has the sender: it is there as long as this task.
+            _ = safekeepers.changed() => {}
+        }
     }
 }
 
@@ -136,12 +166,13 @@ async fn attempt(
 ) -> Ended {
     let state = timeline.state();
     let start = state.last_record_lsn;
-    tried.reading.clear();
-    let mut stream = match source.open_elsewhere(start, tried.in_vain(start)).await {
+    let mut stream = match open(timeline, source, tried, start).await {
         Ok(stream) => stream,
-        Err(error) => return Ended::Source(error),
+        Err(ended) => return ended,
     };
     tried.reading = stream.place().to_owned();
+    // What the source said last of the log's history, until WAL of it is taken.
+    let mut announced = None;
     let mut decoder = WalStreamDecoder::new(start, PgMajor::V15)
         .with_system_identifier(timeline.manifest().system_identifier)
         .with_prev_record(state.prev_record_lsn);
@@ -159,6 +190,9 @@ async fn attempt(
                     Err(error) => return Ended::Source(error),
                 };
                 last_heard = tokio::time::Instant::now();
+                if let Err(other) = check_history(timeline, &mut announced, &chunk, received) {
+                    return Ended::Other(other);
+                }
                 timeline.raise_term(chunk.term);
                 if !chunk.bytes.is_empty() {
                     received = chunk.start_lsn + chunk.bytes.len() as u64;
@@ -202,6 +236,55 @@ async fn attempt(
             }
         }
     }
+}
+
+/// Opens a stream of the log whose WAL was ingested.
+async fn open(
+    timeline: &Timeline,
+    source: &dyn WalSource,
+    tried: &mut Tried,
+    start: Lsn,
+) -> Result<Box<dyn WalStream>, Ended> {
+    tried.reading.clear();
+    let history = timeline.term_history();
+    let standing = Standing {
+        start,
+        in_vain: tried.in_vain(start),
+        history: history.as_ref(),
+    };
+    let opening = source.open_for(standing).await;
+    if let Some(found) = opening.found {
+        timeline.found_term_history(found);
+    }
+    for (place, why) in &opening.others {
+        timeline.found_sick(place, start, why);
+    }
+    if let Some(reason) = tried.are_others(start, opening.others, source) {
+        return Err(Ended::Stopped(reason));
+    }
+    opening.stream.map_err(Ended::Source)
+}
+
+/// Checks that a piece is of the log whose WAL was received up to `received`. A history that is announced is compared as
+/// far as it is committed there, and once more when WAL of it comes.
+fn check_history(
+    timeline: &Timeline,
+    announced: &mut Option<Arc<TermHistory>>,
+    chunk: &WalChunk,
+    received: Lsn,
+) -> Result<(), OtherHistory> {
+    if let Some(history) = &chunk.history {
+        *announced = Some(history.clone());
+    }
+    let Some(history) = announced else {
+        return Ok(());
+    };
+    if chunk.bytes.is_empty() {
+        return timeline.compare_terms(received, history, chunk.commit_lsn);
+    }
+    timeline.follow_terms(received, history)?;
+    *announced = None;
+    Ok(())
 }
 
 /// Ingests every record that is whole. Those before one that cannot be ingested are published all the same.

@@ -1,44 +1,56 @@
 //! Committed WAL from safekeepers (`wire::wal`).
 //!
 //! Every attempt asks all safekeepers of the timeline how far they are and reads from the most advanced, one that was
-//! tried in vain at this place last.
+//! tried in vain at this place last. One whose log other terms wrote than what was ingested is not read from, nor told how
+//! far ingest is: it would let go of WAL that nobody has read.
 //! Each of them keeps WAL for this reader until it is told how far that has come. Only one is read from, so
 //! every few seconds all are told over a short connection; their answers also show when the one that is read
 //! has fallen behind, and it is then left for another by way of an error and a new attempt.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use async_trait::async_trait;
 use bytes::Bytes;
+use consensus::TermHistory;
 use futures::{SinkExt, StreamExt};
 use pg_types::{Lsn, TenantId, TimelineId};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
 use wire::wal::{
-    Feedback, FirstMessage, MAX_FRAME_BYTES, ReadReply, StreamRequest, VERSION, WalFrame,
+    Feedback, FirstMessage, MAX_FRAME_BYTES, READ_VERSION, ReadReply, StreamFrame, StreamRequest,
 };
 
-use crate::wal_source::{WalChunk, WalFeedback, WalSource, WalStream};
+use crate::term_history;
+use crate::wal_source::{Opening, Standing, WalChunk, WalFeedback, WalSource, WalStream};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 type Frames = Framed<TcpStream, LengthDelimitedCodec>;
 
+/// A connection, and what a safekeeper said of its log.
+struct Connected {
+    frames: Frames,
+    commit_lsn: Lsn,
+    history: TermHistory,
+}
+
 /// The safekeepers of one timeline.
 pub struct SafekeeperSource {
     pub tenant: TenantId,
     pub timeline: TimelineId,
-    /// `host:port` of their WAL ports.
-    pub safekeepers: Vec<String>,
+    /// `host:port` of their WAL ports, which may change. Nothing is read from one that is no longer among them.
+    pub safekeepers: watch::Receiver<Vec<String>>,
     /// Stable name of this pageserver, for which WAL is kept.
     pub reader: String,
 }
 
 impl SafekeeperSource {
-    async fn connect(&self, address: &str, start: Lsn) -> Result<(Frames, Lsn)> {
+    async fn connect(&self, address: &str, start: Lsn) -> Result<Connected> {
         let stream = TcpStream::connect(address)
             .await
             .with_context(|| format!("connect to {address}"))?;
@@ -47,7 +59,7 @@ impl SafekeeperSource {
             .max_frame_length(MAX_FRAME_BYTES)
             .new_framed(stream);
         let request = FirstMessage::Read(StreamRequest {
-            version: VERSION,
+            version: READ_VERSION,
             tenant: self.tenant,
             timeline: self.timeline,
             start_lsn: start,
@@ -61,17 +73,56 @@ impl SafekeeperSource {
             .await
             .with_context(|| format!("{address} closed the connection"))??;
         match wire::wal::decode(&reply)? {
-            ReadReply::Ok { commit_lsn, .. } => Ok((frames, commit_lsn)),
+            ReadReply::Follows {
+                commit_lsn,
+                history,
+                ..
+            } => Ok(Connected {
+                frames,
+                commit_lsn,
+                history,
+            }),
+            ReadReply::Ok { .. } => bail!("{address} does not say whose WAL it has"),
             ReadReply::Refused(failure) => bail!("{address} refused to stream: {failure}"),
         }
+    }
+
+    /// Asks everyone at once; in the order of the list.
+    async fn connect_to_all(
+        &self,
+        safekeepers: &[String],
+        start: Lsn,
+    ) -> Vec<(String, Result<Connected>)> {
+        let attempts = safekeepers.iter().map(async |address| {
+            let attempt = tokio::time::timeout(CONNECT_TIMEOUT, self.connect(address, start));
+            let result = attempt.await.unwrap_or_else(|_| {
+                let seconds = CONNECT_TIMEOUT.as_secs();
+                Err(anyhow!("{address} did not answer in {seconds} s"))
+            });
+            (address.clone(), result)
+        });
+        futures::future::join_all(attempts).await
     }
 }
 
 impl SafekeeperSource {
     /// Leaves a position with one safekeeper and returns how far it has WAL committed.
-    async fn report_to(&self, address: &str, feedback: WalFeedback) -> Result<Lsn> {
+    async fn report_to(
+        &self,
+        address: &str,
+        feedback: WalFeedback,
+        history: Option<&TermHistory>,
+    ) -> Result<Lsn> {
         // No WAL lies at the end of all positions, so that none is sent.
-        let (mut frames, commit_lsn) = self.connect(address, Lsn::MAX).await?;
+        let connected = self.connect(address, Lsn::MAX).await?;
+        let (mut frames, commit_lsn) = (connected.frames, connected.commit_lsn);
+        let Some(ours) = history else {
+            return Ok(commit_lsn);
+        };
+        let ingested = feedback.ingested_lsn;
+        if let Err(other) = term_history::compare(ours, ingested, &connected.history, commit_lsn) {
+            bail!("{other}");
+        }
         send(&mut frames, &wire_feedback(feedback)).await?;
         // The safekeeper closes once it has read everything. To close first, with a heartbeat of its unread,
         // would reset the connection, and the position might never be read.
@@ -98,52 +149,32 @@ async fn send<T: serde::Serialize>(frames: &mut Frames, message: &T) -> Result<(
 #[async_trait]
 impl WalSource for SafekeeperSource {
     async fn open(&self, start: Lsn) -> Result<Box<dyn WalStream>> {
-        self.open_elsewhere(start, &[]).await
+        let standing = Standing {
+            start,
+            ..Standing::default()
+        };
+        self.open_for(standing).await.stream
     }
 
-    async fn open_elsewhere(&self, start: Lsn, in_vain: &[String]) -> Result<Box<dyn WalStream>> {
-        if self.safekeepers.is_empty() {
-            bail!("the timeline was created without safekeepers");
-        }
-        let attempts = self.safekeepers.iter().map(async |address| {
-            match tokio::time::timeout(CONNECT_TIMEOUT, self.connect(address, start)).await {
-                Ok(result) => result,
-                Err(_) => Err(anyhow::anyhow!(
-                    "{address} did not answer in {} s",
-                    CONNECT_TIMEOUT.as_secs()
-                )),
-            }
-        });
-        let mut best: Option<((bool, Lsn), SafekeeperStream)> = None;
-        let mut errors = Vec::new();
-        let attempts = futures::future::join_all(attempts).await;
-        for (address, attempt) in self.safekeepers.iter().zip(attempts) {
-            match attempt {
-                Ok((frames, commit_lsn)) => {
-                    // One that has nothing new is no better than one that was tried in vain.
-                    let is_fresh = commit_lsn > start && !in_vain.contains(address);
-                    let rank = (is_fresh, commit_lsn);
-                    if best.as_ref().is_none_or(|(best, _)| rank > *best) {
-                        let place = address.clone();
-                        best = Some((rank, SafekeeperStream { frames, place }));
-                    }
-                }
-                Err(error) => errors.push(format!("{error:#}")),
-            }
-        }
-        match best {
-            Some((_, stream)) => Ok(Box::new(stream)),
-            None => bail!("no safekeeper streams: {}", errors.join("; ")),
-        }
+    async fn open_for(&self, standing: Standing<'_>) -> Opening {
+        let mut list = self.safekeepers.clone();
+        // One that was created without any has nothing to follow until it is given some.
+        let safekeepers = list.wait_for(|list| !list.is_empty()).await;
+        let Ok(safekeepers) = safekeepers.map(|list| list.clone()) else {
+            return failed(anyhow!("the timeline is closed"));
+        };
+        let answers = self.connect_to_all(&safekeepers, standing.start).await;
+        choose(answers, standing, &list)
     }
 
-    fn places(&self) -> &[String] {
-        &self.safekeepers
+    fn places(&self) -> Vec<String> {
+        self.safekeepers.borrow().clone()
     }
 
-    async fn report(&self, feedback: WalFeedback) -> Lsn {
-        let reports = self.safekeepers.iter().map(async |address| {
-            let report = self.report_to(address, feedback);
+    async fn report(&self, feedback: WalFeedback, history: Option<&TermHistory>) -> Lsn {
+        let safekeepers = self.places();
+        let reports = safekeepers.iter().map(async |address| {
+            let report = self.report_to(address, feedback, history);
             match tokio::time::timeout(REPORT_TIMEOUT, report).await {
                 Ok(Ok(commit_lsn)) => return commit_lsn,
                 Ok(Err(error)) => {
@@ -160,27 +191,123 @@ impl WalSource for SafekeeperSource {
     }
 }
 
+fn failed(error: anyhow::Error) -> Opening {
+    Opening {
+        stream: Err(error),
+        others: Vec::new(),
+        found: None,
+    }
+}
+
+/// Whom to read from of those that answered, among those of the reader's history.
+fn choose(
+    answers: Vec<(String, Result<Connected>)>,
+    standing: Standing<'_>,
+    list: &watch::Receiver<Vec<String>>,
+) -> Opening {
+    let Standing { start, in_vain, .. } = standing;
+    let asked = answers.len();
+    let (mut connected, mut errors) = (Vec::new(), Vec::new());
+    for (address, answer) in answers {
+        match answer {
+            Ok(answer) => connected.push((address, answer)),
+            Err(error) => errors.push(format!("{error:#}")),
+        }
+    }
+    let found = standing.history.is_none().then(|| {
+        let said = connected.iter().map(|(_, it)| (it.commit_lsn, &it.history));
+        term_history::of_majority(&said.collect::<Vec<_>>(), start, asked)
+    });
+    let found = found.flatten();
+    let Some(ours) = standing.history.or(found.as_ref()) else {
+        return failed(anyhow!(
+            "it is not known whose WAL was ingested up to {start}, and no majority of {asked} safekeepers has that \
+             committed under one history: {}",
+            errors.join("; ")
+        ));
+    };
+    let (mut best, mut others) = (None, Vec::new());
+    for (place, answer) in connected {
+        let (commit_lsn, theirs) = (answer.commit_lsn, &answer.history);
+        let compared = match commit_lsn > start {
+            true => term_history::compare_to_ingest(ours, start, theirs),
+            false => term_history::compare(ours, start, theirs, commit_lsn),
+        };
+        if let Err(other) = compared {
+            others.push((place, other.to_string()));
+            continue;
+        }
+        // One that has nothing new is no better than one that was tried in vain.
+        let is_fresh = commit_lsn > start && !in_vain.contains(&place);
+        let rank = (is_fresh, commit_lsn);
+        if best.as_ref().is_none_or(|(best, _)| rank > *best) {
+            let stream = SafekeeperStream {
+                frames: answer.frames,
+                place,
+                list: list.clone(),
+                news: Some(Arc::new(answer.history)),
+            };
+            best = Some((rank, stream));
+        }
+    }
+    let stream = match best {
+        Some((_, stream)) => Ok(Box::new(stream) as Box<dyn WalStream>),
+        None => {
+            let refused = others.iter().map(|(place, why)| format!("{place}: {why}"));
+            errors.extend(refused);
+            Err(anyhow!("no safekeeper streams: {}", errors.join("; ")))
+        }
+    };
+    Opening {
+        stream,
+        others,
+        found,
+    }
+}
+
 struct SafekeeperStream {
     frames: Frames,
     place: String,
+    list: watch::Receiver<Vec<String>>,
+    /// The log's history, until it is told.
+    news: Option<Arc<TermHistory>>,
+}
+
+impl SafekeeperStream {
+    /// Ready when this safekeeper is no longer one of the timeline's.
+    async fn removed(list: &mut watch::Receiver<Vec<String>>, place: &str) {
+        let gone = |list: &Vec<String>| !list.iter().any(|it| it == place);
+        if list.wait_for(gone).await.is_err() {
+            // The timeline is being closed, and ends this as well.
+            std::future::pending().await
+        }
+    }
 }
 
 #[async_trait]
 impl WalStream for SafekeeperStream {
     async fn next(&mut self) -> Result<WalChunk> {
-        let frame: Bytes = self
-            .frames
-            .next()
-            .await
-            .context("the safekeeper closed the stream")??
-            .freeze();
-        let (head, bytes) = wire::wal::decode_with_wal::<WalFrame>(frame)?;
-        Ok(WalChunk {
-            start_lsn: head.start_lsn,
-            bytes,
-            commit_lsn: head.commit_lsn,
-            term: head.term,
-        })
+        loop {
+            let frame: Bytes = tokio::select! {
+                biased;
+                () = Self::removed(&mut self.list, &self.place) => {
+                    bail!("{} is no longer a safekeeper of the timeline", self.place)
+                }
+                frame = self.frames.next() => frame.context("the safekeeper closed the stream")??.freeze(),
+            };
+            match wire::wal::decode_with_wal(frame)? {
+                (StreamFrame::History(history), _) => self.news = Some(Arc::new(history)),
+                (StreamFrame::Wal(head), bytes) => {
+                    return Ok(WalChunk {
+                        start_lsn: head.start_lsn,
+                        bytes,
+                        commit_lsn: head.commit_lsn,
+                        term: head.term,
+                        history: self.news.take(),
+                    });
+                }
+            }
+        }
     }
 
     async fn feedback(&mut self, feedback: WalFeedback) -> Result<()> {
@@ -193,106 +320,4 @@ impl WalStream for SafekeeperStream {
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::net::TcpListener;
-    use tokio::sync::mpsc;
-
-    use super::*;
-
-    type Reported = mpsc::UnboundedReceiver<(FirstMessage, Vec<Feedback>)>;
-
-    /// Speaks a safekeeper's side: answers with its commit LSN, sends a heartbeat, and reads to the end.
-    async fn peer(commit_lsn: Lsn) -> (String, Reported) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("address").to_string();
-        let (sender, reported) = mpsc::unbounded_channel();
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let mut frames = LengthDelimitedCodec::builder().new_framed(stream);
-                let first = frames.next().await.expect("a message").expect("a frame");
-                let reply = ReadReply::Ok {
-                    commit_lsn,
-                    oldest_lsn: Lsn(8),
-                    term: pg_types::Term(1),
-                };
-                send(&mut frames, &reply).await.expect("reply");
-                let heartbeat = WalFrame {
-                    start_lsn: commit_lsn,
-                    commit_lsn,
-                    term: pg_types::Term(1),
-                    sent_at_us: 0,
-                };
-                send(&mut frames, &heartbeat).await.expect("heartbeat");
-                let mut feedback = Vec::new();
-                while let Some(Ok(frame)) = frames.next().await {
-                    feedback.push(wire::wal::decode(&frame).expect("feedback"));
-                }
-                let first = wire::wal::decode(&first).expect("first message");
-                let _ = sender.send((first, feedback));
-            }
-        });
-        (address, reported)
-    }
-
-    fn source(safekeepers: Vec<String>) -> SafekeeperSource {
-        SafekeeperSource {
-            tenant: TenantId([1; 16]),
-            timeline: TimelineId([2; 16]),
-            safekeepers,
-            reader: "pageserver".to_owned(),
-        }
-    }
-
-    /// Promise: every safekeeper that can be reached learns how far the reader is, so that all of them trim,
-    /// and the newest commit among them is found; one that is down or hangs is no obstacle.
-    #[tokio::test]
-    async fn all_safekeepers_are_told_how_far_the_reader_is() {
-        let (first, mut told_first) = peer(Lsn(100)).await;
-        let (second, mut told_second) = peer(Lsn(300)).await;
-        let hung = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let gone = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = |listener: &TcpListener| listener.local_addr().expect("address").to_string();
-        let down = address(&gone);
-        drop(gone);
-        let source = source(vec![down, first, address(&hung), second]);
-        let feedback = WalFeedback {
-            ingested_lsn: Lsn(90),
-            remote_consistent_lsn: Lsn(80),
-        };
-        assert_eq!(source.report(feedback).await, Lsn(300));
-        for told in [&mut told_first, &mut told_second] {
-            let (first, reported) = told.try_recv().expect("a report that was read to its end");
-            let FirstMessage::Read(request) = first else {
-                panic!("{first:?}")
-            };
-            assert!(request.holds_wal && request.reader == "pageserver");
-            assert_eq!(reported, [wire_feedback(feedback)]);
-        }
-    }
-
-    #[tokio::test]
-    async fn the_most_advanced_safekeeper_is_read() {
-        let (behind, _behind) = peer(Lsn(100)).await;
-        let (ahead, _ahead) = peer(Lsn(300)).await;
-        let mut stream = source(vec![behind, ahead])
-            .open(Lsn(8))
-            .await
-            .expect("open");
-        assert_eq!(stream.next().await.expect("a chunk").commit_lsn, Lsn(300));
-    }
-
-    /// Promise: whoever was tried in vain is read again only when nobody else has WAL.
-    #[tokio::test]
-    async fn one_that_was_tried_in_vain_comes_last() {
-        let (bad, _bad) = peer(Lsn(300)).await;
-        let (good, _good) = peer(Lsn(200)).await;
-        let source = source(vec![bad.clone(), good.clone()]);
-        let in_vain = [bad.clone()];
-        let place = async |start| {
-            let stream = source.open_elsewhere(start, &in_vain).await.expect("open");
-            stream.place().to_owned()
-        };
-        assert_eq!(place(Lsn(8)).await, good);
-        assert_eq!(place(Lsn(200)).await, bad);
-    }
-}
+mod tests;

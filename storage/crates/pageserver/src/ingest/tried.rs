@@ -2,8 +2,8 @@
 //!
 //! A record whose bytes are damaged on one disk is whole on the others, and what one disk cannot read, another can. So
 //! whoever failed at a place is asked again there only when nobody else has WAL for it, and a timeline is stopped
-//! by damaged bytes only when every safekeeper has sent some. One that can't be reached at present, or has not got so far,
-//! may still have the record: then ingest waits for it.
+//! by damaged bytes only when every safekeeper has sent some, or keeps another history. One that can't be reached at
+//! present, or has not got so far, may still have the record: then ingest waits for it.
 
 use pg_types::Lsn;
 
@@ -19,6 +19,8 @@ pub(super) struct Tried {
     ended: Vec<String>,
     /// Whose bytes were no WAL here, and why not.
     bad: Vec<(String, String)>,
+    /// Who kept the WAL of another history when all were asked last, and how it differed.
+    others: Vec<(String, String)>,
 }
 
 impl Tried {
@@ -51,9 +53,26 @@ impl Tried {
         self.ended(at);
         self.bad.retain(|(name, _)| *name != self.reading);
         self.bad.push((self.reading.clone(), why.to_owned()));
-        let is_bad = |name: &String| self.bad.iter().any(|(bad, _)| bad == name);
-        source.places().iter().all(is_bad).then(|| {
-            let said = self.bad.iter().map(|(name, why)| match name.as_str() {
+        self.nobody_is_left(source)
+    }
+
+    /// Who keeps another history, of all that were asked at `at`. Gives why the timeline has to stop, as above.
+    pub fn are_others(
+        &mut self,
+        at: Lsn,
+        others: Vec<(String, String)>,
+        source: &dyn WalSource,
+    ) -> Option<String> {
+        self.move_to(at);
+        self.others = others;
+        self.nobody_is_left(source)
+    }
+
+    fn nobody_is_left(&self, source: &dyn WalSource) -> Option<String> {
+        let refused = || self.bad.iter().chain(&self.others);
+        let is_refused = |name: &String| refused().any(|(refused, _)| refused == name);
+        (refused().next().is_some() && source.places().iter().all(is_refused)).then(|| {
+            let said = refused().map(|(name, why)| match name.as_str() {
                 "" => why.clone(),
                 name => format!("{name}: {why}"),
             });

@@ -4,6 +4,7 @@
 //! - `last_record_lsn` moves only after every version of the record is in the store, and never back; a
 //!   read at or below it is answered the same for ever.
 //! - Only committed WAL moves it, so nothing a later term could truncate is ever shown.
+//! - All WAL ingested is of one log: of a safekeeper whose log was written by other terms nothing is taken (`terms`).
 //! - `max_term` never falls: it is stored before a bundle is served with a new term, so that a compute
 //!   fenced once stays fenced after a restart.
 //! - `remote_consistent_lsn` is what the uploaded index names; the WAL behind it may be trimmed.
@@ -23,11 +24,13 @@ mod progress;
 mod reads;
 mod report;
 mod retention;
+mod safekeepers;
 mod size;
+mod tasks;
+mod terms;
 mod waiting;
 
 use std::sync::{Arc, Weak, atomic::AtomicU64};
-use std::time::Duration;
 
 use bytes::Bytes;
 use layers::Put;
@@ -45,19 +48,16 @@ use crate::clock::Clock;
 use crate::config::TenantConfig;
 use crate::error::{Error, Result};
 use crate::index::{Manifest, TimelineIndex};
-use crate::ingest::{self, IngestState};
+use crate::ingest::IngestState;
 use crate::memory::{self, MemoryBudget};
 use crate::metrics::TimelineMetrics;
 use crate::store::Store;
-use crate::wal_source::WalSource;
 
 pub use history::{decode_state, encode_state};
 pub(crate) use reads::decode_u32;
 
 /// Reads this close to the newest LSN count as reads of the newest version, bytes of WAL.
 const RECENT_BYTES: u64 = 1 << 20;
-/// How long a branch waits for its ancestors before it says so.
-const PREPARE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How far a timeline has come, and whether it goes on. Who watches it is woken when it stops; `waiting` is for LSNs.
 #[derive(Clone, Debug)]
@@ -101,7 +101,11 @@ pub struct Timeline {
     clock: Arc<Clock>,
     /// Why history is cut by another time than the wall clock's.
     history_held: Mutex<Option<String>>,
+    /// Whom it gets its WAL from now, `host:port`.
+    safekeepers: watch::Sender<Vec<String>>,
     sick_safekeepers: Mutex<Vec<crate::api::SickSafekeeper>>,
+    /// Whose WAL was ingested; see `terms`.
+    terms: Mutex<Option<consensus::TermHistory>>,
     memory: Arc<MemoryBudget>,
     metrics: TimelineMetrics,
     /// Reads by the deltas they applied, in `CHAIN_BARS`.
@@ -149,10 +153,17 @@ impl Timeline {
         let metrics = TimelineMetrics::new(tenant, id);
         metrics.set_last_record_lsn(progress.last_record_lsn);
         metrics.set_consistent_lsns(progress.last_record_lsn, progress.last_record_lsn);
+        let manifest = index.manifest();
+        // Where nothing was ingested yet, it is known that it was nobody's.
+        let is_untouched = state.last_record_lsn == manifest.start_lsn;
+        let terms = index
+            .term_history()
+            .or_else(|| is_untouched.then(Default::default));
         let timeline = Timeline {
             tenant,
             id,
-            manifest: index.manifest(),
+            safekeepers: watch::Sender::new(manifest.safekeepers.clone()),
+            manifest,
             config,
             ancestor: RwLock::new(ancestor),
             store,
@@ -173,6 +184,7 @@ impl Timeline {
             clock,
             history_held: Mutex::default(),
             sick_safekeepers: Mutex::default(),
+            terms: Mutex::new(terms),
             memory,
             metrics,
             chain_reads: crate::chain_histogram::ChainHistogram::default(),
@@ -370,81 +382,19 @@ impl Timeline {
             .send_modify(|progress| progress.stopped = Some(reason.into()));
     }
 
+    /// Ingest tries again.
+    pub(crate) fn resume(&self) {
+        tracing::info!(tenant = %self.tenant, timeline = %self.id, "ingest begins again");
+        self.metrics.stopped.set(0);
+        self.progress
+            .send_modify(|progress| progress.stopped = None);
+    }
+
     pub(crate) fn ingest_state(&self) -> &tokio::sync::Mutex<IngestState> {
         &self.ingest
     }
 
-    /// Runs a task until it ends or the timeline does.
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(self.until_shutdown(task));
-    }
-
-    /// The same, behind everything that a request waits for.
-    pub(crate) fn spawn_behind(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks
-            .spawn_on(self.until_shutdown(task), &self.background);
-    }
-
-    fn until_shutdown<T: Future<Output = ()> + Send + 'static>(
-        &self,
-        task: T,
-    ) -> impl Future<Output = ()> + Send + 'static + use<T> {
-        let cancel = self.cancel.clone();
-        async move {
-            tokio::select! {
-                () = cancel.cancelled() => {}
-                () = task => {}
-            }
-        }
-    }
-
-    /// Starts the background work. Ingest begins once the chain lengths of the past are known, so that
-    /// no page's chain is ever undercounted.
-    pub(crate) fn start(self: &Arc<Timeline>, source: Option<Arc<dyn WalSource>>) {
-        self.spawn_behind(self.clone().flush_task());
-        self.spawn_behind(self.clone().image_task());
-        self.spawn_behind(self.clone().l0_task());
-        self.spawn_behind(self.clone().settling_task());
-        let timeline = self.clone();
-        self.spawn(async move {
-            timeline.prepare().await;
-            if let Some(source) = source {
-                ingest::follow(timeline, source).await;
-            }
-        });
-    }
-
-    /// Waits for ancestors to be where this branch left them, and counts chains.
-    async fn prepare(self: &Arc<Timeline>) {
-        loop {
-            let prepared = async {
-                if let Some((ancestor, branch_lsn)) = self.ancestor() {
-                    self.wait_for_ancestors(PREPARE_TIMEOUT).await?;
-                    // Chain lengths are read from layers; this also makes the branch point durable early.
-                    if ancestor.remote_consistent_lsn() < branch_lsn {
-                        ancestor.checkpoint().await?;
-                    }
-                }
-                self.load_chain_counts().await
-            };
-            match prepared.await {
-                Ok(()) => return,
-                Err(error) => {
-                    tracing::warn!(tenant = %self.tenant, timeline = %self.id, "cannot start ingest yet: {error}");
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                }
-            }
-        }
-    }
-
     pub(crate) async fn delete_objects(&self) -> Result<()> {
         self.index.delete().await
-    }
-
-    /// Ends all background work and waits for it. What is only in memory comes from the WAL next time.
-    pub async fn shutdown(&self) {
-        self.cancel.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
     }
 }

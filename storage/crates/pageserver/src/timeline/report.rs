@@ -10,8 +10,7 @@ use wal_decode::TimelineState;
 
 use super::Timeline;
 use crate::api::{
-    FullPageWrites, LayerInfo, LayerSummary, SickSafekeeper, TimelineStateName, TimelineStatus,
-    UploadsFailing,
+    FullPageWrites, LayerInfo, LayerSummary, TimelineStateName, TimelineStatus, UploadsFailing,
 };
 
 /// Bytes of an `XLOG_FPW_CHANGE` record: header, header of the main data, one flag.
@@ -60,24 +59,8 @@ impl Timeline {
             image_threshold: self.config().threshold(state.full_page_writes),
             max_term: self.max_term().0,
             layers,
-            safekeepers: self.manifest.safekeepers.clone(),
+            safekeepers: self.safekeepers.borrow().clone(),
             sick_safekeepers: self.sick_safekeepers.lock().clone(),
-        }
-    }
-
-    /// What a safekeeper sent behind `lsn` is no WAL; empty for a source that has no name. The first place is kept.
-    pub(crate) fn found_sick(&self, safekeeper: &str, lsn: Lsn, reason: &str) {
-        tracing::error!(
-            tenant = %self.tenant, timeline = %self.id, safekeeper, %lsn,
-            "damaged WAL was read: {reason}"
-        );
-        let mut sick = self.sick_safekeepers.lock();
-        if !safekeeper.is_empty() && sick.iter().all(|known| known.safekeeper != safekeeper) {
-            sick.push(SickSafekeeper {
-                safekeeper: safekeeper.to_owned(),
-                lsn,
-                reason: reason.to_owned(),
-            });
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use async_trait::async_trait;
 use bytes::Bytes;
+use consensus::TermHistory;
 use pageserver::clock::MachineTime;
 use pageserver::http;
 use pageserver::import::PostgresInstall;
@@ -71,7 +72,7 @@ impl WalSource for FileWal {
         }))
     }
 
-    async fn report(&self, _: WalFeedback) -> Lsn {
+    async fn report(&self, _: WalFeedback, _: Option<&TermHistory>) -> Lsn {
         *self.limit.borrow()
     }
 }
@@ -119,6 +120,7 @@ impl WalStream for FileStream {
             bytes: Bytes::from(bytes),
             commit_lsn: limit,
             term: *self.wal.term.borrow(),
+            history: None,
         })
     }
 
@@ -137,7 +139,7 @@ impl WalSources for Wals {
         &self,
         _: TenantId,
         timeline: TimelineId,
-        _: &[String],
+        _: watch::Receiver<Vec<String>>,
     ) -> Option<Arc<dyn WalSource>> {
         let found = self.0.lock().expect("wals").get(&timeline).cloned()?;
         Some(Arc::new(found))

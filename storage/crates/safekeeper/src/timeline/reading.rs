@@ -3,10 +3,21 @@
 use std::os::unix::fs::FileExt as _;
 
 use bytes::{Bytes, BytesMut};
+use consensus::TermHistory;
 use pg_types::{Lsn, Term, WAL_SEGMENT_BYTES};
 use wire::wal::{Failure, FailureKind, Feedback};
 
 use super::{Timeline, failure};
+
+/// A piece of committed WAL, and what was known when it was read.
+pub struct Committed {
+    pub bytes: Bytes,
+    pub commit_lsn: Lsn,
+    /// That wrote what was committed last.
+    pub term: Term,
+    /// The log's, when it is another than the reader knows.
+    pub history: Option<TermHistory>,
+}
 
 impl Timeline {
     /// A reader that holds WAL exists; what it does not have yet stays.
@@ -26,23 +37,34 @@ impl Timeline {
         self.publish(&state);
     }
 
-    /// Committed WAL from `at` on, at most `limit` bytes; empty when `at` is the commit LSN or beyond.
-    pub fn read_committed(&self, at: Lsn, limit: usize) -> Result<(Bytes, Lsn, Term), Failure> {
-        let (commit, term) = {
+    /// Committed WAL from `at` on, at most `limit` bytes; none when `at` is the commit LSN or beyond. `told` is the
+    /// history that the reader knows; without one it is told none.
+    pub fn read_committed(
+        &self,
+        at: Lsn,
+        limit: usize,
+        told: Option<&TermHistory>,
+    ) -> Result<Committed, Failure> {
+        // Of one moment: what is committed is of the history of then, and of every later one.
+        let mut committed = {
             let state = self.state.lock();
-            (
+            let (commit_lsn, history) = (
                 state.acceptor.commit_lsn(),
-                state
-                    .acceptor
-                    .durable()
-                    .history
-                    .term_at(state.acceptor.commit_lsn()),
-            )
+                &state.acceptor.durable().history,
+            );
+            Committed {
+                bytes: Bytes::new(),
+                commit_lsn,
+                term: history.term_at(commit_lsn),
+                history: told
+                    .filter(|told| *told != history)
+                    .map(|_| history.clone()),
+            }
         };
-        if at >= commit {
-            return Ok((Bytes::new(), commit, term));
+        if at < committed.commit_lsn {
+            committed.bytes = self.read(at, committed.commit_lsn, limit)?;
         }
-        Ok((self.read(at, commit, limit)?, commit, term))
+        Ok(committed)
     }
 
     /// WAL of the log that `term` continued, for a peer that lacks it.
