@@ -150,7 +150,7 @@ async def test_a_branch_is_made_while_one_safekeeper_is_down(weir: Weir) -> None
     weir.storage.fail("safekeeper-1", "POST", "/timeline", 503, times=100)
     made = await weir.call("POST", path, 201, json={"branch": {"name": "majority"}})
     await weir.finish(made)
-    held = [made["branch"]["timeline_id"] in keeper for keeper in weir.storage.keepers]
+    held = [made["branch"]["timeline_id"] in keeper for keeper in weir.storage.keepers[:3]]
     assert held == [False, True, True]
 
 

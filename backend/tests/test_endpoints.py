@@ -123,11 +123,11 @@ async def test_fleet_counts_computes_and_storage(unmeasured: Weir) -> None:
     assert sum(fleet["computes"]["by_state"].values()) == fleet["computes"]["total"]
     assert fleet["wal"] is None
     storage = await unmeasured.call("GET", "/fleet/storage")
-    assert [keeper["healthy"] for keeper in storage["safekeepers"]] == [True] * 3
+    assert [keeper["healthy"] for keeper in storage["safekeepers"]] == [True] * 5
     assert storage["pageservers"][0]["healthy"]
     unmeasured.storage.fail("safekeeper-3", "GET", "/healthz", 503)
     storage = await unmeasured.call("GET", "/fleet/storage")
-    assert [keeper["healthy"] for keeper in storage["safekeepers"]] == [True, True, False]
+    assert [keeper["healthy"] for keeper in storage["safekeepers"]] == [True, True, False, True, True]
 
 
 async def test_service_discovery_names_every_process_prometheus_scrapes(weir: Weir) -> None:

@@ -73,6 +73,9 @@ async def test_every_activity_can_run_twice(
     assert restored["timeline_id"] != branch["branch"]["timeline_id"]
     body = {"endpoint": {"settings": {"pg_settings": {"work_mem": "8MB"}}}}
     await shaky.finish(await shaky.call("PATCH", f"{endpoints}/{endpoint}", json=body))
+    safekeepers = f"{branches}/{created['branch']['id']}/safekeepers"
+    await shaky.finish(await shaky.call("POST", safekeepers, json={"safekeepers": [2, 3, 4]}))
+    assert shaky.storage.members.voters(created["branch"]["timeline_id"]) == [2, 3, 4]
     for verb in ("suspend", "start", "restart"):
         await shaky.finish(await shaky.call("POST", f"{endpoints}/{endpoint}/{verb}"))
     await shaky.finish(await shaky.call("DELETE", f"{branches}/{branch['branch']['id']}"))

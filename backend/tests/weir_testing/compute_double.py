@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -123,6 +124,17 @@ class Compute:
         return "\n".join(lines) + "\n"
 
 
+def change_members(compute: Compute, body: dict[str, Any]) -> tuple[Any, int]:
+    """Storage keeps them; what it says is the answer."""
+    body = {"by": "compute", "timeline_id": compute.spec["timeline_id"]} | body
+    request = urllib.request.Request(os.environ["WEIR_TEST_MEMBERS_URL"], json.dumps(body).encode(), method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return json.loads(answer.read()), 200
+    except urllib.error.HTTPError as error:
+        return json.loads(error.read()), error.code
+
+
 def handler(compute: Compute) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -152,6 +164,8 @@ def handler(compute: Compute) -> type[BaseHTTPRequestHandler]:
                     self.answer({"code": "NOT_COMMITTED", "message": "no quorum"}, 409)
                 else:
                     self.answer(compute.switch(body["enabled"]))
+            elif self.path == "/members":
+                self.answer(*change_members(compute, body))
             elif self.path == "/configure":
                 compute.spec = body
                 self.answer({})

@@ -20,7 +20,7 @@ import pytest_asyncio
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from temporalio.client import Client
 from temporalio.worker import Interceptor
@@ -30,7 +30,7 @@ from weir.config import Settings, get_settings
 from weir.identity import service as identity
 from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS
 from weir.main import create_app
-from weir_testing import compute_double, programs
+from weir_testing import compute_double, members_double, programs
 from weir_testing.storage import Server, StorageDouble, pageserver_app, safekeeper_app
 from weir_workflows.common.resources import Resources, open_resources
 from weir_workflows.runtime.local import LocalRuntime
@@ -86,17 +86,25 @@ def switch_url(storage: StorageDouble) -> Generator[str]:
         storage.full_page_writes(body["timeline"], body["enabled"], body["lsn"])
         return Response()
 
+    async def members(request: Request) -> Response:
+        body = await request.json()
+        change = {kind: body[kind] for kind in ("add", "promote", "remove") if kind in body}
+        status, answer = storage.members.change(body["timeline_id"], body["by"], change)
+        return JSONResponse(answer, status)
+
     port = programs.free_port()
-    with Server(Starlette(routes=[Route("/", switched, methods=["POST"])]), port):
+    routes = [Route("/", switched, methods=["POST"]), Route("/members", members, methods=["POST"])]
+    with Server(Starlette(routes=routes), port):
         yield f"http://127.0.0.1:{port}/"
 
 
 def install_compute_double(directory: Path) -> None:
     directory.mkdir(exist_ok=True)
-    script = directory / "weir-compute"
-    source = Path(compute_double.__file__).read_text()
-    script.write_text(f"#!{sys.executable}\n" + source.split("\n", 1)[1])
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    for name, double in (("weir-compute", compute_double.__file__), ("weir-members", members_double.__file__)):
+        script = directory / name
+        source = Path(double).read_text()
+        script.write_text(f"#!{sys.executable}\n" + source.split("\n", 1)[1])
+        script.chmod(script.stat().st_mode | stat.S_IXUSR)
 
 
 @pytest.fixture(scope="session")
@@ -115,6 +123,7 @@ def environment(
         "WEIR_PROMETHEUS_URL": "http://127.0.0.1:9",
         "WEIR_DISPATCH_INTERVAL_SECONDS": "0.5",
         "WEIR_TEST_SWITCH_URL": switch_url,
+        "WEIR_TEST_MEMBERS_URL": f"{switch_url}members",
         **storage.environment,
     }
     before = {name: os.environ.get(name) for name in values}

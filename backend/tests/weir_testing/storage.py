@@ -16,11 +16,13 @@ from starlette.routing import Route
 
 from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS
 from weir.kit.ids import format_lsn, parse_lsn
+from weir_testing.members import Members, wal_address
 from weir_testing.programs import free_port
 
 START_LSN = "0/1500000"
 HEAD_LSN = "0/2000000"
-SAFEKEEPERS = 3
+# Three for the logs of new branches, and two spares.
+SAFEKEEPERS = 5
 _TIMELINE = "/v1/tenant/{tenant}/timeline/{timeline}"
 
 
@@ -53,8 +55,12 @@ class StorageDouble:
     # What a project's document says, as it was put: revision and about.
     described: dict[str, dict[str, Any]] = field(default_factory=dict)
     keepers: list[dict[str, dict[str, Any]]] = field(default_factory=lambda: [{} for _ in range(SAFEKEEPERS)])
+    members: "Members" = field(init=False)
     pageserver_port: int = field(default_factory=free_port)
     keeper_ports: list[int] = field(default_factory=lambda: [free_port() for _ in range(SAFEKEEPERS)])
+
+    def __post_init__(self) -> None:
+        self.members = Members(self.keepers)
 
     def fail(self, server: str, method: str, path_part: str, status: int, times: int = 1) -> None:
         self.faults.append(Fault(server, method, path_part, status, times))
@@ -68,7 +74,7 @@ class StorageDouble:
             "WEIR_PAGESERVER_HTTP": f"http://127.0.0.1:{self.pageserver_port}",
             "WEIR_PAGESERVER_PAGES": "127.0.0.1:9",
             "WEIR_SAFEKEEPERS_HTTP": ",".join(f"http://127.0.0.1:{port}" for port in self.keeper_ports),
-            "WEIR_SAFEKEEPERS_WAL": "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3",
+            "WEIR_SAFEKEEPERS_WAL": ",".join(wal_address(number) for number in range(1, SAFEKEEPERS + 1)),
         }
 
     async def intercept(self, server: str, request: Request) -> Response | None:
@@ -118,7 +124,8 @@ def pageserver_app(double: StorageDouble) -> Starlette:
 
     paths = ["/healthz", "/v1/tenant", "/v1/tenant/{tenant}", "/v1/tenant/{tenant}/config",
              "/v1/tenant/{tenant}/timeline", _TIMELINE, _TIMELINE + "/lsn_by_timestamp",
-             _TIMELINE + "/timestamp_of_lsn", _TIMELINE + "/detach", "/v1/tenant/{tenant}/about"]  # fmt: skip
+             _TIMELINE + "/safekeepers", _TIMELINE + "/timestamp_of_lsn", _TIMELINE + "/detach",
+             "/v1/tenant/{tenant}/about"]  # fmt: skip
     return Starlette(routes=[Route(p, handle, methods=["GET", "PUT", "POST", "PATCH", "DELETE"]) for p in paths])
 
 
@@ -133,6 +140,9 @@ async def _pageserver(double: StorageDouble, request: Request) -> Response:  # n
     if path.endswith("/about"):
         double.described[tenant] = body
         return Response(status_code=204)
+    if path.endswith("/safekeepers"):
+        double.timelines[timeline or ""]["safekeepers"] = body["safekeepers"]
+        return JSONResponse(double.timelines[timeline or ""])
     if method == "PUT":
         double.tenants.setdefault(tenant, {"image_threshold_pushdown": 32})
         return JSONResponse({})
@@ -220,6 +230,7 @@ def _create_timeline(double: StorageDouble, tenant: str, body: dict[str, Any]) -
         "oldest_timestamp": double.timelines[ancestor]["oldest_timestamp"] if ancestor else None,
         "commits": dict(double.timelines[ancestor]["commits"]) if ancestor else {},
         "last_record_lsn": start,
+        "safekeepers": body["safekeepers"],
         "ancestor_timeline_id": ancestor,
         "ancestor_lsn": start if ancestor else None,
         "full_page_writes": dict(fpw),
@@ -239,7 +250,7 @@ def safekeeper_app(double: StorageDouble, index: int) -> Starlette:
         if request.url.path == "/healthz":
             return PlainTextResponse("ok\n")
         if request.url.path == "/v1/disk":
-            return JSONResponse({"node": index + 1, "disk": f"{index + 1:032x}"})
+            return JSONResponse({"node": index + 1, "disk": double.members.disk(index + 1)})
         timeline = request.path_params.get("timeline")
         if timeline is None:
             return JSONResponse(list(held.values()))
@@ -247,26 +258,31 @@ def safekeeper_app(double: StorageDouble, index: int) -> Starlette:
             held.pop(timeline, None)
             return Response(status_code=204)
         if request.method == "POST":
-            return _create_on_keeper(held, timeline, await request.json())
+            return _create_on_keeper(double, index, timeline, await request.json())
         return JSONResponse(held[timeline]) if timeline in held else _error(404, "NOT_FOUND", "no such timeline")
 
     paths = ["/healthz", "/v1/timelines", "/v1/disk", _TIMELINE]
     return Starlette(routes=[Route(p, handle, methods=["GET", "POST", "DELETE"]) for p in paths])
 
 
-def _create_on_keeper(held: dict[str, dict[str, Any]], timeline: str, body: dict[str, Any]) -> Response:
+def _create_on_keeper(double: StorageDouble, index: int, timeline: str, body: dict[str, Any]) -> Response:
+    held = double.keepers[index]
     known = held.get(timeline)
     if known is not None:
         same = known["system_identifier"] == body["system_identifier"] and known["start_lsn"] == body["start_lsn"]
         return JSONResponse(known, 200) if same else _error(409, "CONFLICT", "exists with other values")
-    held[timeline] = body | {
-        "timeline_id": timeline,
-        "term": 1,
-        "flush_lsn": format_lsn(parse_lsn(body["start_lsn"])),
-        "commit_lsn": body["start_lsn"],
-        "state": "active",
-        "reason": None,
-    }
+    held[timeline] = (
+        body
+        | {
+            "timeline_id": timeline,
+            "term": 1,
+            "flush_lsn": format_lsn(parse_lsn(body["start_lsn"])),
+            "commit_lsn": body["start_lsn"],
+            "state": "active",
+            "reason": None,
+        }
+        | double.members.begin(index + 1, timeline, body)
+    )
     return JSONResponse(held[timeline], 201)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from weir.cli import installation as installations
+from weir.cli import safekeepers as members
 from weir.cli.doctor import doctor as run_doctor
 from weir.cli.down import down as run_down
 from weir.cli.errors import CliError
@@ -155,6 +156,83 @@ def log_verify(ctx: click.Context, branch: str, as_json: bool) -> None:
     Reads each log twice; says on stderr how far it is when that takes long.
     """
     ctx.exit(run_log(ctx.obj, "verify", branch, as_json=as_json))
+
+
+@cli.group("safekeepers")
+def safekeepers_group() -> None:
+    """Show which safekeepers hold the branches' logs, and change that while Weir runs.
+
+    \b
+      weir safekeepers list                  each safekeeper: of how many branches, what it has lost
+      weir safekeepers show main             the members of a branch's log
+      weir safekeepers set main 1,2,4        4 in place of 3; the branch may run or be suspended
+      weir safekeepers set main 1,2,3,4,5    survives the loss of two
+      weir safekeepers replace 3 --with 4    for all branches, after safekeeper 3 has lost its disk
+
+    New branches have their log on the first three safekeepers. More of them are spares: set `count` of [safekeepers]
+    in weir.toml while Weir is down, then `weir up`. Changing a log's safekeepers stops nothing: commits go on, and
+    wait a few milliseconds for each change. The log of a safekeeper that is a member no more stays on its disk.
+    """
+
+
+@safekeepers_group.command("list")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.pass_obj
+def safekeepers_list(home: Path, as_json: bool) -> None:
+    """List the safekeepers, with how many branches have each as a member, and how many it has lost the log of."""
+    members.listing(home, as_json=as_json)
+
+
+@safekeepers_group.command("show")
+@click.argument("branch")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.pass_obj
+def safekeepers_show(home: Path, branch: str, as_json: bool) -> None:
+    """Show the members of BRANCH's log as the safekeepers say: who votes, who lags, who has lost it.
+
+    BRANCH is a branch's id or name.
+    """
+    members.show(home, branch, as_json=as_json)
+
+
+@safekeepers_group.command("set")
+@click.argument("branch")
+@click.argument("numbers")
+@click.option("--no-wait", is_flag=True, help="Return once it is queued.")
+@click.pass_obj
+def safekeepers_set(home: Path, branch: str, numbers: str, no_wait: bool) -> None:
+    """Make NUMBERS the voters of BRANCH's log: three or five safekeepers, with commas between them.
+
+    \b
+      weir safekeepers set main 1,2,4     3 is replaced by 4
+      weir safekeepers set main 1,2,3     where 2 has lost its disk, it gets the log again from the others
+
+    One change is made after the other, and each leaves a log that works. What breaks off half way is gone on with by
+    asking again. Refused when no majority of the present voters answers: bring their disks back first.
+    """
+    try:
+        wanted = [int(part) for part in numbers.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{numbers!r} is not a list of numbers such as 1,2,4") from None
+    members.change(home, branch, wanted, wait=not no_wait)
+
+
+@safekeepers_group.command("replace")
+@click.argument("number", type=click.IntRange(1))
+@click.option("--with", "by", type=click.IntRange(1), required=True, help="The safekeeper that takes its place.")
+@click.option("--no-wait", is_flag=True, help="Return once it is queued.")
+@click.pass_context
+def safekeepers_replace(ctx: click.Context, number: int, by: int, no_wait: bool) -> None:
+    """Give the place of safekeeper NUMBER to another one, in the logs of all branches.
+
+    \b
+      weir safekeepers replace 3 --with 4
+      weir safekeepers replace 3 --with 3    its disk is new and empty: the logs are made again on it
+
+    Needs an operator's key (`weir-admin account operator`). Exit code 1 when a branch still has the safekeeper, or
+    still lacks its log; asking again goes on.
+    """
+    ctx.exit(members.replace(ctx.obj, number, by, wait=not no_wait))
 
 
 @cli.command("rotate-logs", hidden=True)

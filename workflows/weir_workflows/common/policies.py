@@ -36,7 +36,7 @@ COPY = ActivityOptions(
     ),
 )
 
-# One change of a log's members. A learner takes as long to catch up as there is WAL, and who waits for the turn of
+# One change of a log's members. A learner takes as long to catch up as there is WAL, and what waits for its turn has
 # his branch has not failed; what fails is repeated for some ten minutes.
 MEMBERS = ActivityOptions(
     start_to_close_timeout=timedelta(minutes=30),
