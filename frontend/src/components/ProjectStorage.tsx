@@ -1,6 +1,7 @@
 import { useState } from 'react'
 
 import type { Branch, Project } from '~/api/types'
+import { CommitPolicyForm } from '~/forms/project-commits'
 import { HistoryWindowForm, QuotaForm } from '~/forms/project-storage'
 import { bytes, span } from '~/lib/format'
 import { Button } from '~/ui/Button'
@@ -8,6 +9,7 @@ import { Card } from '~/ui/Card'
 import { Stat, Stats } from '~/ui/Stat'
 
 import { quotaOf } from './branch-can'
+import { FACTS, forbiddenBy } from './durability'
 
 type Known = 'logical_size' | 'history_size'
 
@@ -19,8 +21,9 @@ function total(branches: Branch[], what: Known): number | null {
 
 /** What a project keeps, and how much it may: its history window and its quota. */
 export function ProjectStorage({ project, branches }: { project: Project; branches: Branch[] }) {
-  const [asked, setAsked] = useState<'window' | 'quota' | null>(null)
+  const [asked, setAsked] = useState<'window' | 'quota' | 'commits' | null>(null)
   const limit = quotaOf(project)
+  const forbidden = forbiddenBy(project)
   const close = () => { setAsked(null) }
   return (
     <Card
@@ -30,6 +33,7 @@ export function ProjectStorage({ project, branches }: { project: Project; branch
         <>
           <Button onClick={() => { setAsked('window') }}>History window</Button>
           <Button onClick={() => { setAsked('quota') }}>Quota</Button>
+          <Button onClick={() => { setAsked('commits') }}>Commit policy</Button>
         </>
       }
     >
@@ -37,9 +41,11 @@ export function ProjectStorage({ project, branches }: { project: Project; branch
         <Stat label="History window" value={span(project.history_retention_seconds)} note="how far back branches can be restored" />
         <Stat label="History kept" value={bytes(total(branches, 'history_size'))} note="WAL of the branches’ changes, of all together" />
         <Stat label="Quota of each branch" value={limit > 0 ? bytes(limit) : 'none'} note={limit > 0 ? 'beyond it a branch takes no more data' : 'branches grow as they like'} />
+        <Stat label="Forbidden for commits" value={forbidden.length === 0 ? 'nothing' : forbidden.map((level) => FACTS[level].name).join(', ')} note="levels that no branch may have, beside the installation’s" />
         <Stat label="Data" value={bytes(total(branches, 'logical_size'))} note="of all branches; what they share counts for each" />
       </Stats>
       {asked === 'window' && <HistoryWindowForm project={project} branches={branches} onClose={close} />}
+      {asked === 'commits' && <CommitPolicyForm project={project} branches={branches} onClose={close} />}
       {asked === 'quota' && <QuotaForm project={project} branches={branches} onClose={close} />}
     </Card>
   )

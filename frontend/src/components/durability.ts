@@ -1,7 +1,10 @@
-import type { BranchDurability, DurabilityLevel } from '~/api/types'
+import type { BranchDurability, DurabilityLevel, Project } from '~/api/types'
 
 /** From what waits for least to what waits for most. */
 export const LEVELS: readonly DurabilityLevel[] = ['off', 'receive', 'flush', 'apply']
+
+/** Those that a policy can forbid. */
+export const WEAK: readonly DurabilityLevel[] = ['off', 'receive']
 
 /** What can befall a commit that was acknowledged. */
 export const MISHAPS = {
@@ -59,4 +62,10 @@ export function givenUp(before: DurabilityLevel, level: DurabilityLevel): Mishap
 export function forbidden(durability: BranchDurability, level: DurabilityLevel): string | null {
   const by = durability.levels.find((each) => each.level === level)?.forbidden_by
   return by ? `Forbidden by the policy of the ${by}.` : null
+}
+
+/** What a project's own policy forbids; settings are kept as they came. */
+export function forbiddenBy(project: Project): DurabilityLevel[] {
+  const policy = project.settings['durability'] as { forbid?: string[] } | undefined
+  return WEAK.filter((level) => policy?.forbid?.includes(level))
 }

@@ -1,7 +1,7 @@
 import { keepPreviousData, queryOptions } from '@tanstack/react-query'
 
 import { client, unwrap } from '~/api/client'
-import type { Operation } from '~/api/types'
+import type { DurabilityLevel, Operation } from '~/api/types'
 
 export const projectKeys = { all: ['projects'] as const, one: (id: string) => ['projects', id] as const }
 
@@ -46,13 +46,14 @@ export function createProject(name: string) {
 }
 
 /** `quotaBytes` limits the data of each branch; 0 is no limit. */
-export function updateProject(id: string, change: { historySeconds?: number; quotaBytes?: number }) {
+export function updateProject(id: string, change: { historySeconds?: number; quotaBytes?: number; forbidLevels?: DurabilityLevel[] }) {
   return unwrap(
     client.PATCH('/api/v2/projects/{project_id}', {
       params: { path: { project_id: id } },
       body: {
         project: {
           ...(change.historySeconds === undefined ? {} : { history_retention_seconds: change.historySeconds }),
+          ...(change.forbidLevels === undefined ? {} : { settings: { durability: { forbid: change.forbidLevels } } }),
           ...(change.quotaBytes === undefined ? {} : { settings: { quota: { logical_size_bytes: change.quotaBytes } } }),
         },
       },
