@@ -31,6 +31,8 @@ from weirtorture.schedule import KINDS, draw  # noqa: E402
 from weirtorture.trial import Result, Trial  # noqa: E402
 
 RESULT = REPO / "bench/results/torture.json"
+# Fewer trials than these are a look at something, no result to keep.
+MANY = 50
 
 
 def say(text: str) -> None:
@@ -44,7 +46,10 @@ def options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=20, help="of load and faults in each trial (20)")
     parser.add_argument("--minutes", type=float, default=360, help="after which no further trial begins (360)")
     parser.add_argument("--only", action="append", default=[], choices=sorted(KINDS), help="only faults of this kind")
-    parser.add_argument("--result", type=Path, help=f"where the result goes ({RESULT.relative_to(REPO)})")
+    usual = (
+        f"where the result goes ({RESULT.relative_to(REPO)}; below --keep when there are fewer than {MANY} trials)"
+    )
+    parser.add_argument("--result", type=Path, help=usual)
     parser.add_argument("--no-result", action="store_true", help="write no result")
     parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()) / "weir-torture", help="artefacts")
     parser.add_argument("--keep-all", action="store_true", help="artefacts of trials that are clean, too")
@@ -79,6 +84,8 @@ def main() -> int:
             say(f"seed {plan.seed}:\n" + "\n".join(f"    {fault.words()}" for fault in plan.faults))
         return 0
     programs.build()
+    chosen.keep.mkdir(parents=True, exist_ok=True)
+    result_file = chosen.result or (RESULT if len(plans) >= MANY else chosen.keep / "torture.json")
     revision = subprocess.run(
         ["git", "-C", REPO, "describe", "--always", "--dirty", "--abbrev=12"],
         capture_output=True,
@@ -108,7 +115,7 @@ def main() -> int:
             else:
                 say(f"    kept: {chosen.keep / f'seed-{plan.seed}'}; {replay(result)}")
             if not chosen.no_result:
-                write(chosen.result or RESULT, summary(results, chosen.seconds, revision, mounting))
+                write(result_file, summary(results, chosen.seconds, revision, mounting))
     say(f"{len(results)} trials, {sum(result.clean for result in results)} of them clean")
     return 0 if results and all(result.clean for result in results) else 1
 
