@@ -50,4 +50,8 @@ impl Bug {
         Bug::VoteUnderOlder,
         Bug::ConfigurationNotStored,
     ];
+
+    pub fn named(name: &str) -> Option<Bug> {
+        Bug::ALL.into_iter().find(|bug| format!("{bug:?}") == name)
+    }
 }

@@ -51,10 +51,10 @@ impl fmt::Display for Outcome {
             ..
         } = self;
         let seconds = took.as_secs_f64();
-        let end = if self.exhausted {
-            "exhausted"
-        } else {
-            "cut off"
+        let end = match (self.failures.is_empty(), self.exhausted) {
+            (false, _) => "stopped at a failure",
+            (true, true) => "exhausted",
+            (true, false) => "cut off",
         };
         write!(
             f,

@@ -18,6 +18,7 @@
 mod bug;
 pub mod check;
 pub mod compute;
+pub mod larger;
 pub mod log;
 mod messages;
 pub mod model;

@@ -148,7 +148,7 @@ pub mod milestones {
         });
 
     pub const NEW_DISK: Milestone = (
-        "a disk is lost after it acknowledged, and a later term commits",
+        "beside a replaced disk, two terms acknowledge a record each",
         |state| {
             let replaced = |it: &Safekeeper| it.id.disk.0[0] == 2;
             let own = |it: &&Compute| it.commit_lsn() > begin_of(it);
@@ -156,6 +156,18 @@ pub mod milestones {
                 && winners(state).filter(own).count() >= 2
         },
     );
+
+    pub const SECOND_ATTEMPT: Milestone = ("a candidate wins at its second attempt", |state| {
+        winners(state).any(|it| it.campaigns == 2)
+    });
+
+    pub const SECOND_FOUNDING: Milestone = ("a candidate goes by the second founding", |state| {
+        let second = |it: &Compute| {
+            let configuration = it.machine.configuration();
+            configuration.role_of(crate::log::member(0, 1)).is_some()
+        };
+        state.computes.iter().any(|it| second(it))
+    });
 
     pub const REPLACED: Milestone = (
         "a member is replaced, and a later term commits without it",

@@ -17,25 +17,37 @@ pub fn competition() -> Scenario {
     Scenario {
         computes: vec![Plan::new(&ALL, 2, 1).slow(), Plan::new(&ALL, 1, 1).slow()],
         highest_term: 3,
-        milestones: vec![milestones::SECOND_TERM_COMMITS],
+        milestones: vec![milestones::SECOND_TERM_COMMITS, milestones::SECOND_ATTEMPT],
         records: 2,
         ..Scenario::new("two computes compete", 3, 0)
     }
 }
 
-/// A compute is slow, another takes over, and what the first one had sent arrives late.
+/// A compute is slow, another takes over, and a record that the first one had sent arrives late.
 pub fn takeover() -> Scenario {
     Scenario {
         computes: vec![Plan::new(&ALL, 1, 2), Plan::new(&ALL, 1, 1)],
         records: 2,
         late: 1,
-        late_kinds: vec![What::Record, What::Reply],
+        late_kinds: vec![What::Record],
         milestones: vec![
             milestones::SECOND_TERM_COMMITS,
             milestones::RECORD_IS_CUT,
             milestones::OLD_TERM_WRITES_ON,
         ],
         ..Scenario::new("an old compute goes on beside a newer one", 3, 0)
+    }
+}
+
+/// Replies are lost, or reach a compute when another has taken over.
+pub fn late_replies() -> Scenario {
+    Scenario {
+        computes: vec![Plan::new(&ALL, 1, 1), Plan::new(&ALL, 1, 1)],
+        lost_replies: true,
+        late: 1,
+        late_kinds: vec![What::Reply, What::History],
+        milestones: vec![milestones::RECORD_IS_CUT],
+        ..Scenario::new("replies come late", 3, 0)
     }
 }
 
@@ -95,7 +107,7 @@ pub fn replacement() -> Scenario {
     ];
     let plan = |writes| Plan::new(&FOUR, 1, writes);
     Scenario {
-        computes: vec![plan(1).changing(&changes), plan(1)],
+        computes: vec![plan(1).changing(&changes), plan(0)],
         alike: false,
         records: 1,
         milestones: vec![milestones::REPLACED],
@@ -124,7 +136,7 @@ pub fn two_generations() -> Scenario {
     }
 }
 
-/// A compute asks for votes under a configuration that is changed twice meanwhile, and messages come late.
+/// A compute asks for votes under a configuration that is changed twice meanwhile.
 pub fn outdated_candidate() -> Scenario {
     Scenario {
         computes: vec![
@@ -132,61 +144,66 @@ pub fn outdated_candidate() -> Scenario {
             Plan::new(&ALL, 1, 0).slow(),
         ],
         alike: false,
-        lost_replies: true,
-        late: 1,
-        late_kinds: vec![What::Record, What::Reply, What::Change, What::History],
         milestones: vec![milestones::LOST_FOR_A_CHANGE],
         ..Scenario::new("an outdated candidate", 3, 0)
     }
 }
 
-/// The control plane has founded the log twice, with another list of members, and one compute has the second list.
+/// The control plane has founded the log twice: the second time with a safekeeper in place of another one, and before the
+/// members knew. One compute has the second list of addresses.
 pub fn two_foundings() -> Scenario {
     let mut scenario = Scenario {
-        computes: vec![Plan::new(&ALL, 1, 1), Plan::new(&[1, 2, 3], 2, 1)],
+        computes: vec![
+            Plan::new(&[1, 2, 3], 1, 1),
+            Plan::new(&[0, 1, 2], 2, 1).slow(),
+        ],
         highest_term: 3,
         records: 2,
         alike: false,
-        milestones: vec![milestones::SECOND_TERM_COMMITS],
+        milestones: vec![milestones::SECOND_TERM_COMMITS, milestones::SECOND_FOUNDING],
         ..Scenario::new("a log is founded twice", 3, 1)
     };
-    scenario.begins[3] = founding(&[1, 2, 3]);
+    scenario.begins = vec![founding(&[1, 2, 3]); 4];
+    scenario.begins[0] = founding(&[0, 1, 2]);
     scenario
 }
 
-/// Small enough for every run of the tests.
+/// Small enough to be exhausted in every run of the tests.
 pub fn small() -> Vec<Scenario> {
     vec![
         competition(),
         takeover(),
+        late_replies(),
         crashes(),
         lost_disk(),
-        two_foundings(),
-    ]
-}
-
-/// What takes longer.
-pub fn large() -> Vec<Scenario> {
-    vec![
         restored_disk(),
         learner(),
         replacement(),
         two_generations(),
         outdated_candidate(),
+        two_foundings(),
     ]
 }
 
 /// A scenario in which a planted bug shows.
 pub fn of_bug(bug: Bug) -> Scenario {
+    // Enough for mistakes that need nothing to be late, and quicker.
+    let on_time = |scenario: Scenario| Scenario {
+        late: 0,
+        lost_replies: false,
+        ..scenario
+    };
     match bug {
-        Bug::AcceptOldTerm | Bug::CountOtherTerms | Bug::AckBeforeMajority => takeover(),
-        Bug::CountBeforeAdoption => takeover(),
+        Bug::AckBeforeMajority
+        | Bug::AcceptOldTerm
+        | Bug::CountOtherTerms
+        | Bug::CountBeforeAdoption
+        | Bug::CutBelowCommit => on_time(takeover()),
         Bug::AckBeforeFsync | Bug::VoteNotStored | Bug::HistoryBeforeCut => crashes(),
-        Bug::CutBelowCommit => takeover(),
         Bug::EmptyMemberVotes => lost_disk(),
         Bug::RestoredDiskVotes => restored_disk(),
         Bug::LearnerVotes => learner(),
         Bug::TwoGenerations | Bug::ConfigurationNotStored => two_generations(),
-        Bug::VoteUnderOlder => outdated_candidate(),
+        Bug::VoteUnderOlder => on_time(outdated_candidate()),
     }
 }

@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use consensus::{Configuration, Durable, MemberId, Role};
+use consensus::{Change, Configuration, Durable, MemberId, Role};
 
 use crate::compute::{Compute, Standing};
 use crate::log::START;
 use crate::model::ProtocolModel;
 use crate::safekeeper::Safekeeper;
 use crate::state::{Late, State};
-use crate::step::Step;
+use crate::step::{Step, What};
 
 /// `2.1` is the first disk of safekeeper 2.
 fn member(id: MemberId) -> String {
@@ -123,26 +123,87 @@ fn late(message: &Late) -> String {
     }
 }
 
-fn step(model: &ProtocolModel, before: &State, step: &Step) -> String {
-    match step {
-        Step::Arrive { message } => format!("arrives late: {}", late(&before.late[*message])),
-        Step::Change { compute, change } => {
-            let change = &model.scenario.computes[*compute].changes[*change];
-            format!("compute {compute} changes the members: {change:?}")
-        }
-        Step::Elect { compute, voters } => {
-            let vote = |node: &usize| voters & 1 << node != 0;
-            let voters: Vec<usize> = (0..before.safekeepers.len()).filter(vote).collect();
-            format!("compute {compute} asks {voters:?} for votes")
-        }
-        Step::Campaign { compute, greeters } => {
-            let greet = |node: &usize| greeters & 1 << node != 0;
-            let greeters: Vec<usize> = (0..before.safekeepers.len()).filter(greet).collect();
-            format!("compute {compute} is greeted by {greeters:?} and asks for votes")
-        }
-        _ => format!("{step:?}"),
+fn change(of: &Change) -> String {
+    match of {
+        Change::List(ids) => format!("writes down {ids:?}"),
+        Change::AddLearner(id) => format!("adds {} as a learner", member(*id)),
+        Change::Promote(id) => format!("makes {} a voter", member(*id)),
+        Change::Remove(id) => format!("removes {}", member(*id)),
     }
 }
+
+fn numbers(set: u32) -> Vec<u32> {
+    (0..32).filter(|node| set & 1 << node != 0).collect()
+}
+
+fn tells(what: What, compute: usize, safekeeper: usize) -> String {
+    let (c, s) = (compute, safekeeper);
+    match what {
+        What::Vote => format!("compute {c} asks {s} for its vote, and hears the reply"),
+        What::History => format!("compute {c} announces its history to {s}"),
+        What::Change => format!("compute {c} tells {s} of the change"),
+        What::Record => format!("compute {c} sends the next record to {s}"),
+        What::Reply => format!("{s} replies to compute {c}"),
+    }
+}
+
+fn step(model: &ProtocolModel, before: &State, step: &Step) -> String {
+    match *step {
+        Step::Greet {
+            compute: c,
+            safekeeper: s,
+        } => format!("{s} greets compute {c}"),
+        Step::Campaign { compute, greeters } => {
+            let greeters = numbers(greeters);
+            format!("compute {compute} is greeted by {greeters:?} and begins to ask for votes")
+        }
+        Step::Elect { compute, voters } => {
+            let voters = numbers(voters);
+            format!("compute {compute} asks {voters:?} for votes")
+        }
+        Step::VoteUnheard {
+            compute: c,
+            safekeeper: s,
+        } => format!("compute {c} asks {s} for its vote, and the reply is lost"),
+        Step::Tell {
+            what,
+            compute,
+            safekeeper,
+            late,
+        } => {
+            let late = if late { ", which is on its way" } else { "" };
+            tells(what, compute, safekeeper) + late
+        }
+        Step::Arrive { message } => format!("arrives late: {}", late(&before.late[message])),
+        Step::Hear {
+            compute: c,
+            safekeeper: s,
+        } => format!("compute {c} hears what {s} has"),
+        Step::DieAdopting {
+            compute: c,
+            safekeeper: s,
+        } => format!("{s} dies while it adopts the history of compute {c}, and starts again"),
+        Step::Change {
+            compute: c,
+            change: number,
+        } => {
+            let made = change(&model.scenario.computes[c].changes[number]);
+            format!("compute {c} {made}")
+        }
+        Step::Write { compute } => format!("compute {compute} writes a record"),
+        Step::Flush { safekeeper } => format!("{safekeeper} has synced what it had begun to"),
+        Step::Crash { safekeeper, kept } => {
+            let rest = if kept { "is kept" } else { "is gone" };
+            format!("{safekeeper} crashes and starts again; what was not synced {rest}")
+        }
+        Step::LoseDisk { safekeeper } => format!("the disk of {safekeeper} is replaced"),
+        Step::CopyDisk { safekeeper } => format!("the disk of {safekeeper} is copied"),
+        Step::RestoreDisk { safekeeper } => format!("{safekeeper} is put back on the copy"),
+    }
+}
+
+/// How to read what follows.
+const LEGEND: &str = "     (2.1 is the first disk of safekeeper 2, [1a] a record of term 1 by compute 0; logs begin at";
 
 /// The states of a path and the steps between them: a line for each step, then one for each part that it changed.
 pub fn trace(model: &ProtocolModel, path: Vec<(State, Option<Step>)>) -> String {
@@ -169,5 +230,5 @@ pub fn trace(model: &ProtocolModel, path: Vec<(State, Option<Step>)>) -> String 
             lines.push(format!("       {failure}"));
         }
     }
-    format!("     (logs begin at {})\n{}", START.0, lines.join("\n"))
+    format!("{LEGEND} {})\n{}", START.0, lines.join("\n"))
 }

@@ -12,8 +12,8 @@ fn every_planted_bug_is_found() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let limits = Limits {
-        time: Duration::from_secs(20),
-        threads: 1,
+        time: Duration::from_secs(120),
+        threads: 2,
         first_failure: true,
     };
     let is_found = |bug: &Bug| {
