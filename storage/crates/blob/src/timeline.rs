@@ -200,6 +200,16 @@ impl TimelineStore {
             .collect())
     }
 
+    /// Whether a pageserver has the timeline here. Its deletion takes the indexes before anything else.
+    pub async fn has_index(&self) -> Result<bool, BlobError> {
+        for _ in 0..LOOKS {
+            if !self.indexes().await?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn index_path(&self, generation: Generation) -> ObjectPath {
         self.path(&format!("index/{}.json", generation.suffix()))
     }

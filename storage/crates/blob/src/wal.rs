@@ -286,7 +286,12 @@ impl TimelineStore {
             Err(BlobError::Store(object_store::Error::AlreadyExists { .. })) => {
                 self.has_wal(header).await.map(|_| WalPut::Present)
             }
-            Err(error) => Err(error),
+            // A server that refuses a second creation may hang up before it has read all of it; and the answer to a
+            // first one may have been lost.
+            Err(error) => match self.has_wal(header).await {
+                Ok(true) => Ok(WalPut::Present),
+                Ok(false) | Err(_) => Err(error),
+            },
         }
     }
 

@@ -117,35 +117,6 @@ fn no_name_is_longer_than_a_segment_or_empty() {
     }
 }
 
-/// Promise: what is put comes back verified, twice is once, two histories lie side by side, and a deletion of the
-/// timeline takes all of it along.
-#[tokio::test]
-async fn wal_is_written_once() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = Store::local(directory.path()).unwrap();
-    let timeline = store.timeline(TenantId([1; 16]), TimelineId([2; 16]));
-    assert_eq!(timeline.list_wal().await.unwrap(), []);
-    let (one, other) = (Bytes::from(vec![1; 1000]), Bytes::from(vec![2; 1000]));
-    let of_one = header(SEGMENT - 1000, &one, &[(1, 0), (4, SEGMENT - 10)]);
-    let of_other = header(SEGMENT - 1000, &other, &[(1, 0), (4, SEGMENT - 10)]);
-    let put = timeline.put_wal(&of_one, one.clone()).await.unwrap();
-    assert_eq!(put, WalPut::Written);
-    assert!(timeline.has_wal(&of_one).await.unwrap());
-    assert!(!timeline.has_wal(&of_other).await.unwrap());
-    let put = timeline.put_wal(&of_one, one.clone()).await.unwrap();
-    assert_eq!(put, WalPut::Present);
-    let put = timeline.put_wal(&of_other, other.clone()).await.unwrap();
-    assert_eq!(put, WalPut::Written);
-    let mut names = vec![of_one.name(), of_other.name()];
-    names.sort();
-    assert_eq!(timeline.list_wal().await.unwrap(), names);
-    let found = timeline.get_wal(of_one.name()).await.unwrap();
-    assert_eq!(found, Some((of_one.clone(), one)));
-    timeline.delete_all().await.unwrap();
-    assert_eq!(timeline.list_wal().await.unwrap(), []);
-    assert_eq!(timeline.get_wal(of_one.name()).await.unwrap(), None);
-}
-
 /// Promise: an object that is not what its name says is named, not read, and not replaced.
 #[tokio::test]
 async fn a_damaged_object_is_refused_and_left() {

@@ -6,10 +6,12 @@ mod s3_server;
 
 use std::time::{Duration, Instant};
 
-use blob::{BlobError, Generation, IndexChange, IndexPart, Loaded, Store, UploadQueue};
+use blob::{
+    BlobError, Generation, IndexChange, IndexPart, Loaded, Store, UploadQueue, WalHeader, WalPut,
+};
 use bytes::Bytes;
 use common::{TENANT, TIMELINE, at, empty, layer, lsns_of, quick};
-use pg_types::Lsn;
+use pg_types::{Lsn, Term, WAL_SEGMENT_BYTES};
 use s3_server::{S3Server, SECRET};
 
 macro_rules! on_every_store {
@@ -39,6 +41,7 @@ on_every_store!(
     layers_come_back_whole_and_in_parts,
     what_is_stored_is_listed,
     an_object_is_created_once,
+    wal_is_put_once_and_comes_back_verified,
 );
 
 fn index_of(loaded: Loaded) -> IndexPart {
@@ -253,4 +256,43 @@ async fn uploads_outlive_an_outage_of_the_store() {
     server.start_again();
     assert_eq!(queue.flush().await.unwrap().disk_consistent_lsn, Lsn(10));
     assert_eq!(queue.status().borrow().last_error, None);
+}
+
+/// Twice is once, two histories lie side by side, and a deletion of the timeline takes all of it along.
+async fn wal_is_put_once_and_comes_back_verified(store: Store) {
+    let timeline = store.timeline(TENANT, TIMELINE);
+    assert_eq!(timeline.list_wal().await.unwrap(), []);
+    let header = |content: &Bytes| WalHeader {
+        tenant: TENANT,
+        timeline: TIMELINE,
+        system_identifier: 7,
+        pg_version: 15,
+        begin: Lsn(WAL_SEGMENT_BYTES),
+        end: Lsn(2 * WAL_SEGMENT_BYTES),
+        history: vec![(Term(1), Lsn(100)), (Term(4), Lsn(WAL_SEGMENT_BYTES + 10))],
+        crc: crc32c::crc32c(content),
+    };
+    let [one, other] = [1, 2].map(|byte| Bytes::from(vec![byte; WAL_SEGMENT_BYTES as usize]));
+    let (of_one, of_other) = (header(&one), header(&other));
+    for (content, header) in [(&one, &of_one), (&other, &of_other)] {
+        assert!(!timeline.has_wal(header).await.unwrap());
+        for expected in [WalPut::Written, WalPut::Present] {
+            let put = timeline.put_wal(header, content.clone()).await.unwrap();
+            assert_eq!(put, expected);
+        }
+        assert!(timeline.has_wal(header).await.unwrap());
+    }
+    let mut names = vec![of_one.name(), of_other.name()];
+    names.sort();
+    assert_eq!(timeline.list_wal().await.unwrap(), names);
+    let found = timeline.get_wal(of_one.name()).await.unwrap();
+    assert!(found == Some((of_one.clone(), one)));
+    let found = timeline.wal_header(of_other.name()).await.unwrap();
+    assert_eq!(found.map(|(header, _)| header), Some(of_other.clone()));
+    timeline.delete_wal(of_other.name()).await.unwrap();
+    timeline.delete_wal(of_other.name()).await.unwrap();
+    assert_eq!(timeline.list_wal().await.unwrap(), [of_one.name()]);
+    timeline.delete_all().await.unwrap();
+    assert_eq!(timeline.list_wal().await.unwrap(), []);
+    assert!(timeline.get_wal(of_one.name()).await.unwrap().is_none());
 }

@@ -9,6 +9,7 @@
 //! - nothing is deleted but what the pageserver has had durable for a day ([`Options::keep`]), and what is part of a
 //!   longer piece that is there;
 //! - `offloaded_lsn` says nothing that this process has not seen: pieces up to it are in the store, equal to the log's;
+//! - what is put there while the timeline is deleted goes again;
 //! - appends and votes never wait for any of this: no lock is held across a request, and few requests are made at once.
 //!
 //! A crash forgets how far offloading was. The next start goes through what is not durable as pages again, and finds in
@@ -70,6 +71,8 @@ enum OffloadError {
         "the WAL here is damaged: {0}; another safekeeper offloads this segment, `weir log verify` compares them"
     )]
     Damaged(#[from] WalError),
+    #[error("the timeline was deleted from the object store")]
+    Deleted,
 }
 
 impl OffloadError {
@@ -77,6 +80,7 @@ impl OffloadError {
         match self {
             OffloadError::Damaged(_) => "damaged",
             OffloadError::Store(BlobError::Corrupt { .. }) => "conflict",
+            OffloadError::Deleted => "orphaned",
             OffloadError::Store(_) | OffloadError::Slow | OffloadError::Log(_) => "failed",
         }
     }
@@ -139,6 +143,8 @@ struct Course {
     /// What was durable as pages, and when.
     horizons: VecDeque<(Instant, Lsn)>,
     trimmed_to: Lsn,
+    /// Whether a pageserver was seen to have the timeline in the store.
+    had_index: bool,
 }
 
 impl Course {
@@ -154,6 +160,7 @@ impl Course {
             due_since: None,
             horizons: VecDeque::new(),
             trimmed_to: Lsn::INVALID,
+            had_index: false,
         }
     }
 
@@ -282,12 +289,12 @@ impl Course {
         }
     }
 
-    async fn upload(&self, header: &WalHeader, content: Bytes) -> Result<(), OffloadError> {
-        if self.remote.has_wal(header).await? {
-            count("present");
-            return Ok(());
-        }
-        match self.remote.put_wal(header, content.clone()).await? {
+    async fn upload(&mut self, header: &WalHeader, content: Bytes) -> Result<(), OffloadError> {
+        let put = match self.remote.has_wal(header).await? {
+            true => WalPut::Present,
+            false => self.remote.put_wal(header, content.clone()).await?,
+        };
+        match put {
             WalPut::Present => count("present"),
             WalPut::Written => {
                 count("uploaded");
@@ -296,6 +303,21 @@ impl Course {
                 self.remove_superseded(header.name(), &content).await?;
             }
         }
+        self.leave_nothing_of_a_deleted_timeline(header.name())
+            .await
+    }
+
+    /// A deletion takes the indexes first and the WAL last: while there is an index, it has not yet looked for WAL.
+    async fn leave_nothing_of_a_deleted_timeline(
+        &mut self,
+        put: WalName,
+    ) -> Result<(), OffloadError> {
+        let has_index = self.remote.has_index().await?;
+        if self.had_index && !has_index {
+            self.remote.delete_wal(put).await?;
+            return Err(OffloadError::Deleted);
+        }
+        self.had_index = has_index;
         Ok(())
     }
 

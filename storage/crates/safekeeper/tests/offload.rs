@@ -5,6 +5,7 @@ mod common;
 
 use std::path::Path;
 
+use common::reader::Reader;
 use common::{
     PATIENCE, Postgres, Quorum, SafekeeperProcess, committed_xids, compute, create_as, current_lsn,
     eventually, finish,
@@ -83,6 +84,7 @@ async fn logs_come_back_when_all_safekeepers_are_lost() {
     let (handle, client) = compute(lost.config(), &mut postgres).await;
     finish(postgres.pgbench(&["-i", "-q", "-s", "3"])).await;
     let end = current_lsn(&client).await;
+    lost.all_committed(end).await;
     assert!(
         end.0 - lost.start_lsn.0 > WAL_SEGMENT_BYTES,
         "too little WAL"
@@ -167,10 +169,7 @@ async fn a_learner_is_filled_and_then_promoted() {
         .expect("an LSN")
         .parse()
         .expect("an LSN");
-    assert!(
-        filled_to.0 + (1 << 20) > to.0 && filled_to <= to,
-        "{filled_to} {to}"
-    );
+    assert!(filled_to.0 + (1 << 20) > to.0, "{filled_to} {to}");
     fourth.kill();
     fourth.restart().await;
     for change in [
@@ -232,4 +231,157 @@ async fn a_store_that_fails_holds_up_nothing() {
     std::fs::create_dir(&objects_dir).expect("the store is back");
     let first_end = Lsn((quorum.start_lsn.0 / WAL_SEGMENT_BYTES + 1) * WAL_SEGMENT_BYTES);
     offloaded_to(&quorum, first_end).await;
+}
+
+/// Promise: an object that is damaged fills no log, and the log is left as it was; when it is whole again, it fills it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_object_fills_no_log() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut postgres = Postgres::init(dir.path());
+    let mut lost = quorum(dir.path(), &postgres, 1).await;
+    let (handle, client) = compute(lost.config(), &mut postgres).await;
+    client
+        .batch_execute("CREATE TABLE t AS SELECT generate_series(1, 1000) AS i")
+        .await
+        .expect("rows");
+    let end = current_lsn(&client).await;
+    lost.all_committed(end).await;
+    drop(client);
+    drop(handle);
+    postgres.kill();
+    let to = offloaded_to(&lost, end).await;
+    for safekeeper in &mut lost.safekeepers {
+        safekeeper.kill();
+        std::fs::remove_dir_all(&safekeeper.dir).expect("lose the disk");
+    }
+    let folder = format!("objects/{}/{}/wal", lost.tenant, lost.timeline);
+    let last = objects(&lost, dir.path()).pop().expect("an object");
+    let file = dir.path().join(folder).join(&last);
+    let good = std::fs::read(&file).expect("read");
+
+    let found = quorum(dir.path(), &postgres, 600).await;
+    let url = found.safekeepers[0].url(found.tenant, found.timeline);
+    let middle = good.len() / 2;
+    let mut bad = good.clone();
+    bad[middle] ^= 1;
+    std::fs::write(&file, &bad).expect("damage it");
+    let (status, why) = fill(&url, json!({})).await;
+    assert_eq!((status, &why["code"]), (409, &json!("damaged")), "{why}");
+    let message = why["message"].as_str().expect("a message");
+    assert!(message.contains(&last), "{message}");
+    assert_eq!(found.lsn(0, "flush_lsn").await, found.start_lsn);
+    assert_eq!(std::fs::read(&file).expect("read"), bad, "it is left");
+    std::fs::write(&file, &good).expect("mend it");
+    let (status, filled) = fill(&url, json!({})).await;
+    assert_eq!(
+        (status, &filled["filled_to"]),
+        (200, &json!(to)),
+        "{filled}"
+    );
+}
+
+/// Promise: the end of an idle log makes way for the whole segment, and what the pageserver has durable as pages goes
+/// after the time it is kept; nothing above that goes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_superseded_or_durable_as_pages_goes() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut postgres = Postgres::init(dir.path());
+    let keep = ["--offload-keep-seconds".to_owned(), "2".to_owned()];
+    let arguments = [&store(dir.path())[..], &idle(1), &keep].concat();
+    let quorum = Quorum::start_with(dir.path(), 3, &postgres, &arguments).await;
+    let (_handle, client) = compute(quorum.config(), &mut postgres).await;
+    let end = current_lsn(&client).await;
+    offloaded_to(&quorum, end).await;
+    let segment =
+        |number: u64| Lsn((quorum.start_lsn.0 / WAL_SEGMENT_BYTES + number) * WAL_SEGMENT_BYTES);
+    let begin = |name: &String| u64::from_str_radix(&name[..16], 16).expect("a position");
+    let first: Vec<String> = objects(&quorum, dir.path());
+    assert!(
+        first.iter().all(|name| begin(name) == quorum.start_lsn.0),
+        "{first:?}"
+    );
+    finish(postgres.pgbench(&["-i", "-q", "-s", "4"])).await;
+    let end = current_lsn(&client).await;
+    assert!(end > segment(2), "too little WAL");
+    offloaded_to(&quorum, end).await;
+    eventually("one piece to be left of each segment", async || {
+        let mut begins: Vec<u64> = objects(&quorum, dir.path()).iter().map(begin).collect();
+        let pieces = begins.len();
+        begins.dedup();
+        (pieces == begins.len()).then_some(())
+    })
+    .await;
+    quorum.all_committed(end).await;
+    let durable = quorum.lsn(0, "commit_lsn").await;
+    for index in 0..3 {
+        let (mut reader, _) = Reader::connect(&quorum, index, Lsn::MAX).await;
+        reader.report(durable, durable).await;
+        eventually("the position to arrive", async || {
+            (quorum.lsn(index, "remote_consistent_lsn").await >= durable).then_some(())
+        })
+        .await;
+    }
+    let insert = "CREATE TABLE afterwards AS SELECT generate_series(1, 1000) AS i";
+    client.batch_execute(insert).await.expect("rows");
+    let end = current_lsn(&client).await;
+    offloaded_to(&quorum, end).await;
+    let ends_behind =
+        |name: &String| u64::from_str_radix(&name[17..33], 16).expect("an end") > durable.0;
+    eventually("what is durable as pages to go", async || {
+        objects(&quorum, dir.path())
+            .iter()
+            .all(ends_behind)
+            .then_some(())
+    })
+    .await;
+    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+    assert!(
+        !objects(&quorum, dir.path()).is_empty(),
+        "what is above goes on to be there"
+    );
+}
+
+/// Promise: a log that is still here while its timeline is deleted from the store leaves nothing there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_put_back_into_a_deleted_timeline() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut postgres = Postgres::init(dir.path());
+    let quorum = quorum(dir.path(), &postgres, 1).await;
+    let store = blob::Store::local(&dir.path().join("objects")).expect("store");
+    let remote = store.timeline(quorum.tenant, quorum.timeline);
+    let index = dir.path().join(format!(
+        "objects/{}/{}/index",
+        quorum.tenant, quorum.timeline
+    ));
+    std::fs::create_dir_all(&index).expect("index");
+    std::fs::write(
+        index.join("00000001.json"),
+        "what it says does not matter here",
+    )
+    .expect("index");
+    let (_handle, client) = compute(quorum.config(), &mut postgres).await;
+    client
+        .batch_execute("CREATE TABLE t (i int)")
+        .await
+        .expect("table");
+    let end = current_lsn(&client).await;
+    quorum.all_committed(end).await;
+    offloaded_to(&quorum, end).await;
+    remote.delete_all().await.expect("delete");
+    client
+        .batch_execute("CREATE TABLE afterwards (i int)")
+        .await
+        .expect("table");
+    eventually("it to be noticed", async || {
+        for safekeeper in &quorum.safekeepers {
+            let url = format!("http://{}/metrics", safekeeper.http);
+            let text = reqwest::get(url).await.ok()?.text().await.ok()?;
+            if text.contains("outcome=\"orphaned\"") {
+                return Some(());
+            }
+        }
+        None
+    })
+    .await;
+    assert_eq!(remote.list_wal().await.expect("list"), []);
 }

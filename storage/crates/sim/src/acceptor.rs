@@ -4,13 +4,14 @@ use consensus::acceptor::FlushTicket;
 use consensus::{
     Acceptor, Configuration, Durable, MemberId, Refusal, ResetRequest, Role, VoteReply, VoteRequest,
 };
-use pg_types::{DiskId, Lsn};
+use pg_types::{DiskId, Lsn, Term};
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 
 use crate::Bug;
 use crate::log::{Log, START};
 use crate::network::{ToAcceptor, ToProposer};
+use crate::store::Piece;
 
 /// An fsync under way.
 #[derive(Clone, Copy, Debug)]
@@ -325,6 +326,49 @@ impl SimAcceptor {
         self.machine = Some(Acceptor::new(self.id, self.stored.clone(), boundary));
     }
 
+    /// What this log puts into the store of finished WAL, if it is a voter's that runs.
+    pub fn offload(&self) -> Option<Piece> {
+        let machine = self.machine.as_ref()?;
+        let end = match self.bug {
+            Some(Bug::OffloadUncommitted) => machine.flush_lsn(),
+            _ => machine.commit_lsn(),
+        };
+        if machine.role() != Some(Role::Voter) || end <= self.oldest {
+            return None;
+        }
+        let mut log = self.log.clone();
+        log.cut(end);
+        Some(Piece {
+            begin: self.oldest,
+            history: machine.durable().history.written_before(end),
+            log,
+        })
+    }
+
+    /// Takes a piece of the store as the log, all at once; whether anything was taken.
+    pub fn fill(&mut self, piece: &Piece) -> bool {
+        let Some(machine) = &mut self.machine else {
+            return false;
+        };
+        // What is not fsynced, or whole, comes from a proposer that is at work here.
+        if machine.end_lsn() != machine.flush_lsn() {
+            return false;
+        }
+        let end = piece.end();
+        let Ok(Some(filling)) = machine.adopt(&piece.history, piece.begin, end) else {
+            return false;
+        };
+        if filling.from > self.log.end() {
+            self.log.skip_to(filling.from);
+            self.oldest = filling.from;
+        }
+        self.log.push(piece.log.slice(filling.from, end));
+        (self.synced, self.cuts) = (end, self.cuts + 1);
+        self.stored = filling.state.clone();
+        machine.install_adopted(filling.state);
+        true
+    }
+
     /// The disk is copied while nothing runs on it; what was written and not fsynced is not in the copy.
     pub fn back_up(&mut self) {
         let mut log = self.log.clone();
@@ -342,6 +386,24 @@ impl SimAcceptor {
             Configuration::waiting(self.id)
         };
         self.replace_disk(Durable::new(self.id, START, empty), Log::default(), START);
+    }
+
+    /// On a new disk, the log is founded again where `start` is durable as pages; terms up to `won` were won before.
+    pub fn found_again(&mut self, founders: &Configuration, start: Lsn, won: Term) {
+        let founded = match founders.is_unlisted() || founders.role_of(self.id).is_some() {
+            true => founders.clone(),
+            false => Configuration::waiting(self.id),
+        };
+        let mut log = Log::default();
+        log.skip_to(start);
+        self.copy = None;
+        self.replace_disk(Durable::new(self.id, start, founded), log, start);
+        let forbidden = self.machine().forbid(won);
+        if let Ok(Some(state)) = forbidden
+            && self.machine().role() == Some(Role::Voter)
+        {
+            self.store(state);
+        }
     }
 
     /// The disk is replaced by its backup, if there is one.

@@ -41,6 +41,11 @@ impl Checker {
         self.lost_disks += 1;
     }
 
+    /// Every disk is gone, and with them what was committed behind `end`.
+    pub fn lost_behind(&mut self, end: Lsn) {
+        self.committed.cut(end.min(self.committed.end()));
+    }
+
     /// A proposer won: its log must begin behind everything committed, and its donor must hold all of that.
     pub fn won(&mut self, proposer: &SimProposer, acceptors: &[SimAcceptor]) -> Result<(), String> {
         let election = proposer

@@ -9,6 +9,9 @@
 //! its members. At the end everything heals and one more election must succeed, if a majority of the newest
 //! configuration has kept its disks.
 //!
+//! Voters put what is committed into a store, and logs that do not count, or that have taken part in nothing, are filled
+//! from it. Some runs lose all disks before they heal: logs are then founded again and filled from there.
+//!
 //! Checked throughout (see [`checker`]): what was committed is never lost or changed, a majority's logs agree
 //! up to the commit LSN, each position is committed with one content, every new term begins behind
 //! everything committed. [`Bug`]s can be planted to see that the checker has teeth.
@@ -24,6 +27,7 @@ pub mod log;
 pub mod network;
 pub mod proposer;
 pub mod report;
+pub mod store;
 pub mod trace;
 pub mod world;
 
@@ -58,10 +62,14 @@ pub enum Bug {
     LearnerVotes,
     /// Acceptors take WAL whatever generation its sender goes by, and what they hold counts under any.
     TwoGenerations,
+    /// A voter puts WAL into the store of finished WAL that is not committed.
+    OffloadUncommitted,
+    /// When all disks were lost, one log is filled from the store, and elections begin.
+    FillMinority,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 12] = [
+    pub const ALL: [Bug; 14] = [
         Bug::CountOtherTerms,
         Bug::CountBeforeAdoption,
         Bug::AckBeforeFsync,
@@ -74,5 +82,7 @@ impl Bug {
         Bug::RestoredDiskVotes,
         Bug::LearnerVotes,
         Bug::TwoGenerations,
+        Bug::OffloadUncommitted,
+        Bug::FillMinority,
     ];
 }

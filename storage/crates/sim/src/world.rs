@@ -1,5 +1,7 @@
 //! The run: one queue of events in virtual time.
 
+mod disk_events;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -13,6 +15,7 @@ use crate::log::START;
 use crate::network::{Network, ToAcceptor, ToProposer};
 use crate::proposer::{SimProposer, Standing};
 use crate::report::Report;
+use crate::store::Store;
 use crate::trace::{self, Trace};
 use crate::{Bug, disks, log};
 
@@ -58,6 +61,8 @@ struct World {
     /// What the control plane founds a log with, whenever it is asked to.
     founders: Configuration,
     disks: u64,
+    /// Of finished WAL.
+    store: Store,
     proposers: Vec<SimProposer>,
     checker: Checker,
     report: Report,
@@ -106,6 +111,7 @@ impl World {
             disks: acceptors.len() as u64,
             acceptors,
             founders,
+            store: Store::default(),
             proposers: Vec::new(),
             checker: Checker::default(),
             report: Report::default(),
@@ -125,7 +131,7 @@ impl World {
         self.add_proposer();
         self.at(1, Event::Trouble);
         self.until(TROUBLE)?;
-        let committed = self.heal();
+        let committed = self.heal()?;
         self.until(TROUBLE + PATIENCE)?;
         // A change that was under way can still have arrived since everything healed.
         let available = disks::majority_kept(&self.acceptors);
@@ -217,7 +223,7 @@ impl World {
                     self.acceptors[acceptor].restart();
                 }
             }
-            Event::Trouble => self.trouble(),
+            Event::Trouble => return self.trouble(),
         }
         Ok(())
     }
@@ -261,29 +267,6 @@ impl World {
             self.add_proposer();
         }
         Ok(())
-    }
-
-    /// A disk is lost, or put back from an old copy.
-    fn replace_disk(&mut self, acceptor: usize) {
-        self.disks += 1;
-        let number = self.disks;
-        let disk = disks::disk(number);
-        let restored = self.rng.random_bool(0.5) && self.acceptors[acceptor].restore(disk);
-        if restored {
-            self.report.restored_disks += 1;
-        } else {
-            self.acceptors[acceptor].lose_disk(&self.founders, disk);
-            self.report.lost_disks += 1;
-        }
-        self.checker.disk_lost();
-        let how = if restored {
-            "put back from a copy"
-        } else {
-            "lost"
-        };
-        self.trace.note(self.now, || {
-            format!("the disk of a{acceptor} is {how}, now {acceptor}.{number}")
-        });
     }
 
     /// The winner inherits the donor's log, for the checker to compare.
@@ -389,12 +372,12 @@ impl World {
     }
 
     /// Something happens to somebody.
-    fn trouble(&mut self) {
+    fn trouble(&mut self) -> Result<(), String> {
         if self.healed {
-            return;
+            return Ok(());
         }
         let acceptor = self.rng.random_range(0..self.acceptors.len());
-        match self.rng.random_range(0..12) {
+        match self.rng.random_range(0..14) {
             0 | 1 if self.proposers.len() < 12 => self.add_proposer(),
             2 => {
                 let proposer = self.rng.random_range(0..self.proposers.len());
@@ -423,15 +406,18 @@ impl World {
             }
             9 => self.network = Network::random(&mut self.rng),
             10 => self.acceptors[acceptor].back_up(),
+            11 => self.offload(acceptor),
+            12 => self.fill(acceptor)?,
             _ if self.rng.random_bool(0.12) => self.replace_disk(acceptor),
             _ => {}
         }
         let pause = self.rng.random_range(10..150);
         self.at(pause, Event::Trouble);
+        Ok(())
     }
 
     /// Everything works again and one more compute starts. Returns what was committed until now.
-    fn heal(&mut self) -> pg_types::Lsn {
+    fn heal(&mut self) -> Result<pg_types::Lsn, String> {
         self.healed = true;
         self.network.heal();
         for proposer in &mut self.proposers {
@@ -442,7 +428,10 @@ impl World {
                 self.acceptors[acceptor].restart();
             }
         }
+        if self.rng.random_bool(0.15) {
+            self.lose_all()?;
+        }
         self.add_proposer();
-        self.checker.committed_end()
+        Ok(self.checker.committed_end())
     }
 }

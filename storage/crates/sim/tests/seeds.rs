@@ -37,6 +37,9 @@ fn no_schedule_loses_what_was_acknowledged() {
         total.changes += report.changes;
         total.lost_disks += report.lost_disks;
         total.restored_disks += report.restored_disks;
+        total.offloads += report.offloads;
+        total.fills += report.fills;
+        total.lost_wholly += report.lost_wholly;
         total.unavailable += report.unavailable;
         total.committed_bytes += report.committed_bytes;
     }
@@ -50,6 +53,9 @@ fn no_schedule_loses_what_was_acknowledged() {
             ("changes of members", total.changes, 2.0),
             ("lost disks", total.lost_disks, 0.3),
             ("disks put back from a copy", total.restored_disks, 0.1),
+            ("logs offloaded", total.offloads, 1.0),
+            ("logs filled", total.fills, 0.1),
+            ("losses of all disks", total.lost_wholly, 0.1),
         ];
         for (what, sum, least) in enough {
             let average = average(sum);

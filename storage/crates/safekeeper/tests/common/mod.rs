@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unused_imports)]
 
+pub mod reader;
 mod wal;
 
 use std::path::{Path, PathBuf};
