@@ -1,6 +1,5 @@
 //! Bodies of the management API, as `docs/interfaces.md` describes them.
 
-use consensus::TermStart;
 use pg_types::{Lsn, TenantId, TimelineId};
 use serde::{Deserialize, Serialize};
 
@@ -114,14 +113,6 @@ pub struct SickSafekeeper {
     /// The record that follows this position was the first that could not be taken.
     pub lsn: Lsn,
     pub reason: String,
-}
-
-/// Whose WAL a timeline has ingested.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IngestedTerms {
-    pub up_to: Lsn,
-    /// Terms of its own log and where their WAL begins; null while that is not known.
-    pub terms: Option<Vec<TermStart>>,
 }
 
 /// From whom a timeline is to get its WAL from now on.

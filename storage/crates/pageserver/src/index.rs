@@ -10,12 +10,12 @@ use blob::{
     TimelineStore, UploadQueue, UploadStatus,
 };
 use bytes::Bytes;
-use consensus::TermHistory;
 use layers::{LayerDesc, LayerName};
 use parking_lot::Mutex;
 use pg_types::{Lsn, TenantId, Term, TimelineId};
 
 use crate::error::{Error, Result};
+use crate::term_history::Ingested;
 
 mod facts;
 
@@ -115,7 +115,7 @@ impl TimelineIndex {
             horizon: Lsn::INVALID,
             leases: Vec::new(),
             detached_from: None,
-            term_history: Some(TermHistory::default()),
+            ingested: Some(Ingested::default()),
         };
         let index = IndexPart {
             metadata: serde_json::to_value(&metadata)?,
@@ -160,9 +160,9 @@ impl TimelineIndex {
         *self.durable_term.lock()
     }
 
-    /// As it is stored with the consistent LSN.
-    pub fn term_history(&self) -> Option<TermHistory> {
-        self.metadata.lock().term_history.clone()
+    /// As it is stored, or about to be.
+    pub fn ingested(&self) -> Option<Ingested> {
+        self.metadata.lock().ingested.clone()
     }
 
     pub fn aux(&self) -> Option<AuxFiles> {
@@ -175,13 +175,17 @@ impl TimelineIndex {
     }
 
     /// Moves the consistent LSN to what the layers given before this call reach; durable once the future is ready, and
-    /// with it whose WAL that is. Without a history what is stored of one stays.
+    /// with it whose WAL that is. Without what is known of that, what is stored of it stays.
     pub fn reach(
         &self,
         consistent_lsn: Lsn,
-        history: Option<TermHistory>,
+        ingested: Option<Ingested>,
     ) -> impl Future<Output = Result<()>> + Send + use<'_> {
-        let queued = self.queue_reached(consistent_lsn, history);
+        let reached = IndexChange {
+            disk_consistent_lsn: Some(consistent_lsn),
+            ..IndexChange::default()
+        };
+        let queued = self.queue_ingested(ingested, reached);
         let flushed = self.queue.flush();
         async move {
             queued?;
@@ -192,23 +196,19 @@ impl TimelineIndex {
         }
     }
 
-    fn queue_reached(&self, consistent_lsn: Lsn, history: Option<TermHistory>) -> Result<()> {
+    /// Sees to it that whose WAL was ingested is stored, before long.
+    pub fn note_ingested(&self, ingested: Ingested) -> Result<()> {
+        self.queue_ingested(Some(ingested), IndexChange::default())
+    }
+
+    fn queue_ingested(&self, ingested: Option<Ingested>, mut with: IndexChange) -> Result<()> {
         // Queued under the lock, so that the order in the queue is the order of the changes.
-        let mut current = self.metadata.lock();
-        let mut metadata = None;
-        if history.is_some() && current.term_history != history {
-            current.term_history = history;
-            metadata =
-                Some(serde_json::to_value(&*current).context("encode the index's metadata")?);
+        let mut metadata = self.metadata.lock();
+        if ingested.is_some() && metadata.ingested != ingested {
+            metadata.ingested = ingested;
+            with.metadata = Some(serde_json::to_value(&*metadata).context("encode metadata")?);
         }
-        self.queue
-            .commit(IndexChange {
-                disk_consistent_lsn: Some(consistent_lsn),
-                metadata,
-                ..IndexChange::default()
-            })
-            .context("change the index")?;
-        Ok(())
+        Ok(self.queue.commit(with).context("change the index")?)
     }
 
     /// Begins to bring a layer to the object store, to be named by the next change of the index.

@@ -40,7 +40,7 @@ mod pages;
 mod recent;
 mod redo;
 mod store;
-mod term_history;
+pub mod term_history;
 pub mod timeline;
 pub mod timestamp;
 pub mod tool;

@@ -8,6 +8,7 @@ use std::fmt;
 
 use consensus::{TermHistory, TermStart};
 use pg_types::{Lsn, Term};
+use serde::{Deserialize, Serialize};
 
 /// As many as a log keeps itself.
 const MAX_ENTRIES: usize = 1024;
@@ -22,108 +23,145 @@ pub struct OtherHistory {
     text: String,
 }
 
+impl std::error::Error for OtherHistory {}
+
 impl fmt::Display for OtherHistory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-/// Checks that a log with the history `theirs`, committed up to `committed`, has the WAL that `ours` is the history of,
-/// as far as it goes and at most up to `ingested`. A log that was founded later, or has forgotten its oldest terms, says
-/// nothing of what is before its first term.
-pub fn compare(
-    ours: &TermHistory,
-    ingested: Lsn,
-    theirs: &TermHistory,
-    committed: Lsn,
-) -> Result<(), OtherHistory> {
-    let other = |at: Lsn, what: &str| {
-        Err(OtherHistory {
+/// What is known of the WAL that a timeline has ingested.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ingested {
+    /// Which terms wrote it. An entry at or behind `up_to` says nothing yet.
+    pub terms: TermHistory,
+    /// So far it is known; after a crash that is further than ingest stands.
+    pub up_to: Lsn,
+}
+
+impl Ingested {
+    /// The same once ingest has come to `lsn`, which the terms say enough of.
+    pub fn reaching(mut self, lsn: Lsn) -> Ingested {
+        self.up_to = self.up_to.max(lsn);
+        self
+    }
+
+    /// Without what says nothing.
+    pub fn cut(&self) -> Ingested {
+        Ingested {
+            terms: up_to(&self.terms, self.up_to),
+            up_to: self.up_to,
+        }
+    }
+
+    /// Checks that a log with the history `theirs`, committed up to `committed`, has the WAL that was ingested, as far as
+    /// it goes. A log that was founded later, or has forgotten its oldest terms, says nothing of what is before its
+    /// first term.
+    pub fn compare(&self, theirs: &TermHistory, committed: Lsn) -> Result<(), OtherHistory> {
+        if !theirs.is_ordered() {
+            return Err(self.other(
+                Lsn::INVALID,
+                theirs,
+                committed,
+                "its terms are not in order",
+            ));
+        }
+        let firsts = (self.terms.entries().first(), theirs.entries().first());
+        let (Some(our_first), Some(their_first)) = firsts else {
+            return Ok(());
+        };
+        let from = our_first.start_lsn.max(their_first.start_lsn);
+        let to = self.up_to.min(committed);
+        let (mut left, mut right) = (parts(&self.terms, from, to), parts(theirs, from, to));
+        loop {
+            match (left.next(), right.next()) {
+                (None, None) => return Ok(()),
+                (ours, theirs) if ours == theirs => {}
+                (one, another) => {
+                    let starts = [one, another].into_iter().flatten();
+                    let at = starts.map(|part| part.start_lsn).min().unwrap_or(from);
+                    let what = format!("they part at {at}");
+                    return Err(self.other(at, theirs, committed, &what));
+                }
+            }
+        }
+    }
+
+    /// The same for a log whose WAL behind `at`, where ingest stands, is about to be ingested.
+    pub fn compare_at(
+        &self,
+        at: Lsn,
+        theirs: &TermHistory,
+        committed: Lsn,
+    ) -> Result<(), OtherHistory> {
+        match begin(theirs) {
+            Some(begin) if begin <= at => self.compare(theirs, committed),
+            _ => {
+                let what = format!("it does not say who wrote what follows {at}");
+                Err(self.other(at, theirs, Lsn::MAX, &what))
+            }
+        }
+    }
+
+    /// Takes note that WAL of the log is ingested; it was compared. False where more is known than the
+    /// log has committed: it has to be compared again when it has more.
+    pub fn follow(&mut self, theirs: &TermHistory, committed: Lsn) -> bool {
+        if committed < self.up_to {
+            return false;
+        }
+        let before = self.terms.entries().iter();
+        let before = before.filter(|entry| begin(theirs).is_some_and(|it| entry.start_lsn < it));
+        let all: Vec<TermStart> = before.chain(theirs.entries()).copied().collect();
+        let surplus = all.len().saturating_sub(MAX_ENTRIES);
+        self.terms = all.into_iter().skip(surplus).collect();
+        true
+    }
+
+    fn other(&self, at: Lsn, theirs: &TermHistory, committed: Lsn, what: &str) -> OtherHistory {
+        OtherHistory {
             at,
             text: format!(
-                "another history: {what}; the WAL ingested up to {ingested} is of the terms {}, the log here, committed up to {committed}, of the terms {}",
-                shown(ours, at, ingested),
+                "another history: {what}; the WAL ingested up to {} is of the terms {}, the log here is of the terms {}",
+                self.up_to,
+                shown(&self.terms, at, self.up_to),
                 shown(theirs, at, committed),
             ),
-        })
-    };
-    if !theirs.is_ordered() {
-        return other(Lsn::INVALID, "its terms are not in order");
-    }
-    let (Some(our_first), Some(their_first)) = (ours.entries().first(), theirs.entries().first())
-    else {
-        return Ok(());
-    };
-    let from = our_first.start_lsn.max(their_first.start_lsn);
-    let to = ingested.min(committed);
-    let (mut left, mut right) = (parts(ours, from, to), parts(theirs, from, to));
-    loop {
-        match (left.next(), right.next()) {
-            (None, None) => return Ok(()),
-            (ours, theirs) if ours == theirs => {}
-            (ours, theirs) => {
-                let starts = [ours, theirs].into_iter().flatten();
-                let at = starts.map(|part| part.start_lsn).min().unwrap_or(from);
-                return other(at, &format!("they part at {at}"));
-            }
         }
     }
 }
 
-/// The same for a log whose WAL behind `ingested` is about to be ingested.
-pub fn compare_to_ingest(
-    ours: &TermHistory,
-    ingested: Lsn,
-    theirs: &TermHistory,
-) -> Result<(), OtherHistory> {
-    let begins = theirs.entries().first().map(|first| first.start_lsn);
-    if begins.is_none_or(|begins| begins > ingested) {
-        return Err(OtherHistory {
-            at: ingested,
-            text: format!(
-                "another history: the WAL ingested up to {ingested} is of the terms {}, the log here does not say who wrote what follows, its terms are {}",
-                shown(ours, ingested, ingested),
-                shown(theirs, ingested, Lsn::MAX),
-            ),
-        });
-    }
-    compare(ours, ingested, theirs, ingested)
-}
-
-/// The history of what is ingested once WAL of `theirs`, which was compared, is ingested as well.
-pub fn continued(ours: &TermHistory, theirs: &TermHistory) -> TermHistory {
-    let Some(first) = theirs.entries().first() else {
-        return ours.clone();
-    };
-    let before = ours.entries().iter();
-    let before = before.filter(|entry| entry.start_lsn < first.start_lsn);
-    let all: Vec<TermStart> = before.chain(theirs.entries()).copied().collect();
-    let surplus = all.len().saturating_sub(MAX_ENTRIES);
-    all.into_iter().skip(surplus).collect()
+/// Where the first term of a history begins.
+fn begin(history: &TermHistory) -> Option<Lsn> {
+    history.entries().first().map(|first| first.start_lsn)
 }
 
 /// What the history says of a log that ends at `end`.
-pub fn up_to(history: &TermHistory, end: Lsn) -> TermHistory {
+fn up_to(history: &TermHistory, end: Lsn) -> TermHistory {
     let entries = history.entries().iter().copied();
     entries.filter(|entry| entry.start_lsn < end).collect()
 }
 
-/// The history of what was ingested up to `ingested` by a program that did not note it: what more than half of the
-/// safekeepers say that have it committed. `answers` are their commit LSNs and histories.
+/// Whose the WAL is that was ingested up to `at` by a program that did not note it: what more than half of the safekeepers
+/// say that have it committed. `answers` are their commit LSNs and histories.
 pub fn of_majority(
     answers: &[(Lsn, &TermHistory)],
-    ingested: Lsn,
+    at: Lsn,
     safekeepers: usize,
-) -> Option<TermHistory> {
-    let has_it = |(committed, _): &&(Lsn, &TermHistory)| *committed >= ingested;
+) -> Option<Ingested> {
+    let has_it = |(committed, _): &&(Lsn, &TermHistory)| *committed >= at;
     let said: Vec<TermHistory> = answers
         .iter()
         .filter(has_it)
-        .map(|(_, history)| up_to(history, ingested))
+        .map(|(_, history)| up_to(history, at))
         .collect();
     let votes = |one: &TermHistory| said.iter().filter(|it| *it == one).count();
     let found = said.iter().find(|one| votes(one) * 2 > safekeepers);
-    found.filter(|one| !one.entries().is_empty()).cloned()
+    let found = found.filter(|one| !one.entries().is_empty());
+    found.map(|terms| Ingested {
+        terms: terms.clone(),
+        up_to: at,
+    })
 }
 
 /// Who wrote what in `[from, to)`, without terms that wrote nothing there.

@@ -12,14 +12,16 @@ fn history(entries: &[(u64, u64)]) -> TermHistory {
     entries.collect()
 }
 
-fn same(ours: &[(u64, u64)], ingested: u64, theirs: &[(u64, u64)], committed: u64) -> bool {
-    compare(
-        &history(ours),
-        Lsn(ingested),
-        &history(theirs),
-        Lsn(committed),
-    )
-    .is_ok()
+fn ingested(terms: TermHistory, up_to: u64) -> Ingested {
+    Ingested {
+        terms,
+        up_to: Lsn(up_to),
+    }
+}
+
+fn same(ours: &[(u64, u64)], up_to: u64, theirs: &[(u64, u64)], committed: u64) -> bool {
+    let ours = ingested(history(ours), up_to);
+    ours.compare(&history(theirs), Lsn(committed)).is_ok()
 }
 
 #[test]
@@ -55,20 +57,48 @@ fn terms_that_wrote_nothing_do_not_count() {
     assert!(!same(&ours, 200, &[(1, 0), (5, 100)], 300));
 }
 
-/// A log that was founded where ingest stood, as after the loss of all safekeepers, continues what was ingested.
+/// A log that was founded where ingest stands, as after the loss of all safekeepers, continues what was ingested.
 #[test]
 fn a_log_that_was_founded_later_is_compared_from_its_beginning_on() {
     let ours = history(&[(1, 0), (7, 100)]);
     let founded = history(&[(8, 200)]);
-    let ingest = |theirs: &TermHistory, at| compare_to_ingest(&ours, Lsn(at), theirs).is_ok();
-    assert!(ingest(&founded, 200));
-    assert!(!ingest(&founded, 199), "who wrote 199 there?");
-    assert!(!ingest(&founded, 201), "201 is of term 7 here");
-    assert!(!ingest(&history(&[]), 200));
-    let both = continued(&ours, &founded);
-    assert_eq!(both, history(&[(1, 0), (7, 100), (8, 200)]));
-    assert!(compare_to_ingest(&both, Lsn(250), &founded).is_ok());
-    assert!(compare_to_ingest(&both, Lsn(250), &ours).is_err());
+    let at = |at: u64, theirs: &TermHistory| {
+        let known = ingested(ours.clone(), at);
+        known.compare_at(Lsn(at), theirs, Lsn(900)).is_ok()
+    };
+    assert!(at(200, &founded));
+    assert!(!at(199, &founded), "who wrote 199 there?");
+    assert!(!at(201, &founded), "200 is of term 7 here");
+    assert!(!at(200, &history(&[])));
+    // What had been ingested behind it was read by computes.
+    let mut known = ingested(ours.clone(), 260);
+    assert!(known.compare_at(Lsn(200), &founded, Lsn(900)).is_err());
+    known.up_to = Lsn(200);
+    assert!(known.follow(&founded, Lsn(900)));
+    let both = ingested(history(&[(1, 0), (7, 100), (8, 200)]), 200);
+    assert_eq!(known, both);
+    let known = known.reaching(Lsn(250));
+    assert!(known.compare_at(Lsn(250), &founded, Lsn(900)).is_ok());
+    assert!(known.compare_at(Lsn(250), &ours, Lsn(900)).is_err());
+}
+
+/// After a crash ingest stands lower than what was ingested: what is known of that still counts.
+#[test]
+fn what_was_ingested_before_a_crash_still_tells_logs_apart() {
+    let mut known = ingested(history(&[(1, 0), (2, 100)]), 150);
+    let at = Lsn(50);
+    let other = history(&[(1, 0), (9, 120)]);
+    assert!(known.compare_at(at, &other, Lsn(900)).is_err());
+    // One that has not so much committed cannot show yet which it is.
+    let behind = history(&[(1, 0)]);
+    assert!(known.compare_at(at, &behind, Lsn(90)).is_ok());
+    assert!(!known.follow(&behind, Lsn(90)));
+    assert!(known.compare_at(Lsn(90), &behind, Lsn(101)).is_err());
+    let good = history(&[(1, 0), (2, 100), (3, 160)]);
+    assert!(known.compare_at(Lsn(90), &good, Lsn(200)).is_ok());
+    assert!(known.follow(&good, Lsn(200)));
+    assert_eq!(known.terms, good);
+    assert_eq!(known.cut().terms, history(&[(1, 0), (2, 100)]));
 }
 
 #[test]
@@ -77,7 +107,9 @@ fn an_error_names_both_histories_around_the_place() {
     let mut other = long.clone();
     other[9].0 = 1000;
     other.truncate(10);
-    let error = compare(&history(&long), Lsn(300), &history(&other), Lsn(400)).expect_err("other");
+    let error = ingested(history(&long), 300)
+        .compare(&history(&other), Lsn(400))
+        .expect_err("other");
     assert_eq!(error.at, Lsn(100));
     let text = error.to_string();
     for part in [
@@ -99,15 +131,16 @@ fn an_error_names_both_histories_around_the_place() {
 fn an_unknown_history_is_what_a_majority_says_that_has_the_wal() {
     let (good, bad) = (history(&[(1, 0), (2, 50)]), history(&[(1, 0), (3, 50)]));
     let behind = history(&[(1, 0)]);
+    let known = ingested(good.clone(), 100);
     let majority = |answers: &[(Lsn, &TermHistory)]| of_majority(answers, Lsn(100), 3);
     let later = history(&[(1, 0), (2, 50), (4, 100)]);
     assert_eq!(
         majority(&[(Lsn(100), &good), (Lsn(300), &later)]),
-        Some(good.clone())
+        Some(known.clone())
     );
     assert_eq!(
         majority(&[(Lsn(100), &bad), (Lsn(300), &good), (Lsn(300), &good)]),
-        Some(good.clone())
+        Some(known.clone())
     );
     assert_eq!(majority(&[(Lsn(100), &good)]), None);
     assert_eq!(majority(&[(Lsn(100), &good), (Lsn(100), &bad)]), None);
@@ -152,38 +185,43 @@ proptest! {
     /// position, as far as the log is committed.
     #[test]
     fn logs_are_the_same_if_and_only_if_the_same_terms_wrote_them(
-        (ours, theirs) in histories(), ingested in 0..50_u64, committed in 0..50_u64,
+        (ours, theirs) in histories(), position in 0..50_u64, committed in 0..50_u64,
     ) {
-        let to = if ours.entries().is_empty() || theirs.entries().is_empty() { 0 } else { ingested.min(committed) };
-        let expected = (0..to).all(|byte| writer(&ours, byte) == writer(&theirs, byte));
-        let found = compare(&ours, Lsn(ingested), &theirs, Lsn(committed));
-        prop_assert_eq!(found.is_ok(), expected);
-        if let Err(other) = found {
-            let first = (0..to).find(|byte| writer(&ours, *byte) != writer(&theirs, *byte));
-            prop_assert_eq!(Some(other.at.0), first);
-        }
+        let nothing = ours.entries().is_empty() || theirs.entries().is_empty();
+        let to = if nothing { 0 } else { position.min(committed) };
+        let first = (0..to).find(|byte| writer(&ours, *byte) != writer(&theirs, *byte));
+        let found = ingested(ours, position).compare(&theirs, Lsn(committed));
+        prop_assert_eq!(found.err().map(|other| other.at.0), first);
     }
 
-    /// Promise: what is cut off when it is stored is only what says nothing of the position it is stored with.
+    /// Promise: what is stored says the same as what is known.
     #[test]
-    fn what_is_stored_says_the_same_of_all_that_is_durable(
-        (ours, theirs) in histories(), ingested in 0..50_u64, later in 0..50_u64,
+    fn what_is_stored_says_the_same(
+        (ours, theirs) in histories(), position in 0..50_u64, committed in 0..50_u64,
     ) {
-        let stored = up_to(&ours, Lsn(ingested));
-        let position = Lsn(ingested.min(later));
+        let known = ingested(ours, position);
         prop_assert_eq!(
-            compare(&stored, position, &theirs, Lsn::MAX).is_ok(),
-            compare(&ours, position, &theirs, Lsn::MAX).is_ok()
+            known.cut().compare(&theirs, Lsn(committed)).is_ok(),
+            known.compare(&theirs, Lsn(committed)).is_ok()
         );
     }
 
-    /// Promise: WAL that was ingested of a log keeps the others of its history, and nothing else, as sources.
+    /// Promise: WAL that was ingested of a log makes its history the one that counts, and takes nothing back of what was
+    /// known: whoever was refused is refused.
     #[test]
-    fn what_is_learned_is_the_history_that_was_followed((ours, theirs) in histories(), ingested in 0..50_u64) {
-        if compare_to_ingest(&ours, Lsn(ingested), &theirs).is_ok() {
-            let known = continued(&ours, &theirs);
-            for byte in 0..60 {
-                prop_assert_eq!(writer(&known, byte), writer(&theirs, byte));
+    fn what_is_learned_is_the_history_that_was_followed(
+        (ours, theirs) in histories(), third in histories(), at in 1..50_u64, more in 0..20_u64, committed in 1..70_u64,
+    ) {
+        let mut known = ingested(ours, at + more);
+        let (before, committed) = (known.clone(), Lsn(committed.max(at)));
+        if known.compare_at(Lsn(at), &theirs, committed).is_ok() {
+            let settled = known.follow(&theirs, committed);
+            prop_assert_eq!(settled, committed >= known.up_to);
+            for byte in 0..if settled { 80 } else { 0 } {
+                prop_assert_eq!(writer(&known.terms, byte), writer(&theirs, byte));
+            }
+            if !before.terms.entries().is_empty() && before.compare(&third.0, Lsn::MAX).is_err() {
+                prop_assert!(known.compare(&third.0, Lsn::MAX).is_err());
             }
         }
     }

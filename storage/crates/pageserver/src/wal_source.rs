@@ -10,6 +10,8 @@ use bytes::Bytes;
 use consensus::TermHistory;
 use pg_types::{Lsn, Term};
 
+use crate::term_history::Ingested;
+
 /// A piece of committed WAL, cut anywhere; empty when it only carries news.
 #[derive(Clone, Debug)]
 pub struct WalChunk {
@@ -31,8 +33,8 @@ pub struct Standing<'a> {
     pub start: Lsn,
     /// Places to read from only when no other one has WAL behind `start`.
     pub in_vain: &'a [String],
-    /// Whose WAL everything before `start` is; none when that was not noted.
-    pub history: Option<&'a TermHistory>,
+    /// Whose WAL everything before `start` is, and what had been read behind it before; none when that was not noted.
+    pub ingested: Option<&'a Ingested>,
 }
 
 /// What came of an attempt to open a stream.
@@ -42,7 +44,7 @@ pub struct Opening {
     /// Places that keep the WAL of another history than the reader has, and how it differs. None of them is read.
     pub others: Vec<(String, String)>,
     /// Whose WAL everything before `start` is, found out because the reader did not know.
-    pub found: Option<TermHistory>,
+    pub found: Option<Ingested>,
 }
 
 /// What the reader tells the source, so that the compute learns about ingest and safekeepers can trim.
@@ -74,10 +76,10 @@ pub trait WalSource: Send + Sync + 'static {
 
     /// Tells every place that keeps WAL for this reader, not only the one it streams from, how far it has
     /// come; else the others would keep it for ever. Returns how far WAL is committed as far as any of
-    /// them knows. A place that can't be reached now is told next time. One that keeps another `history` than the
-    /// reader has ingested is neither told, since what it keeps was not read, nor believed.
-    async fn report(&self, feedback: WalFeedback, history: Option<&TermHistory>) -> Lsn {
-        let _ = (feedback, history);
+    /// them knows. A place that can't be reached now is told next time. One that keeps another history than was
+    /// `ingested` is neither told, since what it keeps was not read, nor believed.
+    async fn report(&self, feedback: WalFeedback, ingested: Option<&Ingested>) -> Lsn {
+        let _ = (feedback, ingested);
         Lsn::INVALID
     }
 }

@@ -16,6 +16,7 @@ use wire::wal::{AcceptorMessage, Greeting};
 use crate::buffer::WalBuffer;
 use crate::metrics::Metrics;
 use crate::peers::Peers;
+use crate::supply;
 use crate::{Fatal, FpwChange, Positions, ProposerConfig};
 
 pub struct Shared {
@@ -44,6 +45,8 @@ pub struct Member {
     pub commit_lsn: Lsn,
     /// Below this its WAL may be gone.
     pub horizon_lsn: Lsn,
+    /// Whom its WAL was fetched from.
+    pub tries: supply::Tries,
     ingested_lsn: Lsn,
     remote_consistent_lsn: Lsn,
 }

@@ -1,4 +1,7 @@
 //! WAL for a lagging safekeeper out of a peer's log.
+//!
+//! A peer's disk can have damaged WAL, fail to read it, or be slow to say that it can't. So whoever was asked for WAL from
+//! a place, and it is needed from there again, is asked once more only after all others.
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
@@ -24,15 +27,44 @@ pub enum Piece {
     Trimmed,
 }
 
-/// The peer to ask: follows this term, holds more than `from`, and most of all.
-pub fn source(shared: &Shared, except: usize, from: Lsn) -> Option<usize> {
+/// Who was asked for WAL from a place, while a safekeeper's log ended there.
+#[derive(Default)]
+pub struct Tries {
+    at: Lsn,
+    asked: Vec<usize>,
+}
+
+impl Tries {
+    /// Of those that hold WAL behind `at`, each with how much, the one that holds most of all that were not asked for it
+    /// yet; takes note of it. Once everyone was, it begins anew.
+    fn choose(&mut self, at: Lsn, holders: &[(Lsn, usize)]) -> Option<usize> {
+        if self.at != at {
+            *self = Tries {
+                at,
+                asked: Vec::new(),
+            };
+        }
+        if holders.iter().all(|(_, peer)| self.asked.contains(peer)) {
+            self.asked.clear();
+        }
+        let fresh = holders.iter();
+        let fresh = fresh.filter(|(_, peer)| !self.asked.contains(peer));
+        let (_, peer) = *fresh.max()?;
+        self.asked.push(peer);
+        Some(peer)
+    }
+}
+
+/// The peer to ask for what `lagging` lacks behind `from`: follows this term, holds more than that, and most of all that
+/// were not asked in vain.
+pub fn source(shared: &Shared, lagging: usize, from: Lsn) -> Option<usize> {
     shared.core(|core| {
-        (0..core.members.len())
-            .filter(|peer| *peer != except && core.members[*peer].connected)
+        let holders: Vec<(Lsn, usize)> = (0..core.members.len())
+            .filter(|peer| *peer != lagging && core.members[*peer].connected)
             .filter_map(|peer| Some((core.proposer.flush_of(peer)?, peer)))
             .filter(|(flush, _)| *flush > from)
-            .max()
-            .map(|(_, peer)| peer)
+            .collect();
+        core.members[lagging].tries.choose(from, &holders)
     })
 }
 
@@ -94,4 +126,24 @@ pub fn reset_to(shared: &Shared, source: usize, end: Lsn) -> Option<ResetRequest
             commit_lsn,
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_was_asked_in_vain_comes_after_all_others() {
+        let mut tries = Tries::default();
+        let holders = [(Lsn(300), 0), (Lsn(500), 1), (Lsn(400), 3)];
+        let mut at = |lsn| tries.choose(Lsn(lsn), &holders).expect("a holder");
+        assert_eq!([at(100), at(100), at(100), at(100)], [1, 3, 0, 1]);
+        assert_eq!([at(200), at(200)], [1, 3], "another place, another try");
+        assert_eq!(
+            tries.choose(Lsn(200), &holders[1..2]),
+            Some(1),
+            "nobody else is there"
+        );
+        assert_eq!(tries.choose(Lsn(200), &[]), None);
+    }
 }

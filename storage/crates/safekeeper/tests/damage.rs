@@ -225,3 +225,44 @@ async fn a_torn_tail_of_the_log_is_cut_and_supplied_again() {
     assert!(quorum.wal(2, quorum.start_lsn, end) == postgres.wal(quorum.start_lsn, end));
     handle.shutdown().await;
 }
+
+/// Promise: a safekeeper that was away gets what it lacks although one of its peers, the one that is asked first, has
+/// damaged WAL on its disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lagging_safekeeper_is_supplied_past_a_peer_with_damaged_wal() {
+    use std::os::unix::fs::FileExt as _;
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut postgres = Postgres::init(dir.path());
+    let mut quorum = Quorum::start(dir.path(), 3, &postgres).await;
+    let mut config = quorum.config();
+    config.buffer_bytes = 1 << 20;
+    let (handle, client) = compute(config, &mut postgres).await;
+    client
+        .batch_execute("CREATE TABLE t (i int, filler text)")
+        .await
+        .expect("write");
+    quorum.safekeepers[2].kill();
+    let begin = current_lsn(&client).await;
+    client
+        .batch_execute("INSERT INTO t SELECT g, repeat('x', 50) FROM generate_series(1, 60000) g")
+        .await
+        .expect("write");
+    let end = current_lsn(&client).await;
+    handle.committed(end).await.expect("committed");
+    assert!(end.0 > begin.0 + (4 << 20), "{begin} to {end}");
+    let place = begin + (1 << 20);
+    // Of two that hold the same, the one with the higher number is asked.
+    let segment = quorum.safekeepers[1]
+        .timeline_dir(quorum.tenant, quorum.timeline)
+        .join(place.segment_file_name(16 << 20));
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&segment)
+        .expect("segment");
+    file.write_all_at(&[0xa5; 512], place.0 % (16 << 20))
+        .expect("damage");
+    quorum.safekeepers[2].restart().await;
+    quorum.all_committed(end).await;
+    assert!(quorum.wal(2, quorum.start_lsn, end) == postgres.wal(quorum.start_lsn, end));
+    handle.shutdown().await;
+}

@@ -59,7 +59,7 @@ pub fn router(manager: Arc<TenantManager>) -> Router {
             post(timeline::detach).get(timeline::detaching),
         )
         .route(&under("safekeepers"), put(timeline::put_safekeepers))
-        .route(&under("term_history"), get(timeline::term_history))
+        .route(&under("ingested"), get(timeline::ingested))
         .route(&under("digest"), get(timeline::digest))
         .route(&under("chains"), get(timeline::chains));
     let api = match crash::is_armable() {

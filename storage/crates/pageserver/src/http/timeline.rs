@@ -10,9 +10,7 @@ use axum::response::{IntoResponse, Response};
 use pg_types::{Lsn, Term};
 
 use super::{ApiResult, Manager, body, reply, tenant_id, timeline_id};
-use crate::api::{
-    CreateTimeline, DetachState, IngestedTerms, LeaseGiven, LeaseRequest, SafekeeperList,
-};
+use crate::api::{CreateTimeline, DetachState, LeaseGiven, LeaseRequest, SafekeeperList};
 use crate::error::Error;
 use crate::timestamp::PgTimestamp;
 
@@ -140,13 +138,9 @@ pub async fn put_safekeepers(State(manager): Manager, Path(ids): Ids, bytes: Byt
     Ok(reply(StatusCode::OK, &timeline.status().await))
 }
 
-/// Whose WAL was ingested.
-pub async fn term_history(State(manager): Manager, Path(ids): Ids) -> ApiResult {
-    let timeline = find!(manager, ids);
-    let up_to = timeline.last_record_lsn();
-    let terms = timeline.term_history_up_to(up_to);
-    let terms = terms.map(|terms| terms.entries().to_vec());
-    Ok(reply(StatusCode::OK, &IngestedTerms { up_to, terms }))
+/// Whose WAL was ingested; null while that is not known.
+pub async fn ingested(State(manager): Manager, Path(ids): Ids) -> ApiResult {
+    Ok(reply(StatusCode::OK, &find!(manager, ids).ingested()))
 }
 
 pub async fn lease(State(manager): Manager, Path(ids): Ids, bytes: Bytes) -> ApiResult {

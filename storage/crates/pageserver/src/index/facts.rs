@@ -1,11 +1,11 @@
 //! What the pageserver keeps in a timeline's index, and what is said of it.
 
 use blob::RemoteLayer;
-use consensus::TermHistory;
 use pg_types::{Lsn, Term, TimelineId};
 use serde::{Deserialize, Serialize};
 
 use crate::api::CreateTimeline;
+use crate::term_history::Ingested;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AncestorPoint {
@@ -55,9 +55,9 @@ pub struct Metadata {
     /// What it was a branch of, before it was given everything it read there.
     #[serde(default)]
     pub detached_from: Option<AncestorPoint>,
-    /// Whose WAL, of its own, everything before the index's LSN is; none when a program stored it that did not note that.
+    /// Whose WAL it has ingested, up to the index's LSN at least; none when a program stored it that did not note that.
     #[serde(default)]
-    pub term_history: Option<TermHistory>,
+    pub ingested: Option<Ingested>,
 }
 
 /// Why uploads do not go on.

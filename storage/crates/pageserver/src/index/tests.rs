@@ -75,15 +75,22 @@ async fn a_position_is_stored_with_the_history_of_what_is_before_it() {
     let made = manifest(timeline);
     let created = TimelineIndex::create(store.clone(), tenant, timeline, made, Vec::new()).await;
     let (index, _) = created.expect("index");
-    assert_eq!(index.term_history(), Some(TermHistory::default()));
+    assert_eq!(index.ingested(), Some(Ingested::default()));
     let entry = |term, lsn| consensus::TermStart {
         term: Term(term),
         start_lsn: Lsn(lsn),
     };
-    let first: TermHistory = [entry(1, 8)].into_iter().collect();
-    let second: TermHistory = [entry(1, 8), entry(3, 60)].into_iter().collect();
+    let first = Ingested {
+        terms: [entry(1, 8)].into_iter().collect(),
+        up_to: Lsn(50),
+    };
+    let second = Ingested {
+        terms: [entry(1, 8), entry(3, 60)].into_iter().collect(),
+        up_to: Lsn(120),
+    };
     let reached = index.reach(Lsn(50), Some(first.clone()));
     // Queued while the first is being stored.
+    index.note_ingested(second.clone()).expect("queued");
     let later = index.reach(Lsn(100), Some(second.clone()));
     reached.await.expect("stored");
     later.await.expect("stored");
@@ -93,13 +100,10 @@ async fn a_position_is_stored_with_the_history_of_what_is_before_it() {
     let taken = TimelineIndex::take_over(store, tenant, timeline).await;
     let (index, part) = taken.expect("take over").expect("index");
     assert_eq!(part.disk_consistent_lsn, Lsn(110));
-    assert_eq!(index.term_history(), Some(second));
+    assert_eq!(index.ingested(), Some(second));
 
     let mut older = part.metadata.clone();
-    older
-        .as_object_mut()
-        .expect("fields")
-        .remove("term_history");
+    older.as_object_mut().expect("fields").remove("ingested");
     let older: Metadata = serde_json::from_value(older).expect("an older index");
-    assert_eq!(older.term_history, None);
+    assert_eq!(older.ingested, None);
 }

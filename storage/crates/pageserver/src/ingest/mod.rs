@@ -11,13 +11,13 @@ mod encode;
 mod gather;
 mod safekeeper;
 mod tried;
+mod whose;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use consensus::TermHistory;
 use pg_types::wal::rmgr;
 use pg_types::{Lsn, PgMajor};
 use tokio::sync::watch;
@@ -32,7 +32,7 @@ use self::tried::Tried;
 use crate::error::{Error, Result};
 use crate::term_history::OtherHistory;
 use crate::timeline::{Timeline, encode_state};
-use crate::wal_source::{Standing, WalChunk, WalFeedback, WalSource, WalStream};
+use crate::wal_source::{WalFeedback, WalSource, WalStream};
 
 /// How often positions are reported while they move.
 const FEEDBACK_INTERVAL: Duration = Duration::from_millis(50);
@@ -89,9 +89,8 @@ async fn report(
     due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         due.tick().await;
-        // In this order: the history may say more than of what is ingested, not less.
-        let (feedback, history) = (feedback(timeline), timeline.term_history());
-        let known = source.report(feedback, history.as_ref()).await;
+        let ingested = timeline.ingested();
+        let known = source.report(feedback(timeline), ingested.as_ref()).await;
         committed.send_replace(known);
     }
 }
@@ -166,7 +165,7 @@ async fn attempt(
 ) -> Ended {
     let state = timeline.state();
     let start = state.last_record_lsn;
-    let mut stream = match open(timeline, source, tried, start).await {
+    let mut stream = match whose::open(timeline, source, tried, start).await {
         Ok(stream) => stream,
         Err(ended) => return ended,
     };
@@ -190,7 +189,7 @@ async fn attempt(
                     Err(error) => return Ended::Source(error),
                 };
                 last_heard = tokio::time::Instant::now();
-                if let Err(other) = check_history(timeline, &mut announced, &chunk, received) {
+                if let Err(other) = whose::check(timeline, &mut announced, &chunk, received) {
                     return Ended::Other(other);
                 }
                 timeline.raise_term(chunk.term);
@@ -210,6 +209,7 @@ async fn attempt(
                 if let Err(ended) = drain(timeline, records).await {
                     return ended;
                 }
+                timeline.note_terms();
                 // Not the source's fault if that took long.
                 last_heard = tokio::time::Instant::now();
                 last_wal = last_heard;
@@ -236,55 +236,6 @@ async fn attempt(
             }
         }
     }
-}
-
-/// Opens a stream of the log whose WAL was ingested.
-async fn open(
-    timeline: &Timeline,
-    source: &dyn WalSource,
-    tried: &mut Tried,
-    start: Lsn,
-) -> Result<Box<dyn WalStream>, Ended> {
-    tried.reading.clear();
-    let history = timeline.term_history();
-    let standing = Standing {
-        start,
-        in_vain: tried.in_vain(start),
-        history: history.as_ref(),
-    };
-    let opening = source.open_for(standing).await;
-    if let Some(found) = opening.found {
-        timeline.found_term_history(found);
-    }
-    for (place, why) in &opening.others {
-        timeline.found_sick(place, start, why);
-    }
-    if let Some(reason) = tried.are_others(start, opening.others, source) {
-        return Err(Ended::Stopped(reason));
-    }
-    opening.stream.map_err(Ended::Source)
-}
-
-/// Checks that a piece is of the log whose WAL was received up to `received`. A history that is announced is compared as
-/// far as it is committed there, and once more when WAL of it comes.
-fn check_history(
-    timeline: &Timeline,
-    announced: &mut Option<Arc<TermHistory>>,
-    chunk: &WalChunk,
-    received: Lsn,
-) -> Result<(), OtherHistory> {
-    if let Some(history) = &chunk.history {
-        *announced = Some(history.clone());
-    }
-    let Some(history) = announced else {
-        return Ok(());
-    };
-    if chunk.bytes.is_empty() {
-        return timeline.compare_terms(received, history, chunk.commit_lsn);
-    }
-    timeline.follow_terms(received, history)?;
-    *announced = None;
-    Ok(())
 }
 
 /// Ingests every record that is whole. Those before one that cannot be ingested are published all the same.

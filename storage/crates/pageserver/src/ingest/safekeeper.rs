@@ -24,7 +24,7 @@ use wire::wal::{
     Feedback, FirstMessage, MAX_FRAME_BYTES, READ_VERSION, ReadReply, StreamFrame, StreamRequest,
 };
 
-use crate::term_history;
+use crate::term_history::{self, Ingested};
 use crate::wal_source::{Opening, Standing, WalChunk, WalFeedback, WalSource, WalStream};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -111,18 +111,15 @@ impl SafekeeperSource {
         &self,
         address: &str,
         feedback: WalFeedback,
-        history: Option<&TermHistory>,
+        ingested: Option<&Ingested>,
     ) -> Result<Lsn> {
         // No WAL lies at the end of all positions, so that none is sent.
         let connected = self.connect(address, Lsn::MAX).await?;
         let (mut frames, commit_lsn) = (connected.frames, connected.commit_lsn);
-        let Some(ours) = history else {
+        let Some(ingested) = ingested else {
             return Ok(commit_lsn);
         };
-        let ingested = feedback.ingested_lsn;
-        if let Err(other) = term_history::compare(ours, ingested, &connected.history, commit_lsn) {
-            bail!("{other}");
-        }
+        ingested.compare(&connected.history, commit_lsn)?;
         send(&mut frames, &wire_feedback(feedback)).await?;
         // The safekeeper closes once it has read everything. To close first, with a heartbeat of its unread,
         // would reset the connection, and the position might never be read.
@@ -171,10 +168,10 @@ impl WalSource for SafekeeperSource {
         self.safekeepers.borrow().clone()
     }
 
-    async fn report(&self, feedback: WalFeedback, history: Option<&TermHistory>) -> Lsn {
+    async fn report(&self, feedback: WalFeedback, ingested: Option<&Ingested>) -> Lsn {
         let safekeepers = self.places();
         let reports = safekeepers.iter().map(async |address| {
-            let report = self.report_to(address, feedback, history);
+            let report = self.report_to(address, feedback, ingested);
             match tokio::time::timeout(REPORT_TIMEOUT, report).await {
                 Ok(Ok(commit_lsn)) => return commit_lsn,
                 Ok(Err(error)) => {
@@ -214,12 +211,12 @@ fn choose(
             Err(error) => errors.push(format!("{error:#}")),
         }
     }
-    let found = standing.history.is_none().then(|| {
+    let found = standing.ingested.is_none().then(|| {
         let said = connected.iter().map(|(_, it)| (it.commit_lsn, &it.history));
         term_history::of_majority(&said.collect::<Vec<_>>(), start, asked)
     });
     let found = found.flatten();
-    let Some(ours) = standing.history.or(found.as_ref()) else {
+    let Some(ours) = standing.ingested.or(found.as_ref()) else {
         return failed(anyhow!(
             "it is not known whose WAL was ingested up to {start}, and no majority of {asked} safekeepers has that \
              committed under one history: {}",
@@ -230,8 +227,8 @@ fn choose(
     for (place, answer) in connected {
         let (commit_lsn, theirs) = (answer.commit_lsn, &answer.history);
         let compared = match commit_lsn > start {
-            true => term_history::compare_to_ingest(ours, start, theirs),
-            false => term_history::compare(ours, start, theirs, commit_lsn),
+            true => ours.compare_at(start, theirs, commit_lsn),
+            false => ours.compare(theirs, commit_lsn),
         };
         if let Err(other) = compared {
             others.push((place, other.to_string()));

@@ -168,9 +168,7 @@ impl Timeline {
         crash::point!("flush.written");
         let remote = self.index.upload_layer(desc, content).await?;
         crash::point!("flush.queued");
-        let reached = self
-            .index
-            .reach(frozen.upto, self.term_history_up_to(frozen.upto));
+        let reached = self.index.reach(frozen.upto, self.ingested());
         Ok(async move {
             reached.await?;
             crash::point!("flush.indexed");

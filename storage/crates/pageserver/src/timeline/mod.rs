@@ -105,7 +105,7 @@ pub struct Timeline {
     safekeepers: watch::Sender<Vec<String>>,
     sick_safekeepers: Mutex<Vec<crate::api::SickSafekeeper>>,
     /// Whose WAL was ingested; see `terms`.
-    terms: Mutex<Option<consensus::TermHistory>>,
+    terms: Mutex<terms::Terms>,
     memory: Arc<MemoryBudget>,
     metrics: TimelineMetrics,
     /// Reads by the deltas they applied, in `CHAIN_BARS`.
@@ -156,9 +156,8 @@ impl Timeline {
         let manifest = index.manifest();
         // Where nothing was ingested yet, it is known that it was nobody's.
         let is_untouched = state.last_record_lsn == manifest.start_lsn;
-        let terms = index
-            .term_history()
-            .or_else(|| is_untouched.then(Default::default));
+        let ingested = index.ingested();
+        let ingested = ingested.or_else(|| is_untouched.then(Default::default));
         let timeline = Timeline {
             tenant,
             id,
@@ -184,7 +183,7 @@ impl Timeline {
             clock,
             history_held: Mutex::default(),
             sick_safekeepers: Mutex::default(),
-            terms: Mutex::new(terms),
+            terms: Mutex::new(terms::Terms::new(ingested)),
             memory,
             metrics,
             chain_reads: crate::chain_histogram::ChainHistogram::default(),

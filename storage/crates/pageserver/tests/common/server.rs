@@ -9,11 +9,11 @@ use std::time::Duration;
 use anyhow::Context;
 use async_trait::async_trait;
 use bytes::Bytes;
-use consensus::TermHistory;
 use pageserver::clock::MachineTime;
 use pageserver::http;
 use pageserver::import::PostgresInstall;
 use pageserver::manager::{ManagerOptions, TenantManager, WalSources};
+use pageserver::term_history::Ingested;
 use pageserver::timeline::Timeline;
 use pageserver::wal_source::{WalChunk, WalFeedback, WalSource, WalStream};
 use pg_types::{Lsn, TenantId, Term, TimelineId, WAL_SEGMENT_BYTES};
@@ -72,7 +72,7 @@ impl WalSource for FileWal {
         }))
     }
 
-    async fn report(&self, _: WalFeedback, _: Option<&TermHistory>) -> Lsn {
+    async fn report(&self, _: WalFeedback, _: Option<&Ingested>) -> Lsn {
         *self.limit.borrow()
     }
 }

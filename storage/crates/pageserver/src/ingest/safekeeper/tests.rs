@@ -23,6 +23,13 @@ fn history(entries: &[(u64, u64)]) -> TermHistory {
     entries.collect()
 }
 
+fn ingested(entries: &[(u64, u64)], up_to: u64) -> Ingested {
+    Ingested {
+        terms: history(entries),
+        up_to: Lsn(up_to),
+    }
+}
+
 /// Speaks a safekeeper's side: answers with its commit LSN and history, sends a heartbeat, and reads to the end.
 async fn peer_of(commit_lsn: Lsn, history: TermHistory) -> (String, Reported) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -70,17 +77,17 @@ fn source_of(safekeepers: watch::Receiver<Vec<String>>) -> SafekeeperSource {
 }
 
 /// What comes of an attempt of a reader that has ingested up to `start` of the history.
-async fn open_of(source: &SafekeeperSource, start: u64, ours: &TermHistory) -> Opening {
+async fn open_of(source: &SafekeeperSource, start: u64, ours: &Ingested) -> Opening {
     let standing = Standing {
         start: Lsn(start),
         in_vain: &[],
-        history: Some(ours),
+        ingested: Some(ours),
     };
     source.open_for(standing).await
 }
 
 async fn open(source: &SafekeeperSource) -> Box<dyn WalStream> {
-    open_of(source, 8, &history(&[]))
+    open_of(source, 8, &Ingested::default())
         .await
         .stream
         .expect("open")
@@ -103,7 +110,7 @@ async fn all_safekeepers_are_told_how_far_the_reader_is() {
         remote_consistent_lsn: Lsn(80),
     };
     assert_eq!(
-        source.report(feedback, Some(&history(&[(1, 8)]))).await,
+        source.report(feedback, Some(&ingested(&[(1, 8)], 8))).await,
         Lsn(300)
     );
     for told in [&mut told_first, &mut told_second] {
@@ -131,12 +138,12 @@ async fn one_that_was_tried_in_vain_comes_last() {
     let (good, _good) = peer(Lsn(200)).await;
     let source = source(vec![bad.clone(), good.clone()]);
     let in_vain = [bad.clone()];
-    let place = async |start| {
-        let ours = history(&[(1, 8)]);
+    let place = async |start: Lsn| {
+        let ours = ingested(&[(1, 8)], start.0);
         let standing = Standing {
             start,
             in_vain: &in_vain,
-            history: Some(&ours),
+            ingested: Some(&ours),
         };
         let stream = source.open_for(standing).await.stream.expect("open");
         stream.place().to_owned()
@@ -165,7 +172,7 @@ async fn a_removed_safekeeper_is_read_no_more() {
     assert_eq!(open(&source).await.place(), stays);
     assert_eq!(
         source
-            .report(WalFeedback::default(), Some(&history(&[(1, 8)])))
+            .report(WalFeedback::default(), Some(&ingested(&[(1, 8)], 8)))
             .await,
         Lsn(200)
     );
@@ -190,7 +197,7 @@ async fn nothing_is_followed_until_there_is_a_safekeeper() {
 /// believed; with nobody else there is no stream, and both histories are named.
 #[tokio::test]
 async fn a_safekeeper_of_another_history_is_left_alone() {
-    let ours = history(&[(1, 8), (2, 100)]);
+    let ours = ingested(&[(1, 8), (2, 100)], 200);
     let (other, mut told_other) = peer_of(Lsn(900), history(&[(1, 8), (7, 90)])).await;
     let (good, mut told_good) = peer_of(Lsn(300), history(&[(1, 8), (2, 100), (3, 250)])).await;
     let (behind, _behind) = peer_of(Lsn(100), history(&[(1, 8)])).await;
@@ -248,7 +255,7 @@ async fn an_unknown_history_is_asked_for() {
     let opening = source(vec![other, good.clone(), same])
         .open_for(standing)
         .await;
-    assert_eq!(opening.found, Some(ours));
+    assert_eq!(opening.found, Some(ingested(&[(1, 8), (2, 100)], 200)));
     assert_eq!(opening.stream.expect("open").place(), good);
     assert_eq!(opening.others.len(), 1);
 }

@@ -1,0 +1,62 @@
+//! Whose WAL a stream brings.
+
+use std::sync::Arc;
+
+use consensus::TermHistory;
+use pg_types::Lsn;
+
+use super::Ended;
+use super::tried::Tried;
+use crate::term_history::OtherHistory;
+use crate::timeline::Timeline;
+use crate::wal_source::{Standing, WalChunk, WalSource, WalStream};
+
+/// Opens a stream of the log whose WAL was ingested.
+pub(super) async fn open(
+    timeline: &Timeline,
+    source: &dyn WalSource,
+    tried: &mut Tried,
+    start: Lsn,
+) -> Result<Box<dyn WalStream>, Ended> {
+    tried.reading.clear();
+    let ingested = timeline.ingested();
+    let standing = Standing {
+        start,
+        in_vain: tried.in_vain(start),
+        ingested: ingested.as_ref(),
+    };
+    let opening = source.open_for(standing).await;
+    if let Some(found) = opening.found {
+        timeline.found_ingested(found);
+    }
+    for (place, why) in &opening.others {
+        timeline.found_sick(place, start, why);
+    }
+    if let Some(reason) = tried.are_others(start, opening.others, source) {
+        return Err(Ended::Stopped(reason));
+    }
+    opening.stream.map_err(Ended::Source)
+}
+
+/// Checks that a piece is of the log whose WAL was received up to `received`. A history that is announced is compared as
+/// far as it is committed there, and again until all that is known of what was ingested is.
+pub(super) fn check(
+    timeline: &Timeline,
+    announced: &mut Option<Arc<TermHistory>>,
+    chunk: &WalChunk,
+    received: Lsn,
+) -> Result<(), OtherHistory> {
+    if let Some(history) = &chunk.history {
+        *announced = Some(history.clone());
+    }
+    let Some(history) = announced else {
+        return Ok(());
+    };
+    if chunk.bytes.is_empty() {
+        return timeline.compare_terms(received, history, chunk.commit_lsn);
+    }
+    if timeline.follow_terms(received, history, chunk.commit_lsn)? {
+        *announced = None;
+    }
+    Ok(())
+}
