@@ -20,7 +20,7 @@ def member(number: int, role: str = "voter", disk: str = "", incarnation: int = 
 
 
 def seen(own: Member, members: list[Member], generation: int = 1, term: int = 1) -> Seen:
-    log = LogStatus("active", None, term, "0/20", "0/20", own, tuple(members), generation, term)
+    log = LogStatus("active", None, term, "0/10", "0/20", "0/20", own, tuple(members), generation, term)
     return Seen(own.node, log)
 
 

@@ -23,7 +23,7 @@ from weir.recovery.logs import BranchLog, Outcome, Report, recover_log
 
 
 def recover(running: Engine, timeline: Timeline, *, dry_run: bool = False, accept_loss: bool = False) -> Report:
-    of = BranchLog("shop", "p-1", "main", "br-1", timeline.tenant, timeline.id)
+    of = BranchLog("shop", "p-1", "main", "br-1", timeline.tenant, timeline.id, (1, 2, 3))
 
     async def ask() -> Report:
         async with httpx.AsyncClient() as client:

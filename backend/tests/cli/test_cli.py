@@ -93,7 +93,7 @@ def test_services_are_told_which_levels_of_durability_are_forbidden(
 def test_safekeepers_offload_to_the_installations_object_store_unless_told_not_to(made: Installation):
     def commands() -> list[list[str]]:
         of = services(installations.load(made.home))
-        return [service.command for service in of if service.name.startswith("safekeeper")]
+        return [list(service.command) for service in of if service.name.startswith("safekeeper")]
 
     assert [command[-2:] for command in commands()] == [["--object-store", f"file://{made.home / 'objects'}"]] * 3
     made.config_file.write_text(made.config_file.read_text().replace("offload = true", "offload = false"))
