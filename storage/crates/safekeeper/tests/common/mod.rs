@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports)]
 
 pub mod reader;
+pub mod store;
 mod wal;
 
 use std::path::{Path, PathBuf};
