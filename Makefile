@@ -51,7 +51,7 @@ sim: ## the simulation of the log's protocol over SEEDS seeds (10000: about half
 	@cd storage && WEIR_SIM_SEEDS=$(SEEDS) cargo test --release --locked -p sim -- --nocapture
 
 # Seconds for each scenario of `make model`.
-MODEL_SECONDS ?= 60
+MODEL_SECONDS ?= 50
 
 model: ## the log's protocol in every order of events, in larger bounds than `make test` (at most 10 min once compiled)
 	@cd storage && cargo run --release --locked -p protocol-model -- $(MODEL_SECONDS)
