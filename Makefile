@@ -59,7 +59,7 @@ torture: ## N trials: real processes, faults by a seed, clients' histories check
 	@nice $(VENV)/python storage/torture/run.py --trials $(N) --seed $(SEED) --minutes $(MINUTES)
 
 # Seconds for each scenario of `make model`.
-MODEL_SECONDS ?= 60
+MODEL_SECONDS ?= 50
 
 model: ## the log's protocol in every order of events, in larger bounds than `make test` (at most 10 min once compiled)
 	@cd storage && cargo run --release --locked -p protocol-model -- $(MODEL_SECONDS)

@@ -49,6 +49,10 @@ impl Hash for Compute {
             (machine, &self.request, &self.heard).hash(hasher);
             return;
         };
+        if machine.configuration().is_unlisted() {
+            // Who has greeted decides whether the members can be written down.
+            machine.hash(hasher);
+        }
         (election.term, election.start_lsn, &election.history).hash(hasher);
         (machine.commit_lsn(), machine.configuration(), &self.log).hash(hasher);
         for peer in 0..self.heard.len() {
@@ -135,7 +139,10 @@ impl Compute {
             return;
         }
         let reply = self.counted_as(reply);
-        self.heard[peer] = log.prefix(reply.position.flush_lsn);
+        if reply.position.term == self.machine.term() {
+            // The proposer passes over votes for an older term, too.
+            self.heard[peer] = log.prefix(reply.position.flush_lsn);
+        }
         match self.machine.voted(peer, reply) {
             VoteOutcome::Pending => {}
             VoteOutcome::Won(election) => {

@@ -2,7 +2,8 @@
 
 use crate::scenario::{Plan, Scenario};
 use crate::scenarios::{
-    crashes, lost_disk, outdated_candidate, replacement, restored_disk, takeover, two_generations,
+    competition, crashes, lost_disk, outdated_candidate, replacement, restored_disk, takeover,
+    two_generations,
 };
 use crate::step::What;
 
@@ -39,8 +40,26 @@ pub fn all() -> Vec<Scenario> {
         records: 2,
         ..with_third_compute(crashes())
     };
+    let each_greets = Scenario {
+        greets: true,
+        ..competition()
+    };
+    // Perhaps when their candidate asks for another term already.
+    let late_votes = Scenario {
+        computes: vec![
+            Plan::new(&[0, 1, 2], 2, 0).slow(),
+            Plan::new(&[0, 1, 2], 1, 1),
+        ],
+        highest_term: 3,
+        late: 1,
+        late_kinds: vec![What::Vote],
+        milestones: competition().milestones.split_off(1),
+        ..Scenario::new("votes come late", 3, 0)
+    };
     vec![
         five,
+        late_votes,
+        named("two computes compete, greetings one by one", each_greets),
         named("three computes", with_third_compute(takeover())),
         named("a bad network", with_bad_network(takeover(), 2)),
         named("two crashes, three computes", crash_twice),

@@ -203,4 +203,25 @@ pub mod milestones {
             state.computes.iter().any(|it| candidate(it))
         },
     );
+
+    pub const CHANGED_AND_TAKEN_OVER: Milestone = ("a later term has fewer members", |state| {
+        let mut later = winners(state).filter(|it| it.machine.term().0 == 2);
+        later.any(|it| it.machine.configuration().members().len() == 2)
+    });
+
+    pub const RENEWED: Milestone = ("a later term has the new disk as a voter", |state| {
+        let renewed = crate::log::member(1, 2);
+        let mut later = winners(state).filter(|it| it.machine.term().0 == 2);
+        later.any(|it| it.machine.configuration().role_of(renewed) == Some(Role::Voter))
+    });
+
+    pub const LISTED: Milestone = (
+        "a later term acknowledges a record under the first list",
+        |state| {
+            let mut later = winners(state).filter(|it| it.machine.term().0 == 2);
+            later.any(|it| {
+                it.commit_lsn() > begin_of(it) && !it.machine.configuration().is_unlisted()
+            })
+        },
+    );
 }

@@ -1,6 +1,6 @@
 //! The scenarios: each a few events of one kind, in every order.
 
-use consensus::Change;
+use consensus::{Change, Configuration};
 
 use crate::Bug;
 
@@ -136,6 +136,55 @@ pub fn two_generations() -> Scenario {
     }
 }
 
+/// Replies are lost or come late while a member is removed and another compute takes over.
+pub fn late_replies_in_a_change() -> Scenario {
+    Scenario {
+        computes: vec![
+            Plan::new(&ALL, 1, 1).changing(&removals(&[2])),
+            Plan::new(&ALL, 1, 0),
+        ],
+        alike: false,
+        lost_replies: true,
+        late: 1,
+        late_kinds: vec![What::Reply, What::Change],
+        milestones: vec![milestones::CHANGED_AND_TAKEN_OVER],
+        ..Scenario::new("replies come late in a change", 3, 0)
+    }
+}
+
+/// A safekeeper loses its disk, and is made a member again as what it is now.
+pub fn renewed_member() -> Scenario {
+    let changes = [
+        Change::Remove(member(1, 1)),
+        Change::AddLearner(member(1, 2)),
+        Change::Promote(member(1, 2)),
+    ];
+    Scenario {
+        computes: vec![
+            Plan::new(&ALL, 1, 1).changing(&changes),
+            Plan::new(&ALL, 1, 0),
+        ],
+        alike: false,
+        lost_disks: 1,
+        losing: vec![1],
+        milestones: vec![milestones::RENEWED],
+        ..Scenario::new("a lost disk is replaced by a new member", 3, 0)
+    }
+}
+
+/// A log that does not name its members begins to do so, while another compute takes over.
+pub fn first_list() -> Scenario {
+    let list = Change::List(ALL.map(|node| member(node, 1)).to_vec());
+    let plan = || Plan::new(&ALL, 1, 1).changing(std::slice::from_ref(&list));
+    Scenario {
+        begins: vec![Configuration::default(); 3],
+        computes: vec![plan(), plan()],
+        records: 2,
+        milestones: vec![milestones::LISTED],
+        ..Scenario::new("a log begins to name its members", 3, 0)
+    }
+}
+
 /// A compute asks for votes under a configuration that is changed twice meanwhile.
 pub fn outdated_candidate() -> Scenario {
     Scenario {
@@ -181,6 +230,9 @@ pub fn small() -> Vec<Scenario> {
         replacement(),
         two_generations(),
         outdated_candidate(),
+        late_replies_in_a_change(),
+        renewed_member(),
+        first_list(),
         two_foundings(),
     ]
 }

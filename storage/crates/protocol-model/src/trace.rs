@@ -139,7 +139,7 @@ fn numbers(set: u32) -> Vec<u32> {
 fn tells(what: What, compute: usize, safekeeper: usize) -> String {
     let (c, s) = (compute, safekeeper);
     match what {
-        What::Vote => format!("compute {c} asks {s} for its vote, and hears the reply"),
+        What::Vote => format!("compute {c} asks {s} for its vote, and {s} replies"),
         What::History => format!("compute {c} announces its history to {s}"),
         What::Change => format!("compute {c} tells {s} of the change"),
         What::Record => format!("compute {c} sends the next record to {s}"),
