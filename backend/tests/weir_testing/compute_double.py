@@ -73,7 +73,7 @@ class Compute:
 
     def synchronous_commit(self) -> str:
         words = {"off": "off", "receive": "remote_write", "flush": "on", "apply": "remote_apply"}
-        return self.spec["settings"].get("synchronous_commit", words[self.spec["durability"]])
+        return self.spec["settings"].get("synchronous_commit", words[self.spec.get("durability", "flush")])
 
     def chosen(self) -> dict[str, Any]:
         """By `test.chosen`: what stands in pg_db_role_setting of a real one, as JSON."""
