@@ -14,7 +14,7 @@ from weir.kit.clock import now
 from weir.rollouts.features import feature_of
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import MemberMode
-from weir.rollouts.planner import Planned, held_out, make_plan
+from weir.rollouts.plan.planner import Planned, held_out, make_plan
 
 
 @pytest.fixture(autouse=True)

@@ -34,8 +34,8 @@ from weir.identity.router import router as identity
 from weir.operations.dispatcher import Dispatcher
 from weir.operations.router import router as operations
 from weir.projects.router import router as projects
-from weir.rollouts.evidence_router import router as rollout_evidence
-from weir.rollouts.router import router as rollouts
+from weir.rollouts.evidence.router import router as rollout_evidence
+from weir.rollouts.run.router import router as rollouts
 
 log = structlog.get_logger()
 

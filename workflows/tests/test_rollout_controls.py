@@ -16,10 +16,10 @@ from weir.rollouts.models import MemberState, RolloutMember
 from weir_workflows.reconciler.activities import ReconcilerActivities
 from weir_workflows.reconciler.rollouts import watch_deadlines
 from weir_workflows.rollout import limits
-from weir_workflows.rollout.going_back import GoingBack
 from weir_workflows.rollout.messages import BatchInput, Members, PickedBatch
 from weir_workflows.rollout.plan_activities import PlanActivities
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.rollback_activities import GoingBack
 from weir_workflows.rollout.switch_activities import SwitchActivities
 
 # Switch and confirm, nothing else.

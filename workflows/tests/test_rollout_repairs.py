@@ -15,16 +15,16 @@ from weir.clients.compute import ComputeStatus
 from weir.kit.clock import now
 from weir.operations.dispatcher import Dispatcher
 from weir.operations.messages import rollout_workflow_id
-from weir.rollouts import control
+from weir.rollouts.control import delivery as control
 from weir.rollouts.models import MemberState, Rollout, RolloutStatus, RolloutWave, Wish
 from weir_workflows.reconciler import activities as reconciler
 from weir_workflows.reconciler.rollouts import watch_deadlines
 from weir_workflows.rollout import members
-from weir_workflows.rollout.going_back import GoingBack, why
 from weir_workflows.rollout.members import Member
 from weir_workflows.rollout.messages import BatchInput, Members, PickedBatch, RolloutReport, ScopeInput, WaveReport
 from weir_workflows.rollout.plan_activities import PlanActivities
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.rollback_activities import GoingBack, why
 from weir_workflows.rollout.switch_activities import SwitchActivities
 
 

@@ -14,10 +14,10 @@ from weir.clients.http import RemoteError
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import MemberState
 from weir_workflows.rollout import members
-from weir_workflows.rollout.going_back import GoingBack
 from weir_workflows.rollout.members import Member, Outcome
 from weir_workflows.rollout.messages import BatchInput, PickedBatch
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.rollback_activities import GoingBack
 
 UNREACHABLE = RemoteError("the compute", "POST /full_page_writes", None, "NO_ANSWER", "planted")
 

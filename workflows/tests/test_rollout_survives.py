@@ -21,10 +21,10 @@ from weir.rollouts.models import MemberState, RolloutStatus
 from weir_workflows.reconciler import activities as reconciler
 from weir_workflows.reconciler import rollouts as reconciling
 from weir_workflows.reconciler.rollouts import watch_deadlines
-from weir_workflows.rollout.going_back import GoingBack
 from weir_workflows.rollout.judge_activities import WaveActivities
 from weir_workflows.rollout.messages import Members
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.rollback_activities import GoingBack
 
 
 async def test_a_step_given_up_for_dead_writes_nothing_about_who_went_back_meanwhile(

@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 from weir_testing.fleet import Fleet
 
-from weir.rollouts.evidence_store import kept_series
+from weir.rollouts.evidence.store import kept_series
 
 # As many intervals as a verdict needs, and no more.
 WINDOW = 30

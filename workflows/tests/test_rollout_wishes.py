@@ -7,9 +7,9 @@ from test_rollout_controls import BARE, states, switches
 from weir_testing.fleet import Fleet
 
 from weir.rollouts.models import MemberState, RolloutMember, Wish
-from weir_workflows.rollout.going_back import GoingBack
 from weir_workflows.rollout.messages import BatchInput, PickedBatch
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.rollback_activities import GoingBack
 from weir_workflows.rollout.switch_activities import SwitchActivities
 
 

@@ -15,7 +15,7 @@ from weir.kit.ids import endpoint_id
 from weir.operations.models import Operation, OperationKind
 from weir.operations.service import enqueue
 from weir.projects.models import Project
-from weir.rollouts.wanted import starts_without_page_images
+from weir.rollouts.plan.new_computes import starts_without_page_images
 
 
 def refuse_unbuilt(options: EndpointOptions) -> None:

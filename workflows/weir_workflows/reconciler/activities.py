@@ -32,11 +32,11 @@ from weir.kit.clock import now
 from weir.operations.models import OperationKind
 from weir.operations.repository import OperationRepository
 from weir.operations.service import enqueue
-from weir.rollouts.repository import RolloutRepository, restarting
+from weir.rollouts.run.repository import RolloutRepository, restarting
 from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
-from weir_workflows.reconciler.going_back import finish_going_back, restore_thresholds
 from weir_workflows.reconciler.idle import lock_idle
+from weir_workflows.reconciler.rollbacks import finish_going_back, restore_thresholds
 from weir_workflows.reconciler.rollouts import confirm_deferred, watch_deadlines
 from weir_workflows.reconciler.safekeepers import repair_safekeepers
 from weir_workflows.reconciler.storage import repair_descriptions, repair_tenants

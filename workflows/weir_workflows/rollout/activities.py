@@ -5,10 +5,10 @@ from typing import Any
 
 from weir_workflows.common.resources import Resources
 from weir_workflows.rollout.bake_activities import BakeActivities
-from weir_workflows.rollout.going_back import BackActivities, GoingBack
 from weir_workflows.rollout.judge_activities import WaveActivities
 from weir_workflows.rollout.plan_activities import PlanActivities
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.rollback_activities import BackActivities, GoingBack
 from weir_workflows.rollout.switch_activities import SwitchActivities
 
 

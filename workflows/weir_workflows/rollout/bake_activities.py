@@ -17,11 +17,11 @@ from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
 from weir_workflows.rollout import members
 from weir_workflows.rollout.changes import Changes
-from weir_workflows.rollout.going_back import GoingBack
 from weir_workflows.rollout.judging import Judging
 from weir_workflows.rollout.members import Member, Outcome
 from weir_workflows.rollout.messages import Baked, BakeInput, Members
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.rollback_activities import GoingBack
 from weir_workflows.rollout.switch_activities import STOPPING
 from weir_workflows.rollout.verdict import Look
 

@@ -13,8 +13,8 @@ with workflow.unsafe.imports_passed_through():
     from weir_workflows.common import policies
     from weir_workflows.common.errors import reason_of
     from weir_workflows.rollout.bake_activities import BakeActivities
-    from weir_workflows.rollout.going_back import BackActivities
     from weir_workflows.rollout.messages import BackInput, BakeInput, BatchInput, BatchSignal, Members
+    from weir_workflows.rollout.rollback_activities import BackActivities
     from weir_workflows.rollout.switch_activities import SwitchActivities
 
 BATCH_WORKFLOW = "rollout_batch"

@@ -18,8 +18,8 @@ from weir.computes import metrics
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.kit.clock import now
 from weir.projects.models import Project
-from weir.rollouts.evidence_collect import EvidenceSubject, collect_controls, measure
-from weir.rollouts.evidence_store import keep_measurement
+from weir.rollouts.evidence.collect import EvidenceSubject, collect_controls, measure
+from weir.rollouts.evidence.store import keep_measurement
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import IN_PROGRESS, RolloutEvidence, RolloutMember
 from weir_workflows.common.resources import Resources

@@ -27,7 +27,7 @@ from weir.rollouts.models import (
     WaveState,
     Wish,
 )
-from weir.rollouts.repository import RolloutRepository
+from weir.rollouts.run.repository import RolloutRepository
 from weir_workflows.common.errors import missing
 from weir_workflows.common.resources import Resources
 from weir_workflows.rollout.limits import EXAMPLES, LONGEST_WAIT_SECONDS

@@ -8,9 +8,9 @@ with workflow.unsafe.imports_passed_through():
     from weir.operations.messages import ROLLBACK_WORKFLOW, RollbackInput
     from weir_workflows.common import policies
     from weir_workflows.rollout import limits
-    from weir_workflows.rollout.going_back import BackActivities
     from weir_workflows.rollout.messages import BackInput, RolloutReport, ScopeInput, WaveReport
     from weir_workflows.rollout.plan_activities import PlanActivities
+    from weir_workflows.rollout.rollback_activities import BackActivities
 
 
 async def go_back(rollout_id: str, ids: list[str], reason: str) -> list[str]:

@@ -27,11 +27,11 @@ from weir_workflows.common.resources import Resources
 from weir_workflows.rollout import members
 from weir_workflows.rollout.changes import Changes
 from weir_workflows.rollout.changes.protocol import ChangeError, Record
-from weir_workflows.rollout.going_back import GoingBack, going_back
 from weir_workflows.rollout.limits import CHUNKS_AT_ONCE, PREFLIGHTS_AT_ONCE
 from weir_workflows.rollout.members import Member, Outcome
 from weir_workflows.rollout.messages import BatchInput, Begun, Members, Switched
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.rollback_activities import GoingBack, going_back
 
 # Until this a switch, once its wish is stored, is not late.
 SWITCH_SECONDS = 30.0

@@ -13,7 +13,6 @@ with workflow.unsafe.imports_passed_through():
     from weir_workflows.common.errors import reason_of
     from weir_workflows.rollout import limits
     from weir_workflows.rollout.batch import BatchWorkflow
-    from weir_workflows.rollout.going_back import BackActivities
     from weir_workflows.rollout.judge_activities import WaveActivities
     from weir_workflows.rollout.messages import (
         BackInput,
@@ -28,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
         WaveTally,
     )
     from weir_workflows.rollout.plan_activities import PlanActivities
+    from weir_workflows.rollout.rollback_activities import BackActivities
 
 
 UNJUDGED = "unjudged"

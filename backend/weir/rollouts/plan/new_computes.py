@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from weir.projects.models import Project
 from weir.rollouts.intent import Selector, Strategy
 from weir.rollouts.models import Rollout, RolloutStatus
-from weir.rollouts.planner import covers, held_out
+from weir.rollouts.plan.planner import covers, held_out
 
 
 async def starts_without_page_images(session: AsyncSession, project: Project, compute_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""Figures made of kept counts (`weir.rollouts.evidence_collect`): of one compute, and of many together.
+"""Figures made of kept counts (`weir.rollouts.evidence.collect`): of one compute, and of many together.
 
 Together means summed: rates of windows that are equally long add up to a rate, percentiles are those of summed
 histograms and never averages of percentiles. Pure.

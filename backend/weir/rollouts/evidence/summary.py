@@ -11,10 +11,10 @@ from weir.authz.access import ProjectAccess
 from weir.errors import NotFoundError
 from weir.kit.pagination import PageRequest, Pagination, encode_cursor, small, text
 from weir.projects.models import Project
-from weir.rollouts import controls
-from weir.rollouts.evidence_figures import WindowFigures, WindowSum, figures
-from weir.rollouts.evidence_models import RolloutMeasurement
-from weir.rollouts.evidence_schemas import (
+from weir.rollouts import visibility as controls
+from weir.rollouts.evidence.figures import WindowFigures, WindowSum, figures
+from weir.rollouts.evidence.models import RolloutMeasurement
+from weir.rollouts.evidence.schemas import (
     CellEvidence,
     EvidenceSeries,
     EvidenceSum,
@@ -23,7 +23,7 @@ from weir.rollouts.evidence_schemas import (
     RolloutEvidenceView,
     WaveEvidence,
 )
-from weir.rollouts.evidence_store import (
+from weir.rollouts.evidence.store import (
     MeasuredMember,
     Version,
     kept_series,
@@ -32,7 +32,7 @@ from weir.rollouts.evidence_store import (
     newest_verdict,
 )
 from weir.rollouts.models import Rollout, RolloutMember, RolloutWave
-from weir.rollouts.repository import RolloutRepository
+from weir.rollouts.run.repository import RolloutRepository
 
 
 @dataclass

@@ -23,7 +23,7 @@ from weir.rollouts.models import (
     RolloutWave,
     WaveState,
 )
-from weir.rollouts.planner import Planned
+from weir.rollouts.plan.planner import Planned
 
 INSERT_ROWS = 1_000
 # What an account is told of a rollout over the whole fleet.

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from weir.rollouts import report_format as text
 from weir.rollouts.intent import Selector, Span, Strategy, WaveSpec
+from weir.rollouts.report import format as text
 
 Line = tuple[str, str]
 

@@ -10,13 +10,13 @@ from weir.kit.clock import now
 from weir.kit.ids import rollout_id
 from weir.operations.repository import OperationRepository
 from weir.operations.service import trace_context
-from weir.rollouts import candidates
 from weir.rollouts.features import feature_of
 from weir.rollouts.intent import RolloutCreateRequest, Selector, Strategy
 from weir.rollouts.models import MemberState, Rollout, RolloutMember, RolloutStatus
-from weir.rollouts.planner import Planned, make_plan
-from weir.rollouts.repository import RolloutRepository
-from weir.rollouts.schemas import PlanChange, PlanDiff
+from weir.rollouts.plan import candidates
+from weir.rollouts.plan.planner import Planned, make_plan
+from weir.rollouts.run.repository import RolloutRepository
+from weir.rollouts.run.schemas import PlanChange, PlanDiff
 
 _PLAN_LOCK = 0x77656972_02
 CHANGES_SHOWN = 1_000

@@ -14,7 +14,7 @@ from weir.projects.models import Project
 from weir.rollouts.features import Candidate, Feature, feature_of
 from weir.rollouts.intent import Selector, Strategy, WaveSpec
 from weir.rollouts.models import MemberMode
-from weir.rollouts.schemas import (
+from weir.rollouts.run.schemas import (
     Excluded,
     ExcludedCount,
     ExclusionCode,

@@ -1,7 +1,7 @@
 """What one compute did in one window, counted by the agents and the storage, in a form that can be kept and summed.
 
 A window is kept as *counts*: bytes, transactions, histogram buckets, never as rates or percentiles, because only
-counts of several computes add up to those of a wave, a cell or the fleet (`weir.rollouts.evidence_figures` makes
+counts of several computes add up to those of a wave, a cell or the fleet (`weir.rollouts.evidence.figures` makes
 figures of them). Counters are read at the window's two edges, as scraped: nothing is extrapolated, so that the parts
 of a window and windows that meet add up. Plain JSON in and out; nothing here knows Temporal or the database.
 

@@ -11,9 +11,9 @@ from weir.rollouts.models import MemberState, RolloutMember
 from weir_workflows.common.resources import Resources
 from weir_workflows.rollout import members, thresholds
 from weir_workflows.rollout.changes import Changes
-from weir_workflows.rollout.going_back import why
 from weir_workflows.rollout.members import Member
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.rollback_activities import why
 
 # Of each kind in one round: the next round goes on.
 AT_ONCE = 100

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
-from weir.rollouts import report_format as text
+from weir.rollouts.report import format as text
 
 WIDTH = 700
 # Told apart by lightness as well as hue, so that they survive a grey print.

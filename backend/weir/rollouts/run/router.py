@@ -20,11 +20,13 @@ from weir.identity.schemas import AuditEntries
 from weir.kit.pagination import Page, Pagination, encode_cursor, small, text
 from weir.kit.schemas import Id, PathId, Timestamp
 from weir.projects.models import Project
-from weir.rollouts import control, service, views
+from weir.rollouts.control import delivery as control
 from weir.rollouts.intent import ApproveRequest, RollbackRequest, RolloutCreateRequest, SkipRequest
 from weir.rollouts.models import MemberState
-from weir.rollouts.repository import MemberFilter, RolloutRepository
-from weir.rollouts.schemas import (
+from weir.rollouts.plan import service
+from weir.rollouts.run import views
+from weir.rollouts.run.repository import MemberFilter, RolloutRepository
+from weir.rollouts.run.schemas import (
     AlertsPage,
     ExclusionsPage,
     Grid,

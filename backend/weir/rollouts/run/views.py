@@ -6,7 +6,7 @@ from typing import Any
 
 from weir.authz.access import ProjectAccess
 from weir.kit.clock import now
-from weir.rollouts import controls
+from weir.rollouts import visibility as controls
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import (
     MemberState,
@@ -16,8 +16,8 @@ from weir.rollouts.models import (
     RolloutMember,
     RolloutWave,
 )
-from weir.rollouts.repository import RolloutRepository
-from weir.rollouts.schemas import (
+from weir.rollouts.run.repository import RolloutRepository
+from weir.rollouts.run.schemas import (
     Alert,
     BeforeAfter,
     Bound,

@@ -7,9 +7,11 @@ from weir.clients.dependencies import PrometheusClient
 from weir.errors import BadRequestError, NotFoundError, UnauthorizedError, responses
 from weir.kit.pagination import Page
 from weir.kit.schemas import PathId
-from weir.rollouts import course, evidence, report
-from weir.rollouts.evidence_schemas import CourseResponse, MemberEvidenceResponse, RolloutEvidenceView
-from weir.rollouts.repository import RolloutRepository
+from weir.rollouts.evidence import course
+from weir.rollouts.evidence import summary as evidence
+from weir.rollouts.evidence.schemas import CourseResponse, MemberEvidenceResponse, RolloutEvidenceView
+from weir.rollouts.report import content as report
+from weir.rollouts.run.repository import RolloutRepository
 
 router = APIRouter(prefix="/rollouts", tags=["rollouts"], responses=responses(UnauthorizedError, BadRequestError))
 

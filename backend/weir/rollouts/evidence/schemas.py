@@ -6,7 +6,7 @@ from typing import Any, Literal
 from weir.computes.schemas import MetricSeries
 from weir.kit.pagination import Pagination
 from weir.kit.schemas import View
-from weir.rollouts.evidence_figures import WindowFigures
+from weir.rollouts.evidence.figures import WindowFigures
 from weir.rollouts.models import MemberMode, MemberState, RolloutStatus
 
 

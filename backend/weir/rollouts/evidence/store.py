@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.kit.clock import now
 from weir.projects.models import Project
-from weir.rollouts.evidence_models import RolloutMeasurement
+from weir.rollouts.evidence.models import RolloutMeasurement
 from weir.rollouts.models import RolloutEvidence, RolloutMember
 
 # Tells measurements of a rollout from those of another moment: how many there are, and the sum of their times, which
@@ -34,7 +34,7 @@ class MeasuredMember:
 async def keep_measurement(
     session: AsyncSession, rollout_id: str, endpoint_id: str, measured: dict[str, Any]
 ) -> None:
-    """Stores what `evidence_collect.measure` answered, in place of what was stored for the member before."""
+    """Stores what `evidence.collect.measure` answered, in place of what was stored for the member before."""
     values = {"rollout_id": rollout_id, "endpoint_id": endpoint_id, "measured_at": now(), **measured}
     statement = insert(RolloutMeasurement).values(values)
     keys = (RolloutMeasurement.rollout_id, RolloutMeasurement.endpoint_id)

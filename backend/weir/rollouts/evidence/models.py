@@ -9,7 +9,7 @@ from weir.kit.models import Base
 
 class RolloutMeasurement(Base):
     """What was counted of one member in both windows, and the course of its figures across the switch. One row a
-    member, the newest; the shapes are those of `weir.rollouts.evidence_collect`. Apart from the verdicts in
+    member, the newest; the shapes are those of `weir.rollouts.evidence.collect`. Apart from the verdicts in
     `rollout_evidence`, since pages list those and seldom read these."""
 
     __tablename__ = "rollout_measurements"

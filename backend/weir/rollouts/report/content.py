@@ -12,13 +12,17 @@ from weir.identity.models import AuditEntry
 from weir.kit.clock import now
 from weir.kit.schemas import View
 from weir.projects.models import Project
-from weir.rollouts import course, evidence, report_charts, report_format, report_words
-from weir.rollouts.evidence_schemas import CellEvidence, EvidenceSum, MemberEvidence, WaveEvidence
-from weir.rollouts.evidence_store import kept_series, measured_members
+from weir.rollouts.evidence import course
+from weir.rollouts.evidence import summary as evidence
+from weir.rollouts.evidence.schemas import CellEvidence, EvidenceSum, MemberEvidence, WaveEvidence
+from weir.rollouts.evidence.store import kept_series, measured_members
 from weir.rollouts.features import feature_of
 from weir.rollouts.models import Rollout, RolloutExclusion, RolloutStatus, WaveState
-from weir.rollouts.repository import RolloutRepository
-from weir.rollouts.schemas import PlanSummary
+from weir.rollouts.report import charts as report_charts
+from weir.rollouts.report import format as report_format
+from weir.rollouts.report import words as report_words
+from weir.rollouts.run.repository import RolloutRepository
+from weir.rollouts.run.schemas import PlanSummary
 
 # HTML stays readable; JSON has all members.
 MEMBERS_SHOWN = 200
@@ -254,7 +258,7 @@ def render(content: Report) -> str:
 
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("weir.rollouts", "templates"),
+        loader=PackageLoader("weir.rollouts.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -9,7 +9,7 @@ from weir.computes import metrics
 from weir.computes.repository import ComputeRepository
 from weir.rollouts.features import Candidate
 from weir.rollouts.intent import Selector
-from weir.rollouts.repository import RolloutRepository
+from weir.rollouts.run.repository import RolloutRepository
 
 # Images come in a burst after each checkpoint, and checkpoints are up to 5 minutes apart unless set otherwise.
 RATE_WINDOW_SECONDS = 300

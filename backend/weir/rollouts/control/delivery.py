@@ -23,7 +23,7 @@ from weir.operations.messages import (
     rollout_workflow_id,
 )
 from weir.rollouts.models import CLOSED, Rollout, RolloutStatus
-from weir.rollouts.repository import RolloutRepository
+from weir.rollouts.run.repository import RolloutRepository
 
 _ENDED = {RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION}
 

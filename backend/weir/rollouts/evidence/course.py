@@ -1,6 +1,6 @@
 """The course of one compute's figures across its switch, beside the course that its controls would have it take.
 
-From Prometheus as long as that remembers, then from what the verdict kept (`weir.rollouts.evidence_collect`)."""
+From Prometheus as long as that remembers, then from what the verdict kept (`weir.rollouts.evidence.collect`)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -13,8 +13,8 @@ from weir.clients.prometheus import Prometheus
 from weir.computes import metrics
 from weir.computes.schemas import MetricSeries
 from weir.kit.clock import now
-from weir.rollouts.evidence_schemas import Course, ExpectedSeries
-from weir.rollouts.evidence_store import kept_series, newest_verdict
+from weir.rollouts.evidence.schemas import Course, ExpectedSeries
+from weir.rollouts.evidence.store import kept_series, newest_verdict
 from weir.rollouts.models import CLOSED, Rollout, RolloutMember
 
 MARGIN = timedelta(seconds=20)

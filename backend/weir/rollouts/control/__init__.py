@@ -1,0 +1,1 @@
+"""Control: pause, resume, approve, skip, abort and rollback of a rollout, delivered to its workflow."""

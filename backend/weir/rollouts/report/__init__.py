@@ -1,0 +1,1 @@
+"""The report: one document about a whole rollout, as HTML or JSON."""

@@ -1,0 +1,1 @@
+"""Runs: how far the computes of a rollout are, as the API shows them."""
