@@ -11,7 +11,7 @@ from sqlalchemy import select
 from weir_testing.fleet import Fleet
 
 from weir.kit.clock import now
-from weir.operations.messages import ROLLOUT_WORKFLOW, RolloutInput, rollout_workflow_id
+from weir.rollouts.messages import ROLLOUT_WORKFLOW, RolloutInput, rollout_workflow_id
 from weir.rollouts.models import MemberState, RolloutMember
 from weir_workflows.reconciler.activities import ReconcilerActivities
 from weir_workflows.reconciler.rollouts import watch_deadlines

@@ -12,7 +12,7 @@ from test_rollout_wishes import change, member
 from weir_testing.fleet import Fleet
 
 from weir.kit.clock import now
-from weir.operations.messages import batch_workflow_id
+from weir.rollouts.messages import batch_workflow_id
 from weir.rollouts.models import MemberState, RolloutStatus
 from weir_workflows.rollout import probes as looking
 from weir_workflows.rollout.messages import BatchInput, PickedBatch

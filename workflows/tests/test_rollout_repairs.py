@@ -13,9 +13,10 @@ from weir_testing.fleet import Fleet
 
 from weir.clients.compute import ComputeStatus
 from weir.kit.clock import now
-from weir.operations.dispatcher import Dispatcher
-from weir.operations.messages import rollout_workflow_id
+from weir.operations.starter import WorkflowStarter
 from weir.rollouts.control import delivery as control
+from weir.rollouts.control.dispatch import RolloutDispatch
+from weir.rollouts.messages import rollout_workflow_id
 from weir.rollouts.models import MemberState, Rollout, RolloutStatus, RolloutWave, Wish
 from weir_workflows.reconciler import activities as reconciler
 from weir_workflows.reconciler.rollouts import watch_deadlines
@@ -58,7 +59,8 @@ async def test_a_failed_wave_stays_held_though_its_workflow_is_lost(fleet: Fleet
     await change_rollout(fleet, ident, dispatched_at=now() - timedelta(minutes=10))
     async with fleet.weir.resources.database.transaction() as session:
         await session.execute(update(RolloutWave).where(RolloutWave.rollout_id == ident).values(reason="stale"))
-    await Dispatcher(fleet.weir.settings, fleet.weir.resources.database, temporal).recover_lost_rollouts()
+    starter = WorkflowStarter(fleet.weir.settings, temporal)
+    await RolloutDispatch(fleet.weir.resources.database, starter).recover_lost()
 
     async def holds_again() -> bool:
         rollout = await fleet.get(ident)

@@ -15,8 +15,8 @@ from weir_testing.fleet import Fleet
 
 from weir.endpoints.models import Endpoint
 from weir.kit.clock import now
-from weir.operations import dispatcher as dispatching
-from weir.operations.dispatcher import Dispatcher
+from weir.operations.starter import WorkflowStarter
+from weir.rollouts.control import dispatch as dispatching
 from weir.rollouts.models import MemberState, RolloutStatus
 from weir_workflows.reconciler import activities as reconciler
 from weir_workflows.reconciler import rollouts as reconciling
@@ -79,15 +79,16 @@ async def test_a_rollback_after_the_end_that_was_lost_is_begun_again(
     long_ago = now() - timedelta(minutes=10)
     asked = {"status": RolloutStatus.ROLLING_BACK, "asked_by": "maria"}
     await change_rollout(fleet, ident, **asked, dispatched_at=long_ago)
-    dispatcher = Dispatcher(fleet.weir.settings, fleet.weir.resources.database, fleet.weir.temporal)
-    await dispatcher.recover_lost_rollouts()
+    starter = WorkflowStarter(fleet.weir.settings, fleet.weir.temporal)
+    dispatcher = dispatching.RolloutDispatch(fleet.weir.resources.database, starter)
+    await dispatcher.recover_lost()
     done = await fleet.until(ident, "rolled_back")
     assert done["status_reason"].startswith("rolled back by maria")
     assert [await fleet.switch_of(compute) for compute in ids] == [(True, True)] * 2
     with pytest.raises(RPCError, match="not found"):
         await fleet.weir.temporal.get_workflow_handle(f"forgotten-{ident}").describe()
     # Ended, it is left alone.
-    await dispatcher.recover_lost_rollouts()
+    await dispatcher.recover_lost()
     assert (await fleet.get(ident))["status"] == "rolled_back"
 
 

@@ -13,7 +13,6 @@ from weir.endpoints.models import Endpoint
 from weir.errors import ConflictError, NotFoundError
 from weir.operations.service import require_idle
 from weir.projects.models import Project
-from weir.rollouts.models import Rollout
 
 
 class ProjectAccess:
@@ -53,12 +52,6 @@ class ProjectAccess:
         for ident in project_ids:
             if ident not in found:
                 raise NotFoundError.of("project", ident)
-
-    async def rollout(self, rollout_id: str) -> Rollout:
-        rollout = await self.session.get(Rollout, rollout_id, populate_existing=True)
-        if rollout is None or self.principal.fleet not in {None, rollout.account_id}:
-            raise NotFoundError.of("rollout", rollout_id)
-        return rollout
 
     async def branch(self, project: Project, branch_id: str) -> Branch:
         statement = select(Branch).where(

@@ -1,5 +1,8 @@
-"""Which of a comparison's controls a reader may know. Controls are the computes most like the switched one, whosever
-they are: their figures count for everyone, their names are told to those who see the computes."""
+"""What of rollouts a principal may see: its account's rollouts (an operator: every rollout), and of a comparison's
+controls the names of its own computes.
+
+Controls are the computes that are most like the switched one, and may belong to other accounts. Their figures count
+in every comparison; their names are shown only to a principal who sees the computes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,13 +11,26 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from weir.authz.access import ProjectAccess
 from weir.endpoints.models import Endpoint
+from weir.errors import NotFoundError
 from weir.projects.models import Project
+from weir.rollouts.models import Rollout
 
 Analysis = dict[str, Any]
 
 
-async def for_reader(session: AsyncSession, fleet: UUID | None, analyses: Iterable[Analysis]) -> list[Analysis]:
+async def rollout_of(access: ProjectAccess, rollout_id: str) -> Rollout:
+    """The rollout as it is stored now. Raises NotFoundError where the principal may not see it."""
+    rollout = await access.session.get(Rollout, rollout_id, populate_existing=True)
+    if rollout is None or access.principal.fleet not in {None, rollout.account_id}:
+        raise NotFoundError.of("rollout", rollout_id)
+    return rollout
+
+
+async def analyses_for_reader(
+    session: AsyncSession, fleet: UUID | None, analyses: Iterable[Analysis]
+) -> list[Analysis]:
     """The analyses as a reader of this fleet (`Principal.fleet`) may see them: names of other accounts' controls are
     left out, and `controls_hidden` says how many those were."""
     found = list(analyses)

@@ -32,7 +32,8 @@ from weir.kit.clock import now
 from weir.operations.models import OperationKind
 from weir.operations.repository import OperationRepository
 from weir.operations.service import enqueue
-from weir.rollouts.run.repository import RolloutRepository, restarting
+from weir.rollouts.run.repository import RolloutRepository
+from weir.rollouts.run.restarts import restarting
 from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
 from weir_workflows.reconciler.idle import lock_idle

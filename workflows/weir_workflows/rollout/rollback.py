@@ -5,7 +5,7 @@ import asyncio
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from weir.operations.messages import ROLLBACK_WORKFLOW, RollbackInput
+    from weir.rollouts.messages import ROLLBACK_WORKFLOW, RollbackInput
     from weir_workflows.common import policies
     from weir_workflows.rollout import limits
     from weir_workflows.rollout.messages import BackInput, RolloutReport, ScopeInput, WaveReport

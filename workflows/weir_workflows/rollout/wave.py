@@ -8,7 +8,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ChildWorkflowError
 
 with workflow.unsafe.imports_passed_through():
-    from weir.operations.messages import batch_workflow_id
+    from weir.rollouts.messages import batch_workflow_id
     from weir_workflows.common import policies
     from weir_workflows.common.errors import reason_of
     from weir_workflows.rollout import limits

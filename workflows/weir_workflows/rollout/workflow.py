@@ -19,7 +19,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from weir.operations.messages import (
+    from weir.rollouts.messages import (
         ROLLOUT_CONTROL_UPDATE,
         ROLLOUT_WORKFLOW,
         RolloutControl,

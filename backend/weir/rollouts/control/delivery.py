@@ -12,8 +12,8 @@ from weir.authz.access import ProjectAccess
 from weir.config import get_settings
 from weir.errors import BadRequestError, ConflictError, NotFoundError, UnavailableError
 from weir.identity import audit
-from weir.operations.dispatcher import RPC_TIMEOUT
-from weir.operations.messages import (
+from weir.operations.starter import RPC_TIMEOUT
+from weir.rollouts.messages import (
     ROLLBACK_WORKFLOW,
     ROLLOUT_CONTROL_UPDATE,
     RollbackInput,

@@ -11,7 +11,6 @@ from weir.authz.access import ProjectAccess
 from weir.errors import NotFoundError
 from weir.kit.pagination import PageRequest, Pagination, encode_cursor, small, text
 from weir.projects.models import Project
-from weir.rollouts import visibility as controls
 from weir.rollouts.evidence.figures import WindowFigures, WindowSum, figures
 from weir.rollouts.evidence.models import RolloutMeasurement
 from weir.rollouts.evidence.schemas import (
@@ -33,6 +32,7 @@ from weir.rollouts.evidence.store import (
 )
 from weir.rollouts.models import Rollout, RolloutMember, RolloutWave
 from weir.rollouts.run.repository import RolloutRepository
+from weir.rollouts.visibility import analyses_for_reader
 
 
 @dataclass
@@ -159,7 +159,7 @@ async def detail(access: ProjectAccess, rollout_id: str, endpoint_id: str) -> Me
     verdict = await newest_verdict(session, rollout_id, endpoint_id)
     series = await kept_series(session, rollout_id, endpoint_id)
     analysis = {} if verdict is None else verdict.analysis
-    (analysis,) = await controls.for_reader(session, access.principal.fleet, [analysis])
+    (analysis,) = await analyses_for_reader(session, access.principal.fleet, [analysis])
     found = MeasuredMember(member, project.name, measured, verdict)
     return MemberEvidenceDetail(
         **member_view(found).model_dump(),

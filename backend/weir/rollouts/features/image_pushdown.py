@@ -8,7 +8,7 @@ from weir.endpoints.models import Endpoint
 from weir.errors import BadRequestError
 from weir.rollouts.features.protocol import Candidate
 from weir.rollouts.intent import Strategy
-from weir.rollouts.run.schemas import ExclusionCode
+from weir.rollouts.models import ExclusionCode
 
 
 class ImagePushdown:

@@ -11,7 +11,7 @@ from weir.endpoints.models import Endpoint
 from weir.errors import BadRequestError
 from weir.rollouts.features.protocol import Candidate
 from weir.rollouts.intent import Strategy
-from weir.rollouts.run.schemas import ExclusionCode
+from weir.rollouts.models import ExclusionCode
 
 # A compute that has just started reads from storage what it had in memory before. What it does meanwhile says little
 # about the minor.

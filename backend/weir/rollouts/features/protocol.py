@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement
 
 from weir.computes.repository import ComputeRow
 from weir.rollouts.intent import Strategy
-from weir.rollouts.run.schemas import ExclusionCode
+from weir.rollouts.models import ExclusionCode
 
 
 @dataclass(frozen=True)

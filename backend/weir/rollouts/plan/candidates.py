@@ -9,7 +9,7 @@ from weir.computes import metrics
 from weir.computes.repository import ComputeRepository
 from weir.rollouts.features import Candidate
 from weir.rollouts.intent import Selector
-from weir.rollouts.run.repository import RolloutRepository
+from weir.rollouts.plan.repository import PlanRepository
 
 # Images come in a burst after each checkpoint, and checkpoints are up to 5 minutes apart unless set otherwise.
 RATE_WINDOW_SECONDS = 300
@@ -24,7 +24,7 @@ async def load(
         await access.projects_of_fleet(selector.project_ids)
     fleet = access.principal.fleet
     rows = await ComputeRepository(access.session, fleet).all(selector.project_ids)
-    memberships = await RolloutRepository(access.session).open_memberships(fleet)
+    memberships = await PlanRepository(access.session).open_memberships(fleet)
     rates, sizes = await asyncio.gather(_rates(prometheus), _sizes(prometheus))
     candidates: list[Candidate] = []
     for row in rows:

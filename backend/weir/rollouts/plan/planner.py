@@ -13,16 +13,8 @@ from weir.errors import BadRequestError
 from weir.projects.models import Project
 from weir.rollouts.features import Candidate, Feature, feature_of
 from weir.rollouts.intent import Selector, Strategy, WaveSpec
-from weir.rollouts.models import MemberMode
-from weir.rollouts.run.schemas import (
-    Excluded,
-    ExcludedCount,
-    ExclusionCode,
-    Plan,
-    PlannedCompute,
-    PlannedWave,
-    PlanSummary,
-)
+from weir.rollouts.models import ExclusionCode, MemberMode
+from weir.rollouts.plan.schemas import Excluded, ExcludedCount, Plan, PlannedCompute, PlannedWave, PlanSummary
 
 # Storage sizes are told apart by factors of this: waves hold small and large branches alike.
 SIZE_FACTOR = 16

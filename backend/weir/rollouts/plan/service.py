@@ -1,24 +1,16 @@
 """Planning, freezing and comparing rollouts. What people do to a running one is in `control`."""
 
-from sqlalchemy import text
-
 from weir.authz.access import ProjectAccess
 from weir.clients.prometheus import Prometheus
-from weir.errors import BadRequestError
-from weir.identity import audit
 from weir.kit.clock import now
-from weir.kit.ids import rollout_id
-from weir.operations.repository import OperationRepository
-from weir.operations.service import trace_context
 from weir.rollouts.features import feature_of
 from weir.rollouts.intent import RolloutCreateRequest, Selector, Strategy
-from weir.rollouts.models import MemberState, Rollout, RolloutMember, RolloutStatus
+from weir.rollouts.models import MemberState, Rollout, RolloutExclusion, RolloutMember
 from weir.rollouts.plan import candidates
 from weir.rollouts.plan.planner import Planned, make_plan
-from weir.rollouts.run.repository import RolloutRepository
-from weir.rollouts.run.schemas import PlanChange, PlanDiff
+from weir.rollouts.plan.repository import PlanRepository
+from weir.rollouts.plan.schemas import Excluded, PlanChange, PlanDiff
 
-_PLAN_LOCK = 0x77656972_02
 CHANGES_SHOWN = 1_000
 
 
@@ -32,52 +24,13 @@ def settled(body: RolloutCreateRequest) -> RolloutCreateRequest:
     return body.model_copy(update={"strategy": feature_of(body.feature).settled(body.strategy)})
 
 
-async def create(access: ProjectAccess, prometheus: Prometheus, body: RolloutCreateRequest) -> Rollout:
-    """Freezes the plan and hands it to the dispatcher, in one transaction."""
-    session = access.session
-    # Two rollouts planned at once must not both take a compute.
-    await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _PLAN_LOCK})
-    body = settled(body)
-    frozen = await plan(access, prometheus, body)
-    if not frozen.computes:
-        reasons = "; ".join(f"{item.compute_id}: {item.reason}" for item in frozen.excluded[:5])
-        raise BadRequestError(f"no compute would take part in this rollout ({reasons or 'none was selected'})")
-    ident = rollout_id()
-    summary = frozen.summary()
-    rollout = Rollout(
-        id=ident,
-        name=body.name or ident,
-        account_id=access.principal.account_id,
-        whole_fleet=access.principal.operator,
-        feature=body.feature,
-        selector=body.selector.model_dump(mode="json", exclude_none=True),
-        strategy=body.strategy.model_dump(mode="json", by_alias=True),
-        plan=summary.model_dump(mode="json"),
-        status=RolloutStatus.PLANNED,
-        created_by=access.principal.name,
-        trace_context=trace_context(),
-        created_at=frozen.created_at,
-        updated_at=frozen.created_at,
-    )
-    session.add(rollout)
-    await session.flush()
-    await RolloutRepository(session).freeze(ident, frozen)
-    audit.record(
-        session, access.principal, "rollout.create", f"rollout/{ident}",
-        feature=body.feature, whole_fleet=rollout.whole_fleet, computes=len(frozen.computes), waves=len(frozen.waves),
-        excluded=len(frozen.excluded),
-    )  # fmt: skip
-    await OperationRepository(session).wake_dispatchers()
-    return rollout
-
-
 async def diff(access: ProjectAccess, prometheus: Prometheus, rollout: Rollout) -> PlanDiff:
     """What a plan made now would have otherwise, for members that wait their turn and for computes outside."""
     selector = Selector.model_validate(rollout.selector)
     strategy = Strategy.model_validate(rollout.strategy)
     found = await candidates.load(access, prometheus, selector, apart_from=rollout.id)
     fresh = make_plan(found, strategy, now(), selector, rollout.feature)
-    members = {row.endpoint_id: row for row in await RolloutRepository(access.session).members(rollout.id)}
+    members = {row.endpoint_id: row for row in await PlanRepository(access.session).members(rollout.id)}
     names = {item.row.endpoint.id: item.row.project.name for item in found}
     now_in = {item.compute_id: item for item in fresh.computes}
     reasons = {item.compute_id: item.reason for item in fresh.excluded}
@@ -121,4 +74,16 @@ def _change(row: RolloutMember, project_name: str, change: str, reason: str) -> 
         wave=row.wave,
         change=change,  # type: ignore[arg-type]
         reason=reason,
+    )
+
+
+def exclusion_view(row: RolloutExclusion, project_name: str) -> Excluded:
+    return Excluded(
+        compute_id=row.endpoint_id,
+        project_id=row.project_id,
+        project_name=project_name,
+        region_id=row.region_id,
+        cell=row.cell,
+        code=row.code,  # type: ignore[arg-type]
+        reason=row.reason,
     )

@@ -12,17 +12,15 @@ from weir.identity.models import AuditEntry
 from weir.kit.clock import now
 from weir.kit.schemas import View
 from weir.projects.models import Project
-from weir.rollouts.evidence import course
-from weir.rollouts.evidence import summary as evidence
+from weir.rollouts.evidence import course, summary
 from weir.rollouts.evidence.schemas import CellEvidence, EvidenceSum, MemberEvidence, WaveEvidence
 from weir.rollouts.evidence.store import kept_series, measured_members
 from weir.rollouts.features import feature_of
 from weir.rollouts.models import Rollout, RolloutExclusion, RolloutStatus, WaveState
-from weir.rollouts.report import charts as report_charts
-from weir.rollouts.report import format as report_format
-from weir.rollouts.report import words as report_words
+from weir.rollouts.plan.schemas import PlanSummary
+from weir.rollouts.report import charts, words
+from weir.rollouts.report import format as text
 from weir.rollouts.run.repository import RolloutRepository
-from weir.rollouts.run.schemas import PlanSummary
 
 # HTML stays readable; JSON has all members.
 MEMBERS_SHOWN = 200
@@ -110,11 +108,11 @@ class Report(View):
 
 
 async def make(session: AsyncSession, rollout: Rollout) -> Report:
-    adding = evidence.Summing()
+    adding = summary.Summing()
     members: list[MemberEvidence] = []
     async for found in measured_members(session, rollout.id):
         adding.add(found)
-        members.append(evidence.member_view(found))
+        members.append(summary.member_view(found))
     rows = await RolloutRepository(session).waves(rollout.id)
     together, waves = adding.sums(rows), [_wave(row, members) for row in rows]
     return Report(
@@ -244,14 +242,14 @@ def render(content: Report) -> str:
         .render(
             report=content,
             security_policy=SECURITY_POLICY,
-            bars=report_charts.bars(_bars(content)),
+            bars=charts.bars(_bars(content)),
             courses=[_course(row, members[row["compute_id"]]) for row in content.courses],
             rmgrs=_rmgrs(content.fleet),
-            asked_selector=report_words.selector(content.selector),
-            asked_strategy=report_words.strategy(content.strategy),
+            asked_selector=words.selector(content.selector),
+            asked_strategy=words.strategy(content.strategy),
             members_shown=content.members[:MEMBERS_SHOWN],
             exclusions_shown=content.exclusions[:EXCLUSIONS_SHOWN],
-            colours={"image": report_charts.IMAGE, "rest": report_charts.REST, "line": report_charts.LINE},
+            colours={"image": charts.IMAGE, "rest": charts.REST, "line": charts.LINE},
         )
     )
 
@@ -264,23 +262,21 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    formats = {
-        name: getattr(report_format, name) for name in ("size", "rate", "duration", "number", "moment", "shortened")
-    }
+    formats = {name: getattr(text, name) for name in ("size", "rate", "duration", "number", "moment", "shortened")}
     environment.filters.update(formats)
 
     def show(value: float | None, name: str) -> str:
         return formats[name](value)
 
-    helpers: dict[str, Any] = {"change": report_format.change, "show": show}
+    helpers: dict[str, Any] = {"change": text.change, "show": show}
     environment.globals.update(helpers)
     return environment
 
 
-def _bars(content: Report) -> list[report_charts.BarPair]:
-    def pair(name: str, found: EvidenceSum) -> report_charts.BarPair:
+def _bars(content: Report) -> list[charts.BarPair]:
+    def pair(name: str, found: EvidenceSum) -> charts.BarPair:
         before, after = found.before, found.after
-        return report_charts.BarPair(
+        return charts.BarPair(
             name,
             (before.wal_image_bytes_per_transaction, before.wal_rest_bytes_per_transaction),
             (after.wal_image_bytes_per_transaction, after.wal_rest_bytes_per_transaction),
@@ -300,7 +296,7 @@ def _rmgrs(found: EvidenceSum) -> list[dict[str, Any]]:
 
 def _course(row: dict[str, Any], member: MemberEvidence) -> dict[str, Any]:
     foretold = row["expected"]
-    drawn = report_charts.Course(
+    drawn = charts.Course(
         name=member.compute_id,
         times=row["times"],
         image=row["wal_image_bytes_per_second"],
@@ -312,4 +308,4 @@ def _course(row: dict[str, Any], member: MemberEvidence) -> dict[str, Any]:
         after=_span(member.after),
         switched=None if member.switched_at is None else member.switched_at.timestamp(),
     )
-    return {"member": member, "chart": report_charts.course(drawn)}
+    return {"member": member, "chart": charts.course(drawn)}

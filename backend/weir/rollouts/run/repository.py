@@ -1,14 +1,12 @@
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, String, and_, any_, func, insert, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, String, any_, func, literal, select, tuple_
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from weir.endpoints.models import Endpoint
-from weir.kit.clock import now
 from weir.kit.pagination import PageRequest
 from weir.projects.models import Project
 from weir.rollouts.models import (
@@ -18,16 +16,10 @@ from weir.rollouts.models import (
     Rollout,
     RolloutAlert,
     RolloutEvidence,
-    RolloutExclusion,
     RolloutMember,
     RolloutWave,
-    WaveState,
 )
-from weir.rollouts.plan.planner import Planned
 
-INSERT_ROWS = 1_000
-# What an account is told of a rollout over the whole fleet.
-OPERATORS_ROLLOUT = "a rollout of an operator"
 S = TypeVar("S", bound="Select[*tuple[Any, ...]]")
 
 
@@ -61,31 +53,6 @@ class RolloutRepository:
     def add(self, row: Rollout | RolloutWave | RolloutMember | RolloutEvidence | RolloutAlert) -> None:
         self._session.add(row)
 
-    async def freeze(self, rollout_id: str, plan: Planned) -> None:
-        """Writes who is in the rollout, in which wave, and who is not."""
-        waves = [
-            {"rollout_id": rollout_id, "index": wave.index, "name": wave.name, "state": WaveState.PENDING,
-             "soak_seconds": wave.soak_seconds}
-            for wave in plan.waves
-        ]  # fmt: skip
-        members = [
-            item.model_dump(exclude={"compute_id", "project_name"})
-            | {"rollout_id": rollout_id, "endpoint_id": item.compute_id, "state": MemberState.PENDING,
-               "updated_at": plan.created_at}
-            for item in plan.computes
-        ]  # fmt: skip
-        exclusions = [
-            item.model_dump(exclude={"compute_id", "project_name"})
-            | {"rollout_id": rollout_id, "endpoint_id": item.compute_id}
-            for item in plan.excluded
-        ]
-        batches: list[tuple[type[Any], list[dict[str, Any]]]] = [
-            (RolloutWave, waves), (RolloutMember, members), (RolloutExclusion, exclusions)
-        ]  # fmt: skip
-        for model, rows in batches:
-            for start in range(0, len(rows), INSERT_ROWS):
-                await self._session.execute(insert(model), rows[start : start + INSERT_ROWS])
-
     async def page(self, fleet: UUID | None, page: PageRequest) -> list[Rollout]:
         """Those of one account, or everybody's (None)."""
         table = Rollout.__table__
@@ -95,14 +62,6 @@ class RolloutRepository:
 
     async def waves(self, rollout_id: str) -> list[RolloutWave]:
         statement = select(RolloutWave).where(RolloutWave.rollout_id == rollout_id).order_by(RolloutWave.index)
-        return list((await self._session.scalars(statement)).all())
-
-    async def members(self, rollout_id: str) -> list[RolloutMember]:
-        statement = (
-            select(RolloutMember)
-            .where(RolloutMember.rollout_id == rollout_id)
-            .order_by(RolloutMember.wave, RolloutMember.endpoint_id)
-        )
         return list((await self._session.scalars(statement)).all())
 
     async def member(self, rollout_id: str, endpoint_id: str) -> RolloutMember | None:
@@ -124,24 +83,6 @@ class RolloutRepository:
             .limit(limit + 1)
         )
         return [(member, name) for member, name in rows.all()], total or 0
-
-    async def exclusions(
-        self, rollout_id: str, code: str | None, after: str | None, limit: int
-    ) -> tuple[list[tuple[RolloutExclusion, str]], int]:
-        conditions = [RolloutExclusion.rollout_id == rollout_id]
-        if code is not None:
-            conditions.append(RolloutExclusion.code == code)
-        total = await self._session.scalar(select(func.count()).select_from(RolloutExclusion).where(*conditions))
-        if after is not None:
-            conditions.append(RolloutExclusion.endpoint_id > after)
-        rows = await self._session.execute(
-            select(RolloutExclusion, Project.name)
-            .join(Project, Project.id == RolloutExclusion.project_id)
-            .where(*conditions)
-            .order_by(RolloutExclusion.endpoint_id)
-            .limit(limit + 1)
-        )
-        return [(row, name) for row, name in rows.all()], total or 0
 
     async def state_counts(self, rollout_id: str) -> list[tuple[int, str, str, MemberState, int]]:
         """(wave, region, cell, state, computes)."""
@@ -223,23 +164,6 @@ class RolloutRepository:
         statement = select(RolloutEvidence).where(RolloutEvidence.id.in_(newest))
         return {row.endpoint_id: row for row in (await self._session.scalars(statement)).all()}
 
-    async def open_memberships(self, fleet: UUID | None) -> dict[str, tuple[str, str]]:
-        """Which compute of a fleet takes part in which open rollout: its id, and what the fleet's owner is told of it
-        (an account does not learn the ids of the operators' rollouts)."""
-        statement = (
-            select(RolloutMember.endpoint_id, Rollout.id, Rollout.account_id)
-            .join(Rollout, Rollout.id == RolloutMember.rollout_id)
-            .where(Rollout.status.not_in(CLOSED))
-        )
-        if fleet is not None:
-            own = select(Project.id).where(Project.account_id == fleet)
-            statement = statement.where(RolloutMember.project_id.in_(own))
-        rows = await self._session.execute(statement)
-        return {
-            endpoint: (rollout, f"rollout {rollout}" if fleet in {None, owner} else OPERATORS_ROLLOUT)
-            for endpoint, rollout, owner in rows.all()
-        }
-
     async def in_progress(self, endpoint_ids: list[str]) -> dict[str, str]:
         """Which of these computes a rollout works on right now."""
         rows = await self._session.execute(
@@ -253,54 +177,6 @@ class RolloutRepository:
             )
         )
         return {endpoint: rollout for endpoint, rollout in rows.all()}  # noqa: C416
-
-
-# A restart that a rollout began longer ago was cut off.
-RESTART_SECONDS = 180
-
-
-async def restarting(session: AsyncSession, endpoint_id: str) -> bool:
-    """Whether a rollout is restarting this compute now, onto another minor or back: that it does not run then is no
-    fault."""
-    since = now() - timedelta(seconds=RESTART_SECONDS)
-    statement = (
-        select(RolloutMember.endpoint_id)
-        .join(Rollout, Rollout.id == RolloutMember.rollout_id)
-        .where(
-            RolloutMember.endpoint_id == endpoint_id,
-            Rollout.feature == "postgres_minor",
-            or_(
-                and_(RolloutMember.state == MemberState.SWITCHING, RolloutMember.updated_at > since),
-                and_(RolloutMember.rolled_back_at > since, RolloutMember.rollback_lsn.is_(None)),
-            ),
-        )
-        .limit(1)
-    )
-    return await session.scalar(statement) is not None
-
-
-async def minors_needed(session: AsyncSession) -> set[str]:
-    """Minors of Postgres that a rollout may still need: those of open ones, and of ended ones what their computes
-    would go back onto."""
-    statement = (
-        select(RolloutMember.previous_version, RolloutMember.target_version)
-        .join(Rollout, Rollout.id == RolloutMember.rollout_id)
-        .join(Endpoint, Endpoint.id == RolloutMember.endpoint_id)
-        .where(
-            RolloutMember.target_version.is_not(None),
-            Endpoint.deleted_at.is_(None),
-            or_(
-                Rollout.status.not_in(CLOSED),
-                and_(
-                    RolloutMember.switched_at.is_not(None),
-                    RolloutMember.rolled_back_at.is_(None),
-                    Endpoint.postgres_version == RolloutMember.target_version,
-                ),
-            ),
-        )
-        .distinct()
-    )
-    return {version for row in (await session.execute(statement)).all() for version in row if version is not None}
 
 
 def _with_project(statement: S) -> S:

@@ -6,33 +6,31 @@ from typing import Any
 
 from weir.authz.access import ProjectAccess
 from weir.kit.clock import now
-from weir.rollouts import visibility as controls
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import (
     MemberState,
     Rollout,
     RolloutEvidence,
-    RolloutExclusion,
     RolloutMember,
     RolloutWave,
 )
+from weir.rollouts.plan.schemas import PlanSummary
 from weir.rollouts.run.repository import RolloutRepository
 from weir.rollouts.run.schemas import (
     Alert,
     BeforeAfter,
     Bound,
     Evidence,
-    Excluded,
     Grid,
     GridCell,
     GridComputes,
-    PlanSummary,
     RolloutCompute,
     RolloutSummary,
     RolloutView,
     Wave,
     Window,
 )
+from weir.rollouts.visibility import analyses_for_reader
 
 ALERTS_SHOWN = 20
 # States that speak for themselves; the others come with their reason.
@@ -106,7 +104,7 @@ async def computes(
 ) -> list[RolloutCompute]:
     repository = RolloutRepository(access.session)
     kept = await repository.evidence(rollout_id, [member.endpoint_id for member, _ in rows])
-    analyses = await controls.for_reader(
+    analyses = await analyses_for_reader(
         access.session, access.principal.fleet, [row.analysis or {} for row in kept.values()]
     )
     evidence = {
@@ -156,18 +154,6 @@ def alert_view(row: Any) -> Alert:
         wave=row.wave,
         raised_at=row.raised_at,
         cleared_at=row.cleared_at,
-    )
-
-
-def exclusion_view(row: RolloutExclusion, project_name: str) -> Excluded:
-    return Excluded(
-        compute_id=row.endpoint_id,
-        project_id=row.project_id,
-        project_name=project_name,
-        region_id=row.region_id,
-        cell=row.cell,
-        code=row.code,  # type: ignore[arg-type]
-        reason=row.reason,
     )
 
 
