@@ -17,8 +17,8 @@ from weir_workflows.reconciler.activities import ReconcilerActivities
 from weir_workflows.reconciler.rollouts import watch_deadlines
 from weir_workflows.rollout import limits
 from weir_workflows.rollout.messages import BatchInput, Members, PickedBatch
-from weir_workflows.rollout.plan_activities import PlanActivities
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.progress_activities import ProgressActivities
 from weir_workflows.rollout.rollback_activities import GoingBack
 from weir_workflows.rollout.switch_activities import SwitchActivities
 
@@ -86,13 +86,13 @@ async def test_who_paused_or_stopped_a_rollout_is_known_to_a_workflow_that_begin
     await fleet.add(1)
     ident = await fleet.start(**BARE, plan_approval_required=True)
     await fleet.until(ident, "held")
-    plan = PlanActivities(fleet.weir.resources)
-    assert (await plan.resume_rollout(ident)).asked_by == ""
+    progress = ProgressActivities(fleet.weir.resources)
+    assert (await progress.resume_rollout(ident)).asked_by == ""
     await fleet.control(ident, "pause")
-    resumed = await plan.resume_rollout(ident)
+    resumed = await progress.resume_rollout(ident)
     assert (resumed.status, f"paused by {resumed.asked_by}") == ("paused", (await fleet.get(ident))["status_reason"])
     await fleet.control(ident, "resume")
-    assert (await plan.resume_rollout(ident)).asked_by == ""
+    assert (await progress.resume_rollout(ident)).asked_by == ""
     await fleet.control(ident, "abort")
     await fleet.until(ident, "aborted")
 

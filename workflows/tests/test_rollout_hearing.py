@@ -16,7 +16,7 @@ from weir.rollouts.messages import batch_workflow_id
 from weir.rollouts.models import MemberState, RolloutStatus
 from weir_workflows.rollout import probes as looking
 from weir_workflows.rollout.messages import BatchInput, PickedBatch
-from weir_workflows.rollout.plan_activities import PlanActivities
+from weir_workflows.rollout.pick_activities import PickActivities
 from weir_workflows.rollout.probes import Probes
 
 
@@ -26,14 +26,14 @@ async def test_an_abort_is_heard_while_the_rollout_looks_whom_to_take_up(
     """Nobody can be taken up and no batch runs: what is said now is the only thing that can end the waiting."""
     await fleet.add(1)
     looks = asyncio.Event()
-    candidates = PlanActivities._candidates
+    candidates = PickActivities._candidates
 
-    async def slow(self: PlanActivities, *arguments: Any) -> Any:
+    async def slow(self: PickActivities, *arguments: Any) -> Any:
         looks.set()
         await asyncio.sleep(1.5)
         return await candidates(self, *arguments)
 
-    monkeypatch.setattr(PlanActivities, "_candidates", slow)
+    monkeypatch.setattr(PickActivities, "_candidates", slow)
     until = (now() + timedelta(hours=1)).replace(microsecond=0).isoformat()
     freeze = {"from": (now() - timedelta(minutes=1)).isoformat(), "to": until, "reason": "a release"}
     ident = await fleet.start(**BARE, freeze_windows=[freeze])

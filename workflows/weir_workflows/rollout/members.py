@@ -91,11 +91,22 @@ def by_feature(items: Iterable[Member]) -> list[tuple[str, list[Member]]]:
     return sorted(found.items())
 
 
-async def load_rollout(session: AsyncSession, rollout_id: str) -> tuple[Rollout, Strategy]:
-    rollout = await session.get(Rollout, rollout_id, populate_existing=True)
+async def find_rollout(session: AsyncSession, rollout_id: str, *, lock: bool = False) -> Rollout:
+    """The rollout's row; with `lock` nobody else changes it until this transaction ends. Where there is no such
+    rollout, raises an error that Temporal does not retry."""
+    rollout = await session.get(Rollout, rollout_id, with_for_update=lock, populate_existing=True)
     if rollout is None:
         raise missing("rollout", rollout_id)
-    return rollout, Strategy.model_validate(rollout.strategy)
+    return rollout
+
+
+def strategy_of(rollout: Rollout) -> Strategy:
+    return Strategy.model_validate(rollout.strategy)
+
+
+async def load_rollout(session: AsyncSession, rollout_id: str) -> tuple[Rollout, Strategy]:
+    rollout = await find_rollout(session, rollout_id)
+    return rollout, strategy_of(rollout)
 
 
 async def write(
@@ -196,6 +207,24 @@ async def asked(session: AsyncSession, rollout_id: str, ids: Iterable[str]) -> d
         .with_for_update()
     )
     return {ident: by or "" for ident, wish, by in rows.all() if wish is not None}
+
+
+def left_out(reason: str) -> dict[str, Any]:
+    """What is written of a compute that this rollout leaves as it is."""
+    return {"state": MemberState.SKIPPED, "reason": reason, "deadline_at": None, "updated_at": now()}
+
+
+async def leave_out_unswitched(session: AsyncSession, rollout_id: str) -> None:
+    """After a stop: members that were being measured stay as they are."""
+    await session.execute(
+        update(RolloutMember)
+        .where(
+            RolloutMember.rollout_id == rollout_id,
+            RolloutMember.state.in_(IN_PROGRESS),
+            RolloutMember.switched_at.is_(None),
+        )
+        .values(left_out("the rollout was stopped before this compute was switched"))
+    )
 
 
 def deadline(strategy: Strategy, seconds: float = 0) -> datetime:

@@ -9,8 +9,10 @@ with workflow.unsafe.imports_passed_through():
     from weir_workflows.common import policies
     from weir_workflows.rollout import limits
     from weir_workflows.rollout.messages import BackInput, RolloutReport, ScopeInput, WaveReport
-    from weir_workflows.rollout.plan_activities import PlanActivities
+    from weir_workflows.rollout.progress_activities import ProgressActivities
+    from weir_workflows.rollout.report_activities import ReportActivities
     from weir_workflows.rollout.rollback_activities import BackActivities
+    from weir_workflows.rollout.scope_activities import ScopeActivities
 
 
 async def go_back(rollout_id: str, ids: list[str], reason: str) -> list[str]:
@@ -42,20 +44,20 @@ class RollbackWorkflow:
         who = f" by {message.actor}" if message.actor else ""
         reason = f"rolled back{who} after the rollout had ended"
         ids = await workflow.execute_activity_method(
-            PlanActivities.switched_computes,
+            ScopeActivities.switched_computes,
             ScopeInput(ident, message.wave, message.compute_id),
             **policies.RECORD,
         )
         failed = await go_back(ident, ids, reason)
         at = workflow.now().isoformat()
-        resumed = await workflow.execute_activity_method(PlanActivities.resume_rollout, ident, **policies.RECORD)
+        resumed = await workflow.execute_activity_method(ProgressActivities.resume_rollout, ident, **policies.RECORD)
         for wave in resumed.waves:
             if whole or wave.index == message.wave:
                 report = WaveReport(ident, wave.index, "rolled_back", reason, at)
-                await workflow.execute_activity_method(PlanActivities.report_wave, report, **policies.RECORD)
+                await workflow.execute_activity_method(ReportActivities.report_wave, report, **policies.RECORD)
         if whole:
             await workflow.execute_activity_method(
-                PlanActivities.report_rollout,
+                ReportActivities.report_rollout,
                 RolloutReport(ident, "rolled_back", "; ".join([reason, *failed]), None, at),
                 **policies.RECORD,
             )

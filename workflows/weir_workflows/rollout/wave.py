@@ -26,7 +26,9 @@ with workflow.unsafe.imports_passed_through():
         WaveReport,
         WaveTally,
     )
-    from weir_workflows.rollout.plan_activities import PlanActivities
+    from weir_workflows.rollout.pick_activities import PickActivities
+    from weir_workflows.rollout.progress_activities import ProgressActivities
+    from weir_workflows.rollout.report_activities import ReportActivities
     from weir_workflows.rollout.rollback_activities import BackActivities
 
 
@@ -125,7 +127,7 @@ class WaveRun:
                 continue
             if not stop and not self._rollout.paused:
                 picked = await workflow.execute_activity_method(
-                    PlanActivities.pick_computes,
+                    PickActivities.pick_computes,
                     PickInput(self._id, self._plan.index, self.next_batch),
                     **policies.RECORD,
                 )
@@ -191,7 +193,7 @@ class WaveRun:
 
     async def _tally(self) -> WaveTally:
         return await workflow.execute_activity_method(
-            PlanActivities.tally_wave, WaveRef(self._id, self._plan.index), **policies.RECORD
+            ProgressActivities.tally_wave, WaveRef(self._id, self._plan.index), **policies.RECORD
         )
 
     def _too_many(self, tally: WaveTally) -> bool:
@@ -271,7 +273,7 @@ class WaveRun:
 
     async def _report(self, state: str, reason: str | None, soak_until: str | None = None) -> None:
         report = WaveReport(self._id, self._plan.index, state, reason, workflow.now().isoformat(), soak_until)
-        await workflow.execute_activity_method(PlanActivities.report_wave, report, **policies.RECORD)
+        await workflow.execute_activity_method(ReportActivities.report_wave, report, **policies.RECORD)
 
 
 def _listed(count: int, examples: list[str]) -> str:

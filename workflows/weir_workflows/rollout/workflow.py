@@ -36,8 +36,10 @@ with workflow.unsafe.imports_passed_through():
         WavePlan,
         WaveReport,
     )
-    from weir_workflows.rollout.plan_activities import PlanActivities
+    from weir_workflows.rollout.progress_activities import ProgressActivities
+    from weir_workflows.rollout.report_activities import ReportActivities
     from weir_workflows.rollout.rollback import go_back
+    from weir_workflows.rollout.scope_activities import ScopeActivities
     from weir_workflows.rollout.wave import WaveRun
 
 ACTIONS = ("pause", "resume", "approve", "skip", "abort", "rollback")
@@ -76,7 +78,9 @@ class RolloutWorkflow:
 
     @workflow.run
     async def run(self, message: RolloutInput) -> str:
-        resumed = await workflow.execute_activity_method(PlanActivities.resume_rollout, self._id, **policies.RECORD)
+        resumed = await workflow.execute_activity_method(
+            ProgressActivities.resume_rollout, self._id, **policies.RECORD
+        )
         if message.progress is None:
             self._take_over(resumed)
         try:
@@ -148,7 +152,7 @@ class RolloutWorkflow:
             gate = self._held_at if status == "held" else None
             asked_by = self._stopped_by or (self._paused_by if status == "paused" else "")
             await workflow.execute_activity_method(
-                PlanActivities.report_rollout,
+                ReportActivities.report_rollout,
                 RolloutReport(self._id, status, reason, self._wave, _now(), gate, asked_by),
                 **policies.RECORD,
             )
@@ -235,7 +239,7 @@ class RolloutWorkflow:
 
     async def _skip(self, message: RolloutControl) -> tuple[bool, str]:
         done = await workflow.execute_activity_method(
-            PlanActivities.skip_computes, self._scope(message), **policies.RECORD
+            ScopeActivities.skip_computes, self._scope(message), **policies.RECORD
         )
         if not done.skipped and not done.asked:
             return False, "nothing of it is left to skip; what has been switched can be rolled back"
@@ -243,7 +247,7 @@ class RolloutWorkflow:
 
     async def _take_part_back(self, message: RolloutControl) -> tuple[bool, str]:
         scope = self._scope(message)
-        ids = await workflow.execute_activity_method(PlanActivities.ask_back, scope, **policies.RECORD)
+        ids = await workflow.execute_activity_method(ScopeActivities.ask_back, scope, **policies.RECORD)
         if ids:
             self._aside.append(asyncio.create_task(self._back(ids, f"rolled back by {message.actor}")))
         if message.wave is not None:
@@ -257,7 +261,7 @@ class RolloutWorkflow:
         """A wave that is under way reports itself when it is over."""
         if self._running is None or self._wave != wave:
             report = WaveReport(self._id, wave, "rolled_back", f"rolled back by {actor}", _now())
-            await workflow.execute_activity_method(PlanActivities.report_wave, report, **policies.RECORD)
+            await workflow.execute_activity_method(ReportActivities.report_wave, report, **policies.RECORD)
 
     def _scope(self, message: RolloutControl) -> ScopeInput:
         return ScopeInput(self._id, message.wave, message.compute_id, actor=message.actor)
@@ -345,9 +349,9 @@ class RolloutWorkflow:
             return
         await self._publish()
         keep = self._stop == "abort"
-        await workflow.execute_activity_method(PlanActivities.leave_unswitched, self._id, **policies.RECORD)
+        await workflow.execute_activity_method(ScopeActivities.leave_unswitched, self._id, **policies.RECORD)
         ids = await workflow.execute_activity_method(
-            PlanActivities.switched_computes, ScopeInput(self._id, keep_passed=keep), **policies.RECORD
+            ScopeActivities.switched_computes, ScopeInput(self._id, keep_passed=keep), **policies.RECORD
         )
         who = f" by {self._stopped_by}" if self._stopped_by else ""
         reason = f"the rollout was {'aborted' if keep else 'rolled back'}{who}"
@@ -355,5 +359,5 @@ class RolloutWorkflow:
         if self._wave is not None and not keep:
             for index in range(self._wave + 1):
                 report = WaveReport(self._id, index, "rolled_back", reason, _now())
-                await workflow.execute_activity_method(PlanActivities.report_wave, report, **policies.RECORD)
+                await workflow.execute_activity_method(ReportActivities.report_wave, report, **policies.RECORD)
         await self._close("aborted" if keep else "rolled_back", "; ".join([reason, *failed]))
