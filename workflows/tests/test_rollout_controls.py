@@ -19,7 +19,7 @@ from weir_workflows.rollout import limits
 from weir_workflows.rollout.messages import BatchInput, Members, PickedBatch
 from weir_workflows.rollout.probes import Probes
 from weir_workflows.rollout.progress_activities import ProgressActivities
-from weir_workflows.rollout.rollback_activities import GoingBack
+from weir_workflows.rollout.rollback_activities import Rollback
 from weir_workflows.rollout.switch_activities import SwitchActivities
 
 # Switch and confirm, nothing else.
@@ -185,7 +185,7 @@ async def test_a_switch_that_was_cut_off_is_finished_and_not_repeated(fleet: Fle
     ident = await fleet.start(**BARE, waves=[{"count": 3}], plan_approval_required=True)
     await fleet.until(ident, "held")
     probes = Probes(fleet.weir.resources)
-    steps = SwitchActivities(fleet.weir.resources, probes, GoingBack(fleet.weir.resources, probes))
+    steps = SwitchActivities(fleet.weir.resources, probes, Rollback(fleet.weir.resources, probes))
     members = Members(ident, ids)
     async with fleet.weir.resources.database.transaction() as session:
         rows = await session.scalars(select(RolloutMember).where(RolloutMember.rollout_id == ident))

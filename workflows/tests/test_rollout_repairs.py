@@ -25,7 +25,7 @@ from weir_workflows.rollout.members import Member
 from weir_workflows.rollout.messages import BatchInput, Members, PickedBatch, RolloutReport, ScopeInput, WaveReport
 from weir_workflows.rollout.probes import Probes
 from weir_workflows.rollout.report_activities import ReportActivities
-from weir_workflows.rollout.rollback_activities import GoingBack, why
+from weir_workflows.rollout.rollback_activities import Rollback, reason_with_rollback
 from weir_workflows.rollout.scope_activities import ScopeActivities
 from weir_workflows.rollout.switch_activities import SwitchActivities
 
@@ -37,7 +37,7 @@ async def change_rollout(fleet: Fleet, ident: str, **values: Any) -> None:
 
 def switching(fleet: Fleet) -> SwitchActivities:
     probes = Probes(fleet.weir.resources)
-    return SwitchActivities(fleet.weir.resources, probes, GoingBack(fleet.weir.resources, probes))
+    return SwitchActivities(fleet.weir.resources, probes, Rollback(fleet.weir.resources, probes))
 
 
 async def test_a_failed_wave_stays_held_though_its_workflow_is_lost(fleet: Fleet) -> None:
@@ -216,10 +216,10 @@ async def test_the_note_of_a_wave_outlasts_its_soak_and_the_end_of_a_rollback_it
 def test_a_reason_does_not_grow_with_each_attempt() -> None:
     item: Any = SimpleNamespace(member=SimpleNamespace(reason="slower", state=MemberState.REGRESSED))
     for attempt in range(3):
-        item.member.reason = why(item, "full_page_writes is on again", f"no answer {attempt}")
+        item.member.reason = reason_with_rollback(item, "full_page_writes is on again", f"no answer {attempt}")
     assert item.member.reason == "slower; going back is not confirmed: no answer 2"
     for _ in range(3):
-        item.member.reason = why(item, "full_page_writes is on again", None)
+        item.member.reason = reason_with_rollback(item, "full_page_writes is on again", None)
     assert item.member.reason == "slower; full_page_writes is on again"
 
 

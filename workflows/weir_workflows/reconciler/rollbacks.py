@@ -13,14 +13,14 @@ from weir_workflows.rollout import members, thresholds
 from weir_workflows.rollout.changes import Changes
 from weir_workflows.rollout.members import Member
 from weir_workflows.rollout.probes import Probes
-from weir_workflows.rollout.rollback_activities import why
+from weir_workflows.rollout.rollback_activities import reason_with_rollback
 
 # Of each kind in one round: the next round goes on.
 AT_ONCE = 100
 _LEFT_OUT = (MemberState.SKIPPED, MemberState.FAILED)
 
 
-async def finish_going_back(
+async def finish_rollbacks(
     resources: Resources, rows: list[ComputeRow], seen: dict[str, ComputeStatus | str]
 ) -> list[str]:
     """Members that were to go back, were not confirmed, and are as they were by now, in storage's eyes too: what was
@@ -58,7 +58,7 @@ async def finish_going_back(
                 [item.id],
                 back=True,
                 rollback_lsn=lsns[item.member.rollout_id, item.id],
-                reason=why(item, changes.of(item.feature).is_back, None),
+                reason=reason_with_rollback(item, changes.of(item.feature).is_back, None),
             )
     return [item.id for item in restored]
 

@@ -158,7 +158,7 @@ async def write_each(
     await (await session.connection()).execute(statement, rows)
 
 
-async def going_forward(
+async def lock_unless_rolled_back(
     session: AsyncSession, rollout_id: str, ids: Iterable[str], *only: ColumnElement[bool]
 ) -> set[str]:
     """Those that nobody has taken back, and of whom `only` holds; until this transaction ends that stays so."""
@@ -176,7 +176,7 @@ async def going_forward(
     return set(rows.all())
 
 
-async def settle(
+async def record_outcomes(
     database: Database, rollout_id: str, outcomes: dict[str, Outcome], *only: ColumnElement[bool]
 ) -> None:
     """Writes how members ended of whom `only` still holds, or that they wait again, measured afresh; nobody is to be
@@ -197,7 +197,7 @@ async def settle(
         )
 
 
-async def asked(session: AsyncSession, rollout_id: str, ids: Iterable[str]) -> dict[str, str]:
+async def wishes(session: AsyncSession, rollout_id: str, ids: Iterable[str]) -> dict[str, str]:
     """Of which of these a person has asked something, and who. Until this transaction ends nobody asks anything new:
     who comes later finds the computes switched."""
     rows = await session.execute(

@@ -11,11 +11,11 @@ with workflow.unsafe.imports_passed_through():
     from weir_workflows.rollout.messages import BackInput, RolloutReport, ScopeInput, WaveReport
     from weir_workflows.rollout.progress_activities import ProgressActivities
     from weir_workflows.rollout.report_activities import ReportActivities
-    from weir_workflows.rollout.rollback_activities import BackActivities
+    from weir_workflows.rollout.rollback_activities import RollbackActivities
     from weir_workflows.rollout.scope_activities import ScopeActivities
 
 
-async def go_back(rollout_id: str, ids: list[str], reason: str) -> list[str]:
+async def roll_back(rollout_id: str, ids: list[str], reason: str) -> list[str]:
     """Everywhere, some batches at a time. Answers with what could not be confirmed, a few by name;
     the wish is stored all the same, and the reconciler goes on trying."""
     slots = asyncio.Semaphore(limits.BACK_AT_ONCE)
@@ -23,7 +23,7 @@ async def go_back(rollout_id: str, ids: list[str], reason: str) -> list[str]:
     async def batch(chosen: list[str]) -> dict[str, str]:
         async with slots:
             return await workflow.execute_activity_method(
-                BackActivities.take_back, BackInput(rollout_id, chosen, "rolled_back", reason), **policies.BACK
+                RollbackActivities.take_back, BackInput(rollout_id, chosen, "rolled_back", reason), **policies.BACK
             )
 
     size = limits.BATCH_SIZE
@@ -48,7 +48,7 @@ class RollbackWorkflow:
             ScopeInput(ident, message.wave, message.compute_id),
             **policies.RECORD,
         )
-        failed = await go_back(ident, ids, reason)
+        failed = await roll_back(ident, ids, reason)
         at = workflow.now().isoformat()
         resumed = await workflow.execute_activity_method(ProgressActivities.resume_rollout, ident, **policies.RECORD)
         for wave in resumed.waves:

@@ -25,7 +25,7 @@ from weir_workflows.rollout.probes import Probes
 _NOT_YET = "; going back is not confirmed: "
 
 
-def going_back(item: Member) -> bool:
+def rollback_unconfirmed(item: Member) -> bool:
     """Wished back, and not known to be there."""
     return (
         item.member.rolled_back_at is not None
@@ -34,7 +34,7 @@ def going_back(item: Member) -> bool:
     )
 
 
-def why(item: Member, is_back: str, error: str | None) -> str:
+def reason_with_rollback(item: Member, is_back: str, error: str | None) -> str:
     """The member's reason with how going back went, however often that was tried."""
     back = f"; {is_back}"
     reason = (item.member.reason or str(item.member.state)).split(_NOT_YET)[0].removesuffix(back)
@@ -43,12 +43,14 @@ def why(item: Member, is_back: str, error: str | None) -> str:
     return reason + back if item.member.state in {MemberState.REGRESSED, MemberState.FAILED} else reason
 
 
-class GoingBack:
+class Rollback:
     def __init__(self, resources: Resources, probes: Probes) -> None:
         self._r = resources
         self._changes = Changes(resources, probes)
 
-    async def take(self, rollout_id: str, outcomes: dict[str, Outcome], *only: ColumnElement[bool]) -> dict[str, str]:
+    async def start(
+        self, rollout_id: str, outcomes: dict[str, Outcome], *only: ColumnElement[bool]
+    ) -> dict[str, str]:
         """Takes these computes back, of whom `only` still holds, and leaves them in the given states. Answers with
         what could not be confirmed, by compute. Who was taken back before stays as that left him: a step that has
         been repeated elsewhere may come here late."""
@@ -57,11 +59,11 @@ class GoingBack:
         ids = sorted(outcomes)
         async with self._r.database.transaction() as session:
             # Members before endpoints, as every step locks them.
-            forward = await members.going_forward(session, rollout_id, ids, *only)
+            forward = await members.lock_unless_rolled_back(session, rollout_id, ids, *only)
             found = [item for item in await members.load(session, rollout_id, ids) if item.id in forward]
             switched = [item.id for item in found if item.member.switched_at is not None]
             for feature, items in members.by_feature(i for i in found if i.member.switched_at is not None):
-                await self._changes.of(feature).wish_back(session, rollout_id, items)
+                await self._changes.of(feature).restore_desired(session, rollout_id, items)
             at = now()
             await members.write(
                 session,
@@ -83,14 +85,14 @@ class GoingBack:
 
     async def finish(self, rollout_id: str, ids: list[str]) -> dict[str, str]:
         """Sends and confirms what `take` has wished, for those where that has not been done."""
-        left = await self._which(
+        left = await self._matching(
             rollout_id, ids, RolloutMember.rolled_back_at.is_not(None), RolloutMember.rollback_lsn.is_(None)
         )
         if not left:
             return {}
         async with self._r.database.transaction() as session:
-            found = [item for item in await members.load(session, rollout_id, left) if going_back(item)]
-        answers = await asyncio.gather(*(self._one(item) for item in found))
+            found = [item for item in await members.load(session, rollout_id, left) if rollback_unconfirmed(item)]
+        answers = await asyncio.gather(*(self._send_back(item) for item in found))
         lsns = {item.id: lsn for item, (lsn, _) in zip(found, answers, strict=True)}
         errors = {item.id: error for item, (_, error) in zip(found, answers, strict=True) if error is not None}
         for feature, items in members.by_feature(item for item in found if item.id not in errors):
@@ -99,7 +101,7 @@ class GoingBack:
         changes = {
             item.id: {
                 "rollback_lsn": None if item.id in errors else lsns[item.id],
-                "reason": why(item, self._changes.of(item.feature).is_back, errors.get(item.id)),
+                "reason": reason_with_rollback(item, self._changes.of(item.feature).is_back, errors.get(item.id)),
             }
             for item in found
         }
@@ -107,10 +109,10 @@ class GoingBack:
             await members.write_each(session, rollout_id, changes, back=True)
         return errors
 
-    async def obey(self, rollout_id: str, ids: list[str]) -> None:
+    async def carry_out_wishes(self, rollout_id: str, ids: list[str]) -> None:
         """Takes back who a person has asked back, whatever has become of it since. Called after a step has written
         where its computes stand: a wish that came later finds them there itself."""
-        asked = await self._which(
+        asked = await self._matching(
             rollout_id,
             ids,
             RolloutMember.wish == Wish.BACK,
@@ -118,9 +120,9 @@ class GoingBack:
             RolloutMember.rolled_back_at.is_(None),
         )
         ends = {ident: (MemberState.ROLLED_BACK, f"rolled back by {by}") for ident, by in asked.items()}
-        await self.take(rollout_id, dict[str, Outcome](ends))
+        await self.start(rollout_id, dict[str, Outcome](ends))
 
-    async def _which(self, rollout_id: str, ids: list[str], *conditions: ColumnElement[bool]) -> dict[str, str]:
+    async def _matching(self, rollout_id: str, ids: list[str], *conditions: ColumnElement[bool]) -> dict[str, str]:
         """Those of whom this is so, and who asked for it. Mostly none: nothing else is read of the others."""
         if not ids:
             return {}
@@ -132,7 +134,7 @@ class GoingBack:
             )
         return {ident: by or "" for ident, by in rows.all()}
 
-    async def _one(self, item: Member) -> tuple[str | None, str | None]:
+    async def _send_back(self, item: Member) -> tuple[str | None, str | None]:
         """(LSN from which on the compute is as it was, what went wrong)."""
         change = self._changes.of(item.feature)
         async with change.slot():
@@ -142,10 +144,10 @@ class GoingBack:
                 return None, str(error)
 
 
-class BackActivities:
-    def __init__(self, resources: Resources, back: GoingBack) -> None:
+class RollbackActivities:
+    def __init__(self, resources: Resources, rollback: Rollback) -> None:
         self._r = resources
-        self._back = back
+        self._rollback = rollback
 
     def all(self) -> list[Callable[..., Any]]:
         return [self.take_back, self.give_up]
@@ -161,9 +163,9 @@ class BackActivities:
                 async with self._r.database.transaction() as session:
                     found = await members.load(session, message.rollout_id, ids)
                 waiting = [item.id for item in found if item.member.rolled_back_at is None]
-                errors |= await self._back.take(message.rollout_id, dict.fromkeys(waiting, outcome))
+                errors |= await self._rollback.start(message.rollout_id, dict.fromkeys(waiting, outcome))
                 done = [item.id for item in found if item.member.rolled_back_at is not None]
-                errors |= await self._back.finish(message.rollout_id, done)
+                errors |= await self._rollback.finish(message.rollout_id, done)
         return errors
 
     @activity.defn
@@ -186,7 +188,7 @@ class BackActivities:
             i.id: failed for i in found if i.member.switched_at is not None and i.member.confirmed_at is None
         }
         unjudged: dict[str, Outcome] = {i.id: unclear for i in found if i.member.confirmed_at is not None}
-        await members.settle(self._r.database, message.rollout_id, unswitched, *members.UNSWITCHED)
-        await members.settle(self._r.database, message.rollout_id, unjudged, *members.UNENDED)
-        await self._back.take(message.rollout_id, unconfirmed, *members.UNCONFIRMED)
-        await self._back.obey(message.rollout_id, message.compute_ids)
+        await members.record_outcomes(self._r.database, message.rollout_id, unswitched, *members.UNSWITCHED)
+        await members.record_outcomes(self._r.database, message.rollout_id, unjudged, *members.UNENDED)
+        await self._rollback.start(message.rollout_id, unconfirmed, *members.UNCONFIRMED)
+        await self._rollback.carry_out_wishes(message.rollout_id, message.compute_ids)

@@ -30,7 +30,7 @@ class PostgresMinor:
         "long the compute accepted no connections is from the stop until its agent said that it serves queries again."
     )
 
-    def settled(self, strategy: Strategy) -> Strategy:
+    def resolved(self, strategy: Strategy) -> Strategy:
         available = postgres_versions.available(get_settings())
         target = strategy.target_version or postgres_versions.newest(available)
         if target is None:

@@ -39,7 +39,7 @@ class Feature(Protocol):
         """When a switch counts as done."""
         ...
 
-    def settled(self, strategy: Strategy) -> Strategy:
+    def resolved(self, strategy: Strategy) -> Strategy:
         """With what is fixed once the plan is made. Raises BadRequestError for what this feature cannot do."""
         ...
 

@@ -16,12 +16,12 @@ CHANGES_SHOWN = 1_000
 
 async def plan(access: ProjectAccess, prometheus: Prometheus, body: RolloutCreateRequest) -> Planned:
     found = await candidates.load(access, prometheus, body.selector)
-    return make_plan(found, settled(body).strategy, now(), body.selector, body.feature)
+    return make_plan(found, resolved(body).strategy, now(), body.selector, body.feature)
 
 
-def settled(body: RolloutCreateRequest) -> RolloutCreateRequest:
+def resolved(body: RolloutCreateRequest) -> RolloutCreateRequest:
     """With what a frozen plan does not leave open."""
-    return body.model_copy(update={"strategy": feature_of(body.feature).settled(body.strategy)})
+    return body.model_copy(update={"strategy": feature_of(body.feature).resolved(body.strategy)})
 
 
 async def diff(access: ProjectAccess, prometheus: Prometheus, rollout: Rollout) -> PlanDiff:

@@ -12,7 +12,7 @@ from weir.operations.service import trace_context
 from weir.rollouts.intent import RolloutCreateRequest
 from weir.rollouts.models import Rollout, RolloutStatus
 from weir.rollouts.plan.repository import PlanRepository
-from weir.rollouts.plan.service import plan, settled
+from weir.rollouts.plan.service import plan, resolved
 
 _PLAN_LOCK = 0x77656972_02
 
@@ -22,7 +22,7 @@ async def create(access: ProjectAccess, prometheus: Prometheus, body: RolloutCre
     session = access.session
     # Two rollouts planned at once must not both take a compute.
     await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _PLAN_LOCK})
-    body = settled(body)
+    body = resolved(body)
     frozen = await plan(access, prometheus, body)
     if not frozen.computes:
         reasons = "; ".join(f"{item.compute_id}: {item.reason}" for item in frozen.excluded[:5])

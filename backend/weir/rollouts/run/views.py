@@ -130,8 +130,8 @@ async def grid(repository: RolloutRepository, rollout: Rollout, since: datetime 
         columns["cell"].append(cell_index[region, cell])
         columns["wave"].append(wave)
         columns["state"].append(state_index[state])
-        told = bool(reason) and state not in _PLAIN
-        columns["reason"].append(reason_index.setdefault(reason, len(reason_index)) if told else None)
+        shown = bool(reason) and state not in _PLAIN
+        columns["reason"].append(reason_index.setdefault(reason, len(reason_index)) if shown else None)
     return Grid(
         at=at,
         cells=[
