@@ -1,4 +1,4 @@
-"""Members of a rollout with everything known of their computes, and what is written about them."""
+"""Members of a rollout with the rows of their computes, and the writes of every step about members."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ def _in(*states: MemberState) -> ColumnElement[bool]:
 
 
 # Where members still are that a step goes on with. A step whose worker was given up for dead may run beside its
-# repetition, which has gone on: what it has read is old then, and whoever is further it leaves alone.
+# repetition. What the first has read is old then; by these conditions it writes nothing about members further on.
 UNSWITCHED: Only = (
     RolloutMember.switched_at.is_(None),
     _in(MemberState.PREFLIGHT, MemberState.BASELINE, MemberState.ARMING),
@@ -60,12 +60,13 @@ def among(column: InstrumentedAttribute[str], ids: Iterable[str]) -> ColumnEleme
 
 
 async def load(session: AsyncSession, rollout_id: str, ids: Iterable[str]) -> list[Member]:
-    """Deleted endpoints too: a rollout has to say of them that they are gone."""
+    """Members of one rollout. Members whose endpoint is deleted are among them, since the rollout reports those
+    too."""
     return await load_chosen(session, RolloutMember.rollout_id == rollout_id, among(RolloutMember.endpoint_id, ids))
 
 
 async def load_chosen(session: AsyncSession, *chosen: ColumnElement[bool], limit: int | None = None) -> list[Member]:
-    """Of any rollouts."""
+    """Members of any rollouts."""
     rows = await session.execute(
         select(RolloutMember, Endpoint, Branch, Project, Rollout.feature)
         .join(Rollout, Rollout.id == RolloutMember.rollout_id)
@@ -161,7 +162,8 @@ async def write_each(
 async def lock_unless_rolled_back(
     session: AsyncSession, rollout_id: str, ids: Iterable[str], *only: ColumnElement[bool]
 ) -> set[str]:
-    """Those that nobody has taken back, and of whom `only` holds; until this transaction ends that stays so."""
+    """Locks, until this transaction ends, those members that have not been rolled back and for which `only` holds;
+    answers with their ids."""
     rows = await session.scalars(
         select(RolloutMember.endpoint_id)
         .where(
@@ -179,8 +181,8 @@ async def lock_unless_rolled_back(
 async def record_outcomes(
     database: Database, rollout_id: str, outcomes: dict[str, Outcome], *only: ColumnElement[bool]
 ) -> None:
-    """Writes how members ended of whom `only` still holds, or that they wait again, measured afresh; nobody is to be
-    alerted about them."""
+    """Writes the outcomes of those members for which `only` still holds, and clears their deadlines. An outcome of
+    `pending` returns the member to those waiting, to be measured afresh."""
     if not outcomes:
         return
     async with database.transaction() as session:
@@ -198,8 +200,8 @@ async def record_outcomes(
 
 
 async def wishes(session: AsyncSession, rollout_id: str, ids: Iterable[str]) -> dict[str, str]:
-    """Of which of these a person has asked something, and who. Until this transaction ends nobody asks anything new:
-    who comes later finds the computes switched."""
+    """The members about which a person has asked something, each with that person. The rows stay locked until this
+    transaction ends, so that a later wish finds the computes switched."""
     rows = await session.execute(
         select(RolloutMember.endpoint_id, RolloutMember.wish, RolloutMember.wish_by)
         .where(RolloutMember.rollout_id == rollout_id, among(RolloutMember.endpoint_id, ids))

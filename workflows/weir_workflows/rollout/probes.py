@@ -1,4 +1,5 @@
-"""Looks at one compute and at its storage: who is able, who is healthy, who has seen the switch. Changes nothing."""
+"""Probes of one compute and of its storage: whether each is healthy, and whether it has seen a switch.
+A probe changes nothing."""
 
 import asyncio
 import zlib

@@ -1,4 +1,4 @@
-"""Taking many computes back, from the rollout's workflow and after it has ended."""
+"""Rollbacks of many computes, by the rollout's workflow and after that workflow has ended."""
 
 import asyncio
 
@@ -16,8 +16,8 @@ with workflow.unsafe.imports_passed_through():
 
 
 async def roll_back(rollout_id: str, ids: list[str], reason: str) -> list[str]:
-    """Everywhere, some batches at a time. Answers with what could not be confirmed, a few by name;
-    the wish is stored all the same, and the reconciler goes on trying."""
+    """Rolls computes back, some batches at a time. Answers with a few of the rollbacks that could not be confirmed,
+    by name; each rollback is stored all the same, and the reconciler goes on with it."""
     slots = asyncio.Semaphore(limits.BACK_AT_ONCE)
 
     async def batch(chosen: list[str]) -> dict[str, str]:
@@ -36,7 +36,7 @@ async def roll_back(rollout_id: str, ids: list[str], reason: str) -> list[str]:
 
 @workflow.defn(name=ROLLBACK_WORKFLOW)
 class RollbackWorkflow:
-    """Going back after the rollout's own workflow has ended: all of it, a wave, or a compute."""
+    """The rollback of all of a rollout, of a wave or of a compute, after the rollout's own workflow has ended."""
 
     @workflow.run
     async def run(self, message: RollbackInput) -> str:

@@ -1,6 +1,7 @@
-"""Taking computes back to what they were before their switch. What is wanted is
-stored with the member's end before anything is sent, so a compute that cannot be reached now is brought back by the
-reconciler, and nothing is forgotten."""
+"""Rollbacks: members returned to what they were before their switch.
+
+A rollback is stored together with the member's outcome before anything is sent to the compute. A compute that does
+not answer now is therefore rolled back later, by the reconciler."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +27,7 @@ _NOT_YET = "; going back is not confirmed: "
 
 
 def rollback_unconfirmed(item: Member) -> bool:
-    """Wished back, and not known to be there."""
+    """Whether the member is to be rolled back and its rollback has not been confirmed."""
     return (
         item.member.rolled_back_at is not None
         and item.member.rollback_lsn is None
@@ -35,7 +36,8 @@ def rollback_unconfirmed(item: Member) -> bool:
 
 
 def reason_with_rollback(item: Member, is_back: str, error: str | None) -> str:
-    """The member's reason with how going back went, however often that was tried."""
+    """The member's reason, followed by how its rollback went; repeating the rollback does not lengthen the
+    reason."""
     back = f"; {is_back}"
     reason = (item.member.reason or str(item.member.state)).split(_NOT_YET)[0].removesuffix(back)
     if error is not None:
@@ -51,9 +53,9 @@ class Rollback:
     async def start(
         self, rollout_id: str, outcomes: dict[str, Outcome], *only: ColumnElement[bool]
     ) -> dict[str, str]:
-        """Takes these computes back, of whom `only` still holds, and leaves them in the given states. Answers with
-        what could not be confirmed, by compute. Who was taken back before stays as that left him: a step that has
-        been repeated elsewhere may come here late."""
+        """Rolls back those of the members for which `only` still holds, and gives each its outcome. Answers with
+        the error of each rollback that could not be confirmed, by compute. A member that was rolled back before
+        keeps its first outcome, since a repeated step may call this late."""
         if not outcomes:
             return {}
         ids = sorted(outcomes)
@@ -84,7 +86,8 @@ class Rollback:
         return await self.finish(rollout_id, ids)
 
     async def finish(self, rollout_id: str, ids: list[str]) -> dict[str, str]:
-        """Sends and confirms what `take` has wished, for those where that has not been done."""
+        """Sends and confirms the rollbacks that `start` has stored, for the members whose rollback is not confirmed
+        yet."""
         left = await self._matching(
             rollout_id, ids, RolloutMember.rolled_back_at.is_not(None), RolloutMember.rollback_lsn.is_(None)
         )
@@ -110,8 +113,8 @@ class Rollback:
         return errors
 
     async def carry_out_wishes(self, rollout_id: str, ids: list[str]) -> None:
-        """Takes back who a person has asked back, whatever has become of it since. Called after a step has written
-        where its computes stand: a wish that came later finds them there itself."""
+        """Rolls back the members for which a person has asked that. A step calls this after it has written where
+        its members stand; a wish that is stored later finds them there itself."""
         asked = await self._matching(
             rollout_id,
             ids,
@@ -123,7 +126,7 @@ class Rollback:
         await self.start(rollout_id, dict[str, Outcome](ends))
 
     async def _matching(self, rollout_id: str, ids: list[str], *conditions: ColumnElement[bool]) -> dict[str, str]:
-        """Those of whom this is so, and who asked for it. Mostly none: nothing else is read of the others."""
+        """The members for which the conditions hold, each with the person who asked for it."""
         if not ids:
             return {}
         async with self._r.database.transaction() as session:
@@ -154,7 +157,8 @@ class RollbackActivities:
 
     @activity.defn
     async def take_back(self, message: BackInput) -> dict[str, str]:
-        """Answers with what could not be confirmed, by compute; the reconciler goes on with those."""
+        """Rolls members back. Answers with the errors of rollbacks that could not be confirmed, by compute; the
+        reconciler goes on with those."""
         errors: dict[str, str] = {}
         outcome: Outcome = (MemberState(message.state), message.reason)
         async with heartbeats():
@@ -170,8 +174,9 @@ class RollbackActivities:
 
     @activity.defn
     async def give_up(self, message: BackInput) -> None:
-        """A step of a batch cannot be done: who was not switched fails, who was switched without being confirmed goes
-        back, and who could not be judged is inconclusive, which holds the rollout."""
+        """Ends the members of a batch whose step cannot be done: an unswitched member fails, a switched member
+        without a confirmation fails and is rolled back, and a confirmed member is inconclusive, which holds the
+        rollout."""
         async with heartbeats():
             await self._give_up(message)
 

@@ -22,7 +22,7 @@ class ScopeActivities:
 
     @activity.defn
     async def skip_computes(self, message: ScopeInput) -> SkipDone:
-        """Who waits is skipped at once; who is being measured is asked to stop before the switch."""
+        """Skips waiting members at once; members that are being measured are skipped before their switch."""
         async with self._r.database.transaction() as session:
             await members.find_rollout(session, message.rollout_id, lock=True)
             chosen = _scope(message)
@@ -47,8 +47,8 @@ class ScopeActivities:
 
     @activity.defn
     async def ask_back(self, message: ScopeInput) -> list[str]:
-        """Asks computes that are under way to go back at their next step, and answers with those that are not
-        under way and have to be taken back by the caller."""
+        """Asks members that are under way to be rolled back at their next step. Answers with the switched members
+        that are not under way, which the caller rolls back."""
         async with self._r.database.transaction() as session:
             await members.find_rollout(session, message.rollout_id, lock=True)
             chosen = (*_scope(message), RolloutMember.rolled_back_at.is_(None))
@@ -92,7 +92,7 @@ class ScopeActivities:
 
     @activity.defn
     async def leave_unswitched(self, rollout_id: str) -> None:
-        """After a stop: what was being measured stays as it is."""
+        """After a stop: leaves out the members that were being measured."""
         async with self._r.database.transaction() as session:
             await members.leave_out_unswitched(session, rollout_id)
 

@@ -43,7 +43,8 @@ _UNSWITCHED = (MemberState.PREFLIGHT, MemberState.BASELINE)
 
 @dataclass(frozen=True)
 class _Permission:
-    """Whether anything may begin; `asked`: of whom a person has asked otherwise, and who."""
+    """Whether a switch may begin. `wishes`: the members that a person has asked to leave out, each with that
+    person."""
 
     held: bool
     stopped: bool
@@ -66,7 +67,8 @@ class SwitchActivities:
 
     @activity.defn
     async def begin_batch(self, message: BatchInput) -> Begun:
-        """Of a rollout that is being stopped nothing begins: nobody waits then for the end of a baseline."""
+        """Preflight and the start of the baseline. Nothing begins in a rollout that is being stopped, so that its
+        end does not wait for a baseline."""
         async with heartbeats(), self._preflights:
             return await self._begin(message)
 
@@ -130,8 +132,8 @@ class SwitchActivities:
         return unready
 
     async def _defer(self, rollout_id: str, deferred: list[Member], strategy: Strategy) -> None:
-        """Suspended computes: storage is armed and the wish stored; the next start carries it out. Whoever may not be
-        switched now waits for another batch, or is left out."""
+        """Suspended computes: storage is armed and the switch stored, and the next start carries the switch out. A
+        member that may not be switched now waits for another batch or is left out."""
         if not deferred:
             return
         outcomes: dict[str, Outcome] = {}
@@ -161,8 +163,8 @@ class SwitchActivities:
             await self._changes.of(feature).set_desired(session, rollout_id, alike)
 
     async def _permission(self, session: AsyncSession, rollout_id: str, ids: list[str]) -> "_Permission":
-        """Read in the transaction that stores a wish, and so as it is at that moment: once a pause, a stop or a skip
-        has been answered nothing new is wished."""
+        """Reads, in the transaction that stores a switch, whether the switch may begin: once a pause, a stop or a
+        skip has been answered, no new switch is stored."""
         rollout, strategy = await members.load_rollout(session, rollout_id)
         held, _ = _paused_or_frozen(rollout, strategy)
         return _Permission(held, rollout.status in STOPPING, await members.wishes(session, rollout_id, ids))
@@ -171,8 +173,8 @@ class SwitchActivities:
 
     @activity.defn
     async def switch_batch(self, message: Members) -> Switched:
-        """In chunks: may it go on, wish, send, confirm, write down. A pause, a freeze, a stop or a wish about a
-        compute takes effect before the next wish is stored."""
+        """Switches the members in chunks. A pause, a freeze, a stop or a wish takes effect before the next chunk's
+        switch is stored."""
 
         async def one(ids: list[str]) -> Switched:
             async with self._chunks:
@@ -222,7 +224,8 @@ class SwitchActivities:
         return Switched(confirmed, waiting + late, stopped, retry, rollout.status == RolloutStatus.PAUSED)
 
     async def _extend_deadlines(self, rollout_id: str, fresh: list[Member], strategy: Strategy) -> None:
-        """Nobody is to be alerted about computes that wait for the end of a freeze."""
+        """Moves the deadlines of members that wait for the end of a freeze, so that no alert is raised about
+        them."""
         frozen = frozen_until(strategy.freeze_windows, now())
         if frozen is None or not fresh:
             return
@@ -251,7 +254,7 @@ class SwitchActivities:
         return [item for item in fresh if item.id not in outcomes]
 
     async def _switch_chunk(self, rollout_id: str, chunk: list[Member], strategy: Strategy) -> tuple[int, int]:
-        """How many are confirmed, and how many may not be switched any more. Who fails goes back at once."""
+        """(members confirmed, members that may not be switched now). A member that fails is rolled back at once."""
         if not chunk:
             return 0, 0
         failures: dict[str, Outcome] = {}
@@ -281,8 +284,9 @@ class SwitchActivities:
     async def _store_desired(
         self, session: AsyncSession, rollout_id: str, armed: list[Member], strategy: Strategy
     ) -> list[Member]:
-        """Those of whom the switch is wished from now on. The others stay as they are and are looked at again; but of
-        those whose wish was stored before none that has been taken back, or confirmed, since."""
+        """Stores the switch of the members that may be switched, and answers with those to switch. The other
+        members stay as they are for a later attempt. A member whose switch was stored by an earlier attempt is left
+        out if it has been rolled back or confirmed since."""
         # All are locked at once, in one order; those below are some of them.
         forward = await members.lock_unless_rolled_back(
             session, rollout_id, [i.id for i in armed], *members.UNCONFIRMED

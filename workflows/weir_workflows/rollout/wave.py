@@ -232,7 +232,8 @@ class WaveRun:
         return True
 
     async def _judge(self) -> WaveJudged:
-        """That nobody can judge the wave is no verdict: it holds, as one that is inconclusive."""
+        """The verdict over the wave's members together. Where they cannot be judged, the wave is held as an
+        inconclusive one is."""
         try:
             return await workflow.execute_activity_method(
                 WaveActivities.judge_wave, WaveRef(self._id, self._plan.index), **policies.JUDGE
@@ -241,7 +242,8 @@ class WaveRun:
             return WaveJudged(UNJUDGED, f"its computes could not be judged together: {reason_of(failure)}")
 
     async def _fail(self, reason: str, why: str) -> bool:
-        """Who approves a wave that failed wants the rest of it, however many more do not pass."""
+        """A failed wave waits for approval. An approval means the rest of the wave, however many more members
+        fail."""
         await self._report("failed", reason)
         if not await self._rollout.wait_for_approval(why, f"wave-{self._plan.index}-failed"):
             return True
