@@ -25,7 +25,7 @@ export default tseslint.config(
         'error',
         {
           patterns: [
-            { group: ['@tanstack/*', '!@tanstack/react-virtual', '~/api/*', '~/routes/*', '~/components/*'], message: 'ui/ and lib/ stand alone' },
+            { group: ['@tanstack/*', '!@tanstack/react-virtual', '~/api/*', '~/app/*', '~/routes/*', '~/features/*', '~/shared/*'], message: 'ui/ and lib/ stand alone' },
           ],
         },
       ],

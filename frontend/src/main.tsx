@@ -6,7 +6,7 @@ import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
 
 import { createQueryClient } from './api/query-client'
-import { createAppRouter } from './router'
+import { createAppRouter } from './app/router'
 import { ToastProvider } from './ui/Toast'
 
 const queryClient = createQueryClient(() => {

@@ -3,7 +3,7 @@ import { useRouter, useSearch } from '@tanstack/react-router'
 import { type SyntheticEvent, useState } from 'react'
 
 import { errorText } from '~/api/errors'
-import { sessionQuery, signIn } from '~/api/queries/session'
+import { sessionQuery, signIn } from '~/features/session/queries'
 import { Button } from '~/ui/Button'
 import { TextField } from '~/ui/Field'
 

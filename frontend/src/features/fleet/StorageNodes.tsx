@@ -1,0 +1,78 @@
+import { useQuery } from '@tanstack/react-query'
+import { useState } from 'react'
+
+import type { SafekeeperHealth, StorageHealth } from '~/api/types'
+import { SafekeeperReplaceForm } from '~/features/safekeepers/SafekeeperReplaceForm'
+import { sessionQuery } from '~/features/session/queries'
+import { count } from '~/lib/format'
+import { Badge } from '~/ui/Badge'
+import { Button } from '~/ui/Button'
+import { Card } from '~/ui/Card'
+import { Table } from '~/ui/Table'
+
+function Health({ node }: { node: { healthy: boolean; reason?: string | null; lost_timelines?: number } }) {
+  const lost = node.lost_timelines ?? 0
+  if (node.healthy && lost === 0) return <Badge tone="good">healthy</Badge>
+  return (
+    <div className="grid justify-items-start gap-1">
+      <span className="flex flex-wrap gap-1">
+        {!node.healthy && <Badge tone="bad">does not answer</Badge>}
+        {lost > 0 && <Badge tone="bad">{`lost ${count(lost)} ${lost === 1 ? 'log' : 'logs'}`}</Badge>}
+      </span>
+      {node.reason && <span className="text-xs text-muted">{node.reason}</span>}
+    </div>
+  )
+}
+
+/** Safekeepers with the logs they hold, and pageservers. Operators replace a safekeeper here. */
+export function StorageNodes({ storage }: { storage: StorageHealth }) {
+  const operator = useQuery(sessionQuery).data?.user.operator ?? false
+  const [asked, setAsked] = useState<SafekeeperHealth | null>(null)
+  const refused = (node: SafekeeperHealth) => (node.branches === 0 ? 'No branch’s log has it as a member.' : storage.safekeepers.length === 1 ? 'There is no other safekeeper.' : null)
+  return (
+    <>
+      <Card title="Safekeepers" note="They hold the newest WAL of every branch. Each branch chooses its own among them, on its page.">
+        <Table
+          caption="Safekeeper nodes"
+          cards
+          rows={storage.safekeepers}
+          rowKey={(row) => String(row.id)}
+          empty="No safekeepers are configured."
+          columns={[
+            { key: 'id', header: 'Safekeeper', cell: (row) => row.id },
+            { key: 'address', header: 'Address', cell: (row) => <code className="text-xs">{row.address}</code> },
+            { key: 'health', header: 'Health', cell: (row) => <Health node={row} /> },
+            { key: 'branches', header: 'Member of', numeric: true, cell: (row) => `${count(row.branches)} ${row.branches === 1 ? 'branch' : 'branches'}` },
+            { key: 'timelines', header: 'Logs held', numeric: true, cell: (row) => count(row.timelines) },
+            { key: 'replacing', header: 'Being changed', numeric: true, cell: (row) => (row.replacing ? <Badge tone="accent">{count(row.replacing)}</Badge> : '0') },
+            ...(operator
+              ? [{
+                  key: 'replace',
+                  header: 'Actions',
+                  cell: (row: SafekeeperHealth) => (
+                    <Button aria-label={`Replace safekeeper ${String(row.id)}`} disabledReason={refused(row)} onClick={() => { setAsked(row) }}>Replace</Button>
+                  ),
+                }]
+              : []),
+          ]}
+        />
+      </Card>
+      <Card title="Pageservers" note="They make pages of the WAL, and keep them in the object store.">
+        <Table
+          caption="Pageserver nodes"
+          cards
+          rows={storage.pageservers}
+          rowKey={(row) => String(row.id)}
+          empty="No pageservers are configured."
+          columns={[
+            { key: 'id', header: 'Pageserver', cell: (row) => row.id },
+            { key: 'address', header: 'Address', cell: (row) => <code className="text-xs">{row.address}</code> },
+            { key: 'health', header: 'Health', cell: (row) => <Health node={row} /> },
+            { key: 'timelines', header: 'Timelines', numeric: true, cell: (row) => count(row.timelines) },
+          ]}
+        />
+      </Card>
+      {asked && <SafekeeperReplaceForm safekeeper={asked} safekeepers={storage.safekeepers} onClose={() => { setAsked(null) }} />}
+    </>
+  )
+}
