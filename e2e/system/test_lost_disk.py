@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Generator
 from typing import Any
 
 import pytest
-from stack import Stack, wait_for
+from stack import Stack, running_stack, wait_for
 from weirbench.api import Database, Weir
 from weirbench.postgres import query
 
@@ -59,6 +60,45 @@ def test_no_compute_starts_without_the_rows_and_they_come_back_with_their_holder
     assert not folders[0].exists()
     # The next test's majority must not depend on a project that has a member less.
     api.delete_project(shop.project_id)
+
+
+@pytest.fixture
+def five() -> Generator[Stack]:
+    with running_stack({"WEIR_SAFEKEEPERS_COUNT": "5"}) as running:
+        yield running
+
+
+@pytest.mark.long
+def test_with_five_safekeepers_two_lost_disks_and_one_away_start_no_compute(five: Stack) -> None:
+    """`storage/system/test_lost_disk.py` has the same in every run, without a control plane."""
+    stack, api = five, five.api()
+    shop = api.create_database("lost-disk-of-five", {})
+    grown = stack.weir("safekeepers", "set", shop.branch_id, "1,2,3,4,5")
+    assert grown.returncode == 0, grown.stdout + grown.stderr
+    query(shop.uri, "CREATE TABLE story (id int)")
+    for away in (4, 5):
+        stack.stop(f"safekeeper-{away}")
+    query(shop.uri, f"INSERT INTO story SELECT generate_series(1, {ROWS})")
+    endpoint = f"/projects/{shop.project_id}/endpoints/{shop.compute_id}"
+    api.wait_operations(api.request("POST", f"{endpoint}/suspend")["operations"])
+
+    branch = api.get(f"/projects/{shop.project_id}/branches/{shop.branch_id}")["branch"]
+    for lost in (2, 3):
+        stack.stop(f"safekeeper-{lost}")
+        [folder] = (stack.home / f"safekeeper-{lost}").glob(f"*/{branch['timeline_id']}")
+        shutil.rmtree(folder.parent)
+        stack.start(f"safekeeper-{lost}")
+    for lost in (2, 3):
+        wait_for("the reconciler to report the loss", lambda lost=lost: _lost(api, lost) >= 1, 90)
+    stack.stop("safekeeper-1")
+    for returned in (4, 5):
+        stack.start(f"safekeeper-{returned}")
+    api.request("POST", f"{endpoint}/start")
+    _stays_down(api, shop)
+    stack.start("safekeeper-1")
+    wait_for("the branch to run again", lambda: api.compute(shop.compute_id)["state"] == "active", 180)
+    assert query(shop.uri, "SELECT count(*) FROM story") == str(ROWS)
+    query(shop.uri, "INSERT INTO story VALUES (0)")
 
 
 def _lost(api: Weir, number: int) -> int:
