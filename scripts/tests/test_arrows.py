@@ -1,6 +1,12 @@
 """An import against an arrow is found, and one along it is not."""
 
+import sys
+from pathlib import Path
+
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from devtools import arrows
 
 
