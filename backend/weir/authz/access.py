@@ -11,7 +11,7 @@ from weir.branches.models import Branch
 from weir.db import Session
 from weir.endpoints.models import Endpoint
 from weir.errors import ConflictError, NotFoundError
-from weir.operations.service import require_idle
+from weir.projects.locking import lock_idle
 from weir.projects.models import Project
 
 
@@ -34,9 +34,7 @@ class ProjectAccess:
 
         A project whose deletion failed half way takes nothing but another deletion (`deleting`)."""
         await self.project(project_id)
-        statement = select(Project).where(Project.id == project_id).with_for_update()
-        project = (await self.session.scalars(statement.execution_options(populate_existing=True))).one()
-        await require_idle(self.session, project_id)
+        project = await lock_idle(self.session, project_id)
         if project.deleted_at is not None:
             raise NotFoundError.of("project", project_id)
         if project.delete_requested_at is not None and not deleting:

@@ -31,7 +31,7 @@ from weir.db import Database
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.errors import ProjectBusyError
 from weir.kit.ids import parse_lsn
-from weir.operations.service import require_idle
+from weir.projects.locking import lock_idle
 from weir.projects.models import Project
 
 _INGEST_SECONDS = 30.0
@@ -108,9 +108,8 @@ def project_locked(database: Database, safekeeper_count: int) -> Lock:
     @asynccontextmanager
     async def locked(of: BranchLog) -> AsyncGenerator[BranchLog]:
         async with database.transaction() as session:
-            await session.execute(select(Project.id).where(Project.id == of.project_id).with_for_update())
             try:
-                await require_idle(session, of.project_id)
+                await lock_idle(session, of.project_id)
             except ProjectBusyError as error:
                 raise RefusedError(error.message) from None
             found = await branch_logs(session, safekeeper_count, of.branch_id)
