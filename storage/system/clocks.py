@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import mmap
 import struct
-import subprocess
 from pathlib import Path
+
+import preload
 
 _MOVED_CLOCK = r"""
 #define _GNU_SOURCE
@@ -56,23 +57,11 @@ class Clock:
     def __init__(self, folder: Path, name: str) -> None:
         self._file = folder / f"clock-{name}"
         self._file.write_bytes(struct.pack("q", 0))
-        source, library = folder / "moved_clock.c", folder / "moved_clock.so"
-        if not library.exists():
-            source.write_text(_MOVED_CLOCK)
-            subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
-        self.environment = {"LD_PRELOAD": str(library), "WEIR_TEST_CLOCK": str(self._file)}
+        built = preload.library(folder, "moved_clock", _MOVED_CLOCK)
+        self.environment = {"LD_PRELOAD": str(built), "WEIR_TEST_CLOCK": str(self._file)}
 
     def move(self, seconds: float) -> None:
         """From here on it shows so much more than the machine's, or less; whole seconds."""
         with self._file.open("r+b") as file, mmap.mmap(file.fileno(), 8) as shown:
             # At once: one store of eight bytes that are aligned.
             shown[:] = struct.pack("q", round(seconds))
-
-
-def together(*environments: dict[str, str]) -> dict[str, str]:
-    """One environment with all of them, whose libraries are all loaded."""
-    merged: dict[str, str] = {}
-    for environment in environments:
-        merged |= environment
-    libraries = {one["LD_PRELOAD"]: None for one in environments if "LD_PRELOAD" in one}
-    return merged | ({"LD_PRELOAD": ":".join(libraries)} if libraries else {})

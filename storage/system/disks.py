@@ -7,6 +7,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import preload
+
 FULL = "No space left on device"
 
 
@@ -80,11 +82,7 @@ ssize_t writev(int fd, const struct iovec *v, int n) { OR_FAIL(syscall(SYS_write
 
 
 def _library(folder: Path) -> Path:
-    source, library = folder / "sick_disk.c", folder / "sick_disk.so"
-    if not library.exists():
-        source.write_text(_SICK_DISK)
-        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
-    return library
+    return preload.library(folder, "sick_disk", _SICK_DISK)
 
 
 def stuck_while(folder: Path, there: Path) -> dict[str, str]:

@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-from clocks import Clock, together
+from clocks import Clock
 from disks import stuck_while
 from harness import engine
+from preload import together
 from weirtorture import apart, programs
 from weirtorture.namespaces import APART, OUTSIDE, Node, can_separate, own_network
 

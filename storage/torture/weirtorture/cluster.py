@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from clocks import Clock, together
+from clocks import Clock
 from disks import MountRefusedError, failing_while, small_disk, stuck_while
 from harness import PG_BIN, Compute, Engine, Timeline, wait_for
+from preload import together
 from workloads import SMALL_LAYERS
 
 from .namespaces import Node
