@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Generator
 
 import httpx
@@ -24,24 +23,12 @@ def own() -> Generator[Stack]:
         yield running
 
 
-def _suspend(api: Weir, database: Database) -> None:
-    path = f"/projects/{database.project_id}/endpoints/{database.compute_id}"
-    api.wait_operations(api.request("POST", f"{path}/suspend")["operations"])
-
-
-def _start(api: Weir, database: Database) -> None:
-    api.request("POST", f"/projects/{database.project_id}/endpoints/{database.compute_id}/start")
-    wait_for("the branch to run again", lambda: api.compute(database.compute_id)["state"] == "active", 180)
-
-
 def _lose_all_safekeepers(stack: Stack) -> None:
     numbers = (1, 2, 3)
     for number in numbers:
         stack.stop(f"safekeeper-{number}")
     for number in numbers:
-        shutil.rmtree(stack.home / f"safekeeper-{number}")
-        (stack.home / f"safekeeper-{number}").mkdir(mode=0o755)
-        stack.start(f"safekeeper-{number}")
+        stack.lose_disk(number)
 
 
 def test_branches_come_back_with_every_row_that_was_offloaded_or_in_storage(own: Stack) -> None:
@@ -49,7 +36,7 @@ def test_branches_come_back_with_every_row_that_was_offloaded_or_in_storage(own:
     shop = api.create_database("all-safekeepers-lost", {})
     query(shop.uri, "CREATE TABLE story (id int)")
     query(shop.uri, f"INSERT INTO story SELECT generate_series(1, {ROWS})")
-    _suspend(api, shop)
+    own.suspend_compute(shop)
     assert "kept" in own.weir("recover", "--logs").stdout
 
     store = own.home / "objects"
@@ -67,7 +54,8 @@ def test_branches_come_back_with_every_row_that_was_offloaded_or_in_storage(own:
     again = own.weir("recover", "--logs")
     assert (again.returncode, "REFUSED" in again.stdout) == (0, False), again.stdout + again.stderr
 
-    _start(api, shop)
+    own.start_compute(shop)
+    own.wait_for_compute(shop)
     assert query(shop.uri, "SELECT count(*) FROM story") == str(ROWS)
     query(shop.uri, "INSERT INTO story VALUES (0)")
     assert query(shop.uri, "SELECT count(*) FROM story") == str(ROWS + 1)

@@ -118,15 +118,15 @@ class Fleet:
         return [item["compute_id"] for item in page["computes"]]
 
     async def until(self, ident: str, *statuses: str, seconds: float = 180) -> dict[str, Any]:
-        last: list[dict[str, Any]] = []
+        rollout: dict[str, Any] = {}
 
         async def there() -> dict[str, Any] | None:
+            nonlocal rollout
             rollout = await self.get(ident)
-            last[:] = [rollout]
             assert rollout["status"] in statuses or rollout["status"] not in CLOSED, rollout
             return rollout if rollout["status"] in statuses else None
 
-        return await self.weir.wait(there, seconds, seen=lambda: "; ".join(map(_described, last)))
+        return await self.weir.wait(there, seconds, seen=lambda: _described(rollout))
 
     async def until_member(self, ident: str, state: str, seconds: float = 180) -> dict[str, Any]:
         async def there() -> dict[str, Any] | None:
