@@ -116,6 +116,6 @@ def failing_while(folder: Path, disk: Path, there: Path) -> dict[str, str]:
 
 
 def failing_file(folder: Path, named: Path) -> dict[str, str]:
-    """The environment of a program for which reads, writes and fsyncs of one file end with EIO, whatever its name is by
-    then: the one whose inode's number the symbolic link `named` points to. What it needs is built in `folder`."""
+    """The environment of a program for which reads, writes and fsyncs of one file end with EIO, whatever its name is:
+    the one whose inode's number the symbolic link `named` points to. What it needs is built in `folder`."""
     return {"LD_PRELOAD": str(_library(folder)), "WEIR_TEST_BAD_FILE": str(named)}

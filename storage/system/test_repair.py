@@ -125,7 +125,8 @@ def flip_and_look(running: Engine, timeline: Timeline, place: int) -> None:
     )
     assert lsn(found["from_lsn"]) <= place < lsn(found["to_lsn"])
     assert found["segment"] == segment(running, 0, timeline, place).name
-    assert "checksum" in found["reason"] and "--peers" in found["unrepaired"]
+    assert "checksum" in found["reason"]
+    assert "--peers" in found["unrepaired"]
     assert metric(httpx.Client(base_url=f"http://127.0.0.1:{running.http_ports[0]}"), "weir_safekeeper_damaged_bytes")
     assert segment(running, 0, timeline, place).read_bytes() == damaged
     let_it_know_its_peers(running)
