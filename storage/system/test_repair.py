@@ -190,6 +190,8 @@ def test_a_damaged_safekeeper_is_repaired_from_its_peers_while_postgres_writes()
 
             # Missing when the safekeeper starts.
             place = finished_segment(compute, running, timeline)
+            end = (place // SEGMENT_BYTES + 1) * SEGMENT_BYTES
+            wait_for("the commit LSN to be stored", lambda: lsn(running.stored_commits(timeline)[0]) > end, 30)
             running.safekeepers[0].kill9()
             segment(running, 0, timeline, place).unlink()
             running.safekeepers[0].start()

@@ -119,13 +119,15 @@ impl Gathering {
     }
 
     fn is_enough(&self) -> bool {
-        let next = self.next();
-        if next >= self.commit {
+        if self.next() >= self.commit {
             return true;
         }
-        // Up to the end of the record that crosses the end of the segment.
-        let end = self.found.as_ref().map_or(self.to, Segment::end);
-        self.decoder.boundary() >= end
+        match &self.found {
+            // Up to the end of the record that crosses the end of the segment.
+            Some(segment) => self.decoder.boundary() >= segment.end(),
+            // Each segment with something of the damage was compared.
+            None => self.current.begin() >= self.to,
+        }
     }
 
     fn gather(&mut self, at: Lsn, piece: &[u8], end: Lsn) -> Result<(), GatherError> {
