@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use blob::Store;
 use tokio::sync::Semaphore;
 
+use crate::damage::Damage;
 use crate::metrics;
 use crate::repair::{self, Sources};
 use crate::timeline::{RepairView, Timeline};
@@ -135,7 +136,7 @@ impl Care {
     pub async fn look_at_once(&self, timeline: &Arc<Timeline>) {
         let _one_at_a_time = self.urgent.acquire().await.expect("never closed");
         timeline.take_suspicion();
-        look(timeline, AtOnce).await;
+        look(timeline, None, AtOnce).await;
     }
 
     async fn look_slowly(&self, timeline: &Arc<Timeline>) {
@@ -144,7 +145,7 @@ impl Care {
             timeline: timeline.clone(),
             bytes_per_second: self.options.bytes_per_second,
         };
-        look(timeline, slow).await;
+        look(timeline, None, slow).await;
     }
 
     /// Whether nothing is damaged any more.
@@ -154,6 +155,12 @@ impl Care {
         }
         let _one_at_a_time = self.urgent.acquire().await.expect("never closed");
         for damage in timeline.damages() {
+            let Damage { from, to, .. } = damage;
+            // Somebody may have put the file right, or the disk may read it this time.
+            look(timeline, Some(Range { from, to }), AtOnce).await;
+            if !timeline.is_damaged(from, to) {
+                continue;
+            }
             if let Err(why) = repair::repair(timeline, &damage, &self.sources).await {
                 metrics::REPAIRS.with_label_values(&["failed"]).inc();
                 timeline.not_repaired(damage.from, damage.to, &why);
@@ -167,8 +174,8 @@ impl Care {
     }
 }
 
-/// Looks at the whole log.
-async fn look(timeline: &Arc<Timeline>, mut pace: impl Pace + Send + 'static) {
+/// Looks at a part of the log, or at all of it.
+async fn look(timeline: &Arc<Timeline>, part: Option<Range>, mut pace: impl Pace + Send + 'static) {
     let timeline = timeline.clone();
     let work = move || {
         let Some(view) = timeline.repair_view() else {
@@ -176,11 +183,11 @@ async fn look(timeline: &Arc<Timeline>, mut pace: impl Pace + Send + 'static) {
         };
         let RepairView { horizon, flush, .. } = view;
         let range = Range {
-            from: horizon,
-            to: flush,
+            from: part.map_or(horizon, |part| part.from.max(horizon)),
+            to: part.map_or(flush, |part| part.to.min(flush)),
         };
         if let Some(faults) = verify::look(timeline.dir(), &timeline.identity, range, &mut pace) {
-            timeline.looked_at(range, &view, &faults, true);
+            timeline.looked_at(range, &view, &faults, part.is_none());
         }
     };
     tokio::task::spawn_blocking(work)

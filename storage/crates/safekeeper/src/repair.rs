@@ -80,11 +80,7 @@ pub async fn repair(
             "what is behind {at} is not known to be committed, so no peer's is known to be the same; it is repaired when it is committed. Until then keep the other safekeepers of this timeline running"
         ));
     }
-    let left = timeline.damages();
-    match left
-        .iter()
-        .any(|it| it.from < damage.to && it.to > damage.from)
-    {
+    match timeline.is_damaged(damage.from, damage.to) {
         true => Err(
             "others hold the same bytes; `weir log verify` shows which records are concerned"
                 .to_owned(),

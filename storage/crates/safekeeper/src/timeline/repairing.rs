@@ -67,6 +67,11 @@ impl Timeline {
         self.health.lock().damages.all().to_vec()
     }
 
+    /// Whether something in `[from, to)` is.
+    pub fn is_damaged(&self, from: Lsn, to: Lsn) -> bool {
+        self.health.lock().damages.readable(from, to) != Ok(to)
+    }
+
     pub fn verified(&self) -> Option<Verified> {
         self.health.lock().verified
     }
