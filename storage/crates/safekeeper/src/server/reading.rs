@@ -39,6 +39,10 @@ pub(super) async fn read(
         let kind = FailureKind::Trimmed;
         return send(&mut writer, &ReadReply::Refused(Failure { kind, message })).await;
     }
+    // Said before anything else, so that the reader goes to one that has it.
+    if let Err(failure) = timeline.is_servable(request.start_lsn) {
+        return send(&mut writer, &ReadReply::Refused(failure)).await;
+    }
     if request.holds_wal {
         timeline.register_reader(&request.reader);
     }

@@ -180,6 +180,11 @@ impl Timeline {
             .set(damages.bytes() as i64);
     }
 
+    /// Refused where the byte at this position is damaged.
+    pub fn is_servable(&self, at: Lsn) -> Result<(), Failure> {
+        self.servable(at, Lsn(at.0.saturating_add(1))).map(|_| ())
+    }
+
     /// How much of `[at, to)` may be served; refused where that begins with damage.
     pub(super) fn servable(&self, at: Lsn, to: Lsn) -> Result<Lsn, Failure> {
         let health = self.health.lock();
