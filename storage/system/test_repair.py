@@ -105,7 +105,7 @@ def finished_segment(compute: Compute, running: Engine, timeline: Timeline) -> i
 
 
 def same_as_peer(running: Engine, timeline: Timeline, place: int) -> bool:
-    ours, theirs = (segment(running, number, timeline, place) for number in (0, 1))
+    ours, theirs = (segment(running, number, timeline, place) for number in (0, 2))
     return ours.exists() and ours.read_bytes() == theirs.read_bytes()
 
 
@@ -134,9 +134,12 @@ def flip_and_look(running: Engine, timeline: Timeline, place: int) -> None:
     assert "--peers" in found["unrepaired"]
     assert counted(running, 0, "weir_safekeeper_damaged_bytes") > 0
     assert segment(running, 0, timeline, place).read_bytes() == damaged
+    # The peer that is asked first has damage of its own there.
+    flip(running, 1, timeline, place + 8)
     let_it_know_its_peers(running)
     wait_for("the flipped byte to be repaired", is_repaired(running, timeline, place, 1), 60)
     assert evidence(running, timeline)[0].read_bytes() == damaged
+    flip(running, 1, timeline, place + 8)
 
 
 def damage_what_is_written_now(running: Engine, compute: Compute, timeline: Timeline, kept: int) -> None:

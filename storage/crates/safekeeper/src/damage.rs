@@ -184,7 +184,7 @@ mod tests {
             length in 1_u64..64,
         ) {
             let mut damages = Damages::default();
-            let mut bytes = [false; 160];
+            let mut bytes = [false; 200];
             for (from, length, faults) in looks {
                 let to = from + length;
                 let mut found: Vec<Fault> = Vec::new();
@@ -203,7 +203,7 @@ mod tests {
                     bytes[fault.from.0 as usize..fault.to.0 as usize].fill(true);
                 }
             }
-            let known: Vec<bool> = (0..160)
+            let known: Vec<bool> = (0..200)
                 .map(|at| damages.all().iter().any(|it| it.from.0 <= at && at < it.to.0))
                 .collect();
             prop_assert_eq!(&known[..], &bytes[..]);
