@@ -3,22 +3,33 @@
 //! A fault does not end the scan. The next record is looked for behind it: where the damaged record would end if its
 //! length is right, else at the next page that says where a record begins. What follows is proven again from there.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt as _;
 
 use pg_types::wal::{
     LONG_PAGE_HEADER_BYTES, WalPageHeader, XLP_FIRST_IS_CONTRECORD, page_header_bytes, record_end,
 };
 use pg_types::{Lsn, PgMajor, WAL_SEGMENT_BYTES, XLOG_BLCKSZ};
-use safekeeper::segments;
 use serde::Serialize;
 use wal_decode::{WalError, WalStreamDecoder};
 
-use crate::folder::Wal;
+use crate::segments;
 
 /// Read at once.
 pub const CHUNK_BYTES: usize = 256 << 10;
 /// How often the end of a log is looked at again while it moves, before it is left at that.
 const LOOKS: u32 = 5;
+
+/// Bytes of a log by their position.
+pub trait Wal {
+    /// The first segment that exists at or behind this number.
+    fn segment_from(&self, number: u64) -> Option<u64>;
+
+    /// Fills `buffer` from `at` on, to the end of the segment at most, and gives the length. What a file is too short
+    /// for is zero, as a safekeeper takes it. `NotFound` when there is no such segment.
+    fn read(&mut self, at: Lsn, buffer: &mut [u8]) -> io::Result<usize>;
+}
 
 /// Records end to end, each with the right checksum and the right link to the one before.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -386,4 +397,19 @@ impl Scanner<'_, '_> {
             at = at + length as u64;
         }
     }
+}
+
+/// Fills `buffer` from `offset` on; what the file is too short for is zero.
+pub fn read_or_zero(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(length) => filled += length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    buffer[filled..].fill(0);
+    Ok(())
 }
