@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle fuzz bench-redo bench-pageserver soak-outage soak-races sim torture model
+.PHONY: help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-wal-distance oracle fuzz bench-redo bench-pageserver soak-outage soak-races sim torture torture-control model
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -54,11 +54,19 @@ sim: ## the simulation of the log's protocol over SEEDS seeds (10000: about half
 N ?= 200
 SEED ?= 1
 MINUTES ?= 360
+# How many trials go on side by side.
+JOBS ?= 1
 # What else the machine does meanwhile, for the result.
 REMARK ?=
 
 torture: ## N trials: real processes, faults by a seed, clients' histories checked (200: about three hours)
-	@nice $(VENV)/python storage/torture/run.py --trials $(N) --seed $(SEED) --minutes $(MINUTES) --remark '$(REMARK)'
+	@nice $(VENV)/python storage/torture/run.py --trials $(N) --seed $(SEED) --jobs $(JOBS) --minutes $(MINUTES) --remark '$(REMARK)'
+
+# Trials of `make torture-control`, of which each takes about a minute.
+TRIALS ?= 30
+
+torture-control: ## TRIALS trials: changes of branches while API, worker and other services are killed (30: half an hour)
+	@nice $(VENV)/python e2e/system/storm/run.py --trials $(TRIALS) --seed $(SEED)
 
 # Seconds for each scenario of `make model`.
 MODEL_SECONDS ?= 50

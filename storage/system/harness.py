@@ -238,6 +238,7 @@ class Engine:
     # Where they listen, and what starts them, when they have a network of their own.
     safekeeper_hosts: dict[int, str] = field(default_factory=dict)
     safekeeper_launchers: dict[int, list[str]] = field(default_factory=dict)
+    # `{objects}` in one is the object store's directory, `{peers}` the addresses of all safekeepers.
     safekeeper_options: list[str] = field(default_factory=list)
     safekeepers: list[Process] = field(default_factory=list)
     wal_ports: list[int] = field(default_factory=list)
@@ -246,10 +247,12 @@ class Engine:
 
     def start(self) -> None:
         self.root.chmod(0o755)
-        for number in range(1, self.safekeeper_count + 1):
-            wal, http, host = free_port(), free_port(), self.host(number)
-            self.wal_ports.append(wal)
-            self.http_ports.append(http)
+        numbers = range(1, self.safekeeper_count + 1)
+        self.wal_ports = [free_port() for _ in numbers]
+        self.http_ports = [free_port() for _ in numbers]
+        known = {"objects": self.root / "objects", "peers": ",".join(self.wal_addresses())}
+        for number, wal, http in zip(numbers, self.wal_ports, self.http_ports, strict=True):
+            host = self.host(number)
             data = self.root / f"safekeeper-{number}"
             self.safekeepers.append(
                 self._spawn(
@@ -260,7 +263,7 @@ class Engine:
                         str(number),
                         *("--listen-wal", f"{host}:{wal}", "--listen-http", f"{host}:{http}"),
                         *("--data-dir", str(data)),
-                        *(option.format(objects=self.root / "objects") for option in self.safekeeper_options),
+                        *(option.format(**known) for option in self.safekeeper_options),
                     ],
                     f"{host}:{http}",
                     self.safekeeper_environments.get(number),

@@ -1,4 +1,4 @@
-"""`make torture`: trials one after the other, one seed each, and what came of them.
+"""`make torture`: trials, --jobs at a time, one seed each, and what came of them.
 
 Trials stop at --minutes, whatever is left. They are added to the result that is there when that is of the same code
 and of trials of the same length; else it is replaced. Either is said at the start. What a trial that is not clean
@@ -17,7 +17,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -28,7 +30,7 @@ from harness import PG_BIN, default_bin_dir  # noqa: E402
 from weirtorture import apart, programs  # noqa: E402
 from weirtorture.cluster import server_minor  # noqa: E402
 from weirtorture.report import added, code_version, entry, read, summary, write  # noqa: E402
-from weirtorture.schedule import KINDS, draw  # noqa: E402
+from weirtorture.schedule import KINDS, Schedule, draw  # noqa: E402
 from weirtorture.trial import Result  # noqa: E402
 
 RESULT = REPO / "bench/results/torture.json"
@@ -45,6 +47,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--trials", "-n", type=int, default=200, help="how many (200)")
     parser.add_argument("--seed", type=int, default=1, help="of the first trial; the next ones count on (1)")
     parser.add_argument("--seconds", type=float, default=20, help="of load and faults in each trial (20)")
+    parser.add_argument("--jobs", type=int, default=1, help="trials side by side, which makes each one slower (1)")
     parser.add_argument("--minutes", type=float, default=360, help="after which no further trial begins (360)")
     parser.add_argument("--only", action="append", default=[], choices=sorted(KINDS), help="only faults of this kind")
     usual = (
@@ -78,17 +81,19 @@ class Book:
     """The result file, written after each trial."""
 
     def __init__(self, chosen: argparse.Namespace, machine: apart.Machine) -> None:
-        self.file = chosen.result or (RESULT if chosen.trials >= MANY else chosen.keep / "torture.json")
+        usual = RESULT if chosen.trials >= MANY else chosen.keep / "torture.json"
+        self.file: Path | None = None if chosen.no_result else chosen.result or usual
         describe = ["git", "-C", REPO, "describe", "--always", "--dirty", "--abbrev=12"]
         self.facts = {
             "load_seconds": chosen.seconds,
             "full_disks_can_be_made": machine.mounting,
             "partitions_of_nodes": "network namespaces" if machine.namespaces else "the proxy's links",
+            "jobs": chosen.jobs,
             "remark": chosen.remark,
             "code": code_version(REPO),
             "revision": subprocess.run(describe, capture_output=True, text=True, check=True).stdout.strip(),
         }
-        self.before = read(self.file)
+        self.before = read(self.file) if self.file else None
         self.results: list[Result] = []
         known = len((self.before or {}).get("each", []))
         kept = len(added(self.before, [], self.facts))
@@ -98,14 +103,14 @@ class Book:
 
     def add(self, result: Result) -> None:
         self.results.append(result)
+        if self.file is None:
+            return
         each = added(self.before, [entry(it) for it in self.results], self.facts)
         write(self.file, summary(each, self.facts))
 
 
 def main() -> int:
     chosen = options()
-    # A trial that is asked to end leaves no process and no mount.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     machine = apart.Machine.look()
     only = tuple(chosen.only)
     seeds = range(chosen.seed, chosen.seed + chosen.trials)
@@ -125,25 +130,40 @@ def main() -> int:
         say("no file system can be mounted here: no disk will be full")
     if not machine.namespaces:
         say("no network namespace can be made here: the proxy cuts off safekeepers instead")
-    until = time.monotonic() + chosen.minutes * 60
-    with tempfile.TemporaryDirectory(prefix="weir-torture-servers-") as folder:
-        Path(folder).chmod(0o755)
-        minors = servers(Path(folder))
-        for plan in plans:
-            if time.monotonic() > until:
-                say(f"the {chosen.minutes:.0f} minutes are over: {len(plans) - len(book.results)} trials are not run")
-                break
-            say(f"seed {plan.seed}: " + "; ".join(fault.words() for fault in plan.faults))
-            keep = chosen.keep / f"seed-{plan.seed}"
-            result = apart.run(machine, plan.seed, chosen.seconds, keep, minors[plan.seed % len(minors)], only)
-            tell(result, keep, chosen.keep_all)
-            if chosen.no_result:
-                book.results.append(result)
-            else:
-                book.add(result)
+    run_all(plans, chosen, machine, book)
     clean = sum(result.clean for result in book.results)
     say(f"{len(book.results)} trials, {clean} of them clean")
     return 0 if book.results and clean == len(book.results) else 1
+
+
+def run_all(plans: list[Schedule], chosen: argparse.Namespace, machine: apart.Machine, book: Book) -> None:
+    """Whoever is asked to end begins no further trial; those that run end by themselves, with no process and no mount
+    left."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    until = time.monotonic() + chosen.minutes * 60
+    one = threading.Lock()
+    with tempfile.TemporaryDirectory(prefix="weir-torture-servers-") as folder:
+        Path(folder).chmod(0o755)
+        minors = servers(Path(folder))
+
+        def trial(plan: Schedule) -> None:
+            if stop.is_set() or time.monotonic() > until:
+                return
+            say(f"seed {plan.seed}: " + "; ".join(fault.words() for fault in plan.faults))
+            keep = chosen.keep / f"seed-{plan.seed}"
+            only, minor = tuple(chosen.only), minors[plan.seed % len(minors)]
+            result = apart.run(machine, plan.seed, chosen.seconds, keep, minor, only)
+            with one:
+                tell(result, keep, chosen.keep_all)
+                book.add(result)
+
+        with ThreadPoolExecutor(chosen.jobs) as pool:
+            list(pool.map(trial, plans))
+    if left := len(plans) - len(book.results):
+        why = "it was asked to end" if stop.is_set() else f"the {chosen.minutes:.0f} minutes are over"
+        say(f"{why}: {left} trials are not run")
 
 
 def tell(result: Result, keep: Path, keep_all: bool) -> None:

@@ -15,12 +15,12 @@ def test_a_seed_is_a_schedule() -> None:
     assert draw(7, 20) != draw(8, 20)
 
 
-def test_two_hundred_trials_have_each_fault_often_and_lose_one_disk_at_most() -> None:
+def test_two_hundred_trials_have_each_fault_often_and_lose_one_copy_at_most() -> None:
     kinds: Counter[str] = Counter()
     for seed in range(1, 201):
         faults = draw(seed, 20).faults
         kinds.update(fault.kind for fault in faults)
-        assert sum(fault.loses_a_disk for fault in faults) <= 1
+        assert sum(fault.loses_a_copy for fault in faults) <= 1
         for fault in faults:
             assert fault.at - float(fault.details.get("copy_age", 0.0)) >= 0.5
             assert fault.at < 20
@@ -29,9 +29,11 @@ def test_two_hundred_trials_have_each_fault_often_and_lose_one_disk_at_most() ->
     assert min(kinds.values()) >= 20
 
 
-def test_the_seeds_of_make_test_have_every_fault() -> None:
+def test_the_seeds_of_make_test_have_every_fault_twice() -> None:
     assert len(SHORT) == 10
-    assert {fault.kind for seed in SHORT for fault in draw(seed, SHORT_SECONDS).faults} == set(KINDS)
+    kinds = Counter(fault.kind for seed in SHORT for fault in draw(seed, SHORT_SECONDS).faults)
+    assert set(kinds) == set(KINDS)
+    assert min(kinds.values()) >= 2
 
 
 def test_without_mounting_no_disk_is_full() -> None:

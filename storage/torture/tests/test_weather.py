@@ -1,4 +1,4 @@
-"""Faults of networks and clocks do what they say: else a storm of them would prove nothing."""
+"""Faults of networks, clocks and stored WAL do what they say: else a storm of them would prove nothing."""
 
 from __future__ import annotations
 
@@ -166,3 +166,9 @@ def test_a_trial_says_that_namespaces_were_not_there(tmp_path: Path) -> None:
     machine = apart.Machine(mounting=False, namespaces=False)
     result = apart.run(machine, 3, 4, tmp_path / "kept", only=("node_partition",))
     assert (result.clean, result.namespaces, result.done) == (True, False, ["node_partition"]), result.words()
+
+
+def test_damaged_wal_of_a_safekeeper_is_found_and_repaired_within_a_trial(tmp_path: Path) -> None:
+    """Across the wires of a trial's own networks, where there are some."""
+    result = apart.run(apart.Machine.look(), 3, 4, tmp_path / "kept", only=("safekeeper_wal_damaged",))
+    assert (result.clean, result.done) == (True, ["safekeeper_wal_damaged"]), f"{result.words()} {result.stuck}"

@@ -18,7 +18,7 @@ from harness import Compute
 from workloads import amcheck
 
 from . import programs
-from .clients import ACCOUNTS, BALANCE, REGISTERS
+from .clients import ACCOUNTS, BALANCE, REGISTERS, Served
 from .history import FAILED, OK, History, Operation
 from .schedule import FOUNDERS
 
@@ -48,7 +48,7 @@ class Content:
     total: int
 
 
-def read_content(compute: Compute, history: History) -> Content:
+def read_content(compute: Served, history: History) -> Content:
     """Reads all; the reads of registers and lists become the last operations of the history."""
     read = Operation(READER, [])
     with compute.connect() as session:

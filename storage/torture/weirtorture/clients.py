@@ -21,10 +21,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
-from harness import Compute
 
 from .history import FAILED, OK, UNKNOWN, History, Operation
 
@@ -51,6 +50,14 @@ APPEND = """INSERT INTO lists VALUES (%s, ARRAY[%s::bigint])
 ON CONFLICT (key) DO UPDATE SET items = lists.items || excluded.items RETURNING items"""
 
 
+class Served(Protocol):
+    """A compute, as its clients know it."""
+
+    def connect(self, **options: Any) -> psycopg.Connection[Any]:
+        """A session in which each statement commits for itself; `options` are libpq's. Raises `psycopg.Error`."""
+        ...
+
+
 class RolledBackError(Exception):
     """`COMMIT` was answered with `ROLLBACK`."""
 
@@ -61,7 +68,7 @@ class Client:
 
     number: int
     chance: random.Random
-    current: Callable[[], Compute]
+    current: Callable[[], Served]
     history: History
     stop: threading.Event
     began: float
@@ -72,7 +79,7 @@ class Client:
     broken: Exception | None = None
     _values: int = 0
     _connection: psycopg.Connection[Any] | None = None
-    _compute: Compute | None = None
+    _compute: Served | None = None
     _unconfirmed: bool = False
     _sent: bool = False
     _parts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -231,7 +238,7 @@ class Load:
     """All clients of a trial, each in a thread of its own, and one that gives up operations without an answer."""
 
     seed: int
-    current: Callable[[], Compute]
+    current: Callable[[], Served]
     clients: int = 8
     history: History = field(default_factory=History)
     began: float = 0.0

@@ -75,7 +75,8 @@ class Cluster:
         self._stack.callback(self.network.close)
         faults = self.root / "faults"
         faults.mkdir()
-        self.engine = Engine(self.root, safekeeper_count=len(FOUNDERS + SPARES))
+        options = ["--peers", "{peers}"]
+        self.engine = Engine(self.root, safekeeper_count=len(FOUNDERS + SPARES), safekeeper_options=options)
         for number in FOUNDERS + SPARES:
             self.engine.safekeeper_environments[number] = together(
                 stuck_while(faults, faults / f"stuck-{number}"),

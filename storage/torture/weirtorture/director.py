@@ -23,6 +23,7 @@ import psycopg
 from disks import fill
 from harness import wait_for
 
+from . import damage
 from .availability import Away
 from .cluster import Cluster
 from .membership import Membership
@@ -236,6 +237,20 @@ class Director:
         # From here on it can be killed again while it catches up.
         self.membership.reach(time.monotonic() + MEMBERS_PATIENCE, self.healing)
         self.away.safekeepers(fault.safekeepers, -1)
+
+    def _safekeeper_wal_damaged(self, fault: Fault) -> None:
+        (number,) = fault.safekeepers
+        with self._claim(f"safekeeper-{number}"):
+            if not damage.plant(self.cluster, number, fault.details["places"]):
+                raise LeftOutError("too little of the log is stored as committed")
+        self._rest(fault.seconds)
+        with contextlib.suppress(httpx.HTTPError, TimeoutError):
+            # Peers may be away; what cannot be repaired now is when everything is healed.
+            httpx.post(f"{self.cluster.engine.safekeeper_url(number - 1, self.cluster.timeline)}/verify", timeout=30)
+        self.healing.wait()
+        damage.wait_repaired(self.cluster, number)
+        if not damage.evidence(self.cluster, number):
+            raise LeftOutError("what was changed is under no checksum, or was trimmed")
 
     # --- members
 

@@ -89,6 +89,9 @@ class Node:
         _ip("addr", "add", f"{far_address}/30", "dev", far, inside=self.launcher)
         _ip("link", "set", "lo", "up", inside=self.launcher)
         _ip("link", "set", far, "up", inside=self.launcher)
+        # To the other safekeepers, through the network of everybody else.
+        _ip("route", "add", "default", "via", near_address, inside=self.launcher)
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
         self.heal()
 
     def lose(self, what: str) -> None:

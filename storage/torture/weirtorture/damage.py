@@ -1,0 +1,56 @@
+"""Bytes of committed WAL that a safekeeper's disk changes under the running process, and their repair from peers.
+
+Only what the control file has stored as committed is changed: a start takes damage behind that for a write that never
+ended, which is what a disk that keeps its promises would have left there.
+"""
+
+from __future__ import annotations
+
+import time
+
+import httpx
+from harness import lsn, wait_for
+from test_sick_safekeeper import flip, segment
+
+from .checks import stored_commits
+from .cluster import Cluster
+
+# Less than this of committed WAL is not worth damaging, bytes.
+ENOUGH = 8 << 10
+# After all faults have ended: until nothing of the log is damaged any more, seconds.
+REPAIRED = 60.0
+
+
+def plant(cluster: Cluster, number: int, shares: list[float]) -> int:
+    """Flips one bit at each of the places, which are shares of what is committed; how many it flipped."""
+    engine, timeline = cluster.engine, cluster.timeline
+    oldest = lsn(engine.safekeeper_status(number - 1, timeline)["oldest_lsn"])
+    durable = stored_commits(cluster.root, engine.bin_dir, timeline.id)[number - 1]
+    stored = lsn(durable or "0/0")
+    if stored - oldest < ENOUGH:
+        return 0
+    places = [oldest + int((stored - oldest) * share) for share in shares]
+    flipped = [place for place in sorted(set(places)) if segment(engine, number - 1, timeline, place).exists()]
+    for place in flipped:
+        flip(engine, number - 1, timeline, place)
+    return len(flipped)
+
+
+def evidence(cluster: Cluster, number: int) -> list[str]:
+    """The segments that were replaced, as the repair kept them."""
+    kept = cluster.disk(number) / cluster.timeline.tenant / cluster.timeline.id / "damaged"
+    return sorted(path.name for path in kept.iterdir()) if kept.exists() else []
+
+
+def wait_repaired(cluster: Cluster, number: int) -> None:
+    """Asks for a look at the whole log, again and again while the safekeeper is away, until nothing is damaged."""
+    url = cluster.engine.safekeeper_url(number - 1, cluster.timeline)
+
+    def whole() -> bool:
+        answer = httpx.post(f"{url}/verify", timeout=30).raise_for_status().json()
+        if not answer["damage"]:
+            return True
+        time.sleep(0.5)
+        return not httpx.get(url, timeout=5).raise_for_status().json()["damage"]
+
+    wait_for(f"the damaged WAL of safekeeper {number} to be repaired", whole, REPAIRED)
