@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -19,4 +20,28 @@ def level_0(changes: Sequence[Sequence[float]], to: Path) -> None:
     axes.axhline(L0_BOUND, color="tab:red", linewidth=0.8, linestyle="--", label=f"bound, {L0_BOUND}")
     axes.set(xlabel="MiB of WAL taken in by a bulk load", ylabel="level-0 layers", ylim=(0, None), xlim=(0, None))
     axes.legend(loc="upper right", frameon=False)
+    figure.savefig(to, dpi=110)
+
+
+def write_rates(workloads: Mapping[str, Any], to: Path) -> None:
+    """A panel for each workload of `write.py`: what each arm does a second, median, with least and most."""
+    columns = 4
+    rows = -(-len(workloads) // columns)
+    figure = Figure(figsize=(3.2 * columns, 2.4 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).flat
+    for panel in panels:
+        panel.set_axis_off()
+    for panel, (name, found) in zip(panels, workloads.items(), strict=False):
+        panel.set_axis_on()
+        arms = list(found["arms"])
+        rates = [found["arms"][arm]["per_second"] for arm in arms]
+        middle = [rate["median"] for rate in rates]
+        around = [
+            [at - rate["min"] for at, rate in zip(middle, rates, strict=True)],
+            [rate["max"] - at for at, rate in zip(middle, rates, strict=True)],
+        ]
+        panel.barh([arm.replace("_", " ") for arm in arms], middle, xerr=around, height=0.6)
+        panel.invert_yaxis()
+        panel.set_title(f"{name}, {found['unit']}", fontsize=8)
+        panel.tick_params(labelsize=7)
     figure.savefig(to, dpi=110)

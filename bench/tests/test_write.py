@@ -1,0 +1,55 @@
+"""What a run used is counted by process trees, and what rounds gave is summed up by workload."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from weirbench.write.usage import look
+from weirbench.write.workloads import Run
+from write import summary
+
+SPIN = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+
+
+def test_cpu_time_of_children_counts_while_they_run_and_after_they_have_ended():
+    child = f"import subprocess, sys, time\nsubprocess.run([sys.executable, '-c', {SPIN!r}])"
+    program = f"{child}\nprint('done', flush=True)\ntime.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as parent:
+        try:
+            before = look({"parent": [parent.pid], "nobody": [2**22 + 1]})
+            assert parent.stdout is not None
+            assert parent.stdout.readline() == b"done\n"
+            used = look({"parent": [parent.pid], "nobody": [2**22 + 1]}).since(before)
+        finally:
+            parent.kill()
+    assert used.cpu_seconds["parent"] >= 0.25
+    assert used.cpu_seconds["nobody"] == 0
+    assert used.context_switches > 0
+
+
+def test_written_bytes_are_those_that_reach_the_disk(tmp_path: Path):
+    groups = {"own": [os.getpid()]}
+    before = look(groups)
+    with (tmp_path / "file").open("wb") as file:
+        file.write(b"x" * (1 << 20))
+        file.flush()
+        os.fsync(file.fileno())
+    time.sleep(0.05)
+    assert look(groups).since(before).written_bytes["own"] in (0, *range(1 << 20, 1 << 22))
+
+
+def run(arm: str, per_second: float) -> Run:
+    return Run(arm, "tpcb", 4, 20, 100, "transactions", 100, per_second, 1.0, 2.0, 300.0, {"postgres": 50.0})
+
+
+def test_ratios_are_of_medians_and_only_of_arms_that_ran():
+    runs = [run("standby", rate) for rate in (90, 100, 500)] + [run("weir_pushdown", rate) for rate in (50, 120, 60)]
+    found = summary(runs)["tpcb/4"]
+    assert found["ratios"] == {"pushdown_vs_standby": 0.6}
+    assert found["rounds"] == 3
+    assert found["arms"]["standby"]["per_second"] == {"median": 100, "min": 90, "max": 500}
+    assert found["arms"]["standby"]["cpu_us_per_transaction"] == {"postgres": 50}

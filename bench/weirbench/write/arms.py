@@ -1,0 +1,211 @@
+"""Where writes are measured: a stock Postgres, one with a synchronous standby, and computes of Weir."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+from psycopg.conninfo import conninfo_to_dict
+
+from weir.cli.installation import Installation
+from weirbench.api import Database, Weir, wait_for
+from weirbench.cluster import Cluster
+from weirbench.postgres import PG_BIN, free_port, query, unprivileged
+
+# The same for all arms, so that what differs is where WAL and pages go.
+SETTINGS = {
+    "shared_buffers": "128MB",
+    "checkpoint_timeout": "30s",
+    "max_wal_size": "1GB",
+    "wal_compression": "off",
+    "max_connections": "100",
+}
+# Weir's computes have their own of these.
+_STOCK = {"listen_addresses": "'127.0.0.1'", "fsync": "on", "wal_level": "replica", "max_wal_senders": "4"}
+OPEN = {"planned", "running"}
+
+
+@dataclass(frozen=True)
+class Arm:
+    name: str
+    # What clients use, over TCP, and what a superuser uses.
+    uri: str
+    admin_uri: str
+    # The first processes by group; each counts with its descendants.
+    groups: Mapping[str, Sequence[int]]
+    # Where counters of fsyncs are read, by group.
+    fsync_metrics: Mapping[str, str] = field(default_factory=dict[str, str])
+    # The pageserver's address for metrics, whose images and ingestion a quiet arm waits for.
+    pageserver: str | None = None
+
+    def fsyncs(self) -> dict[str, float]:
+        """By group, since each process was started; Postgres's are those of its WAL."""
+        counted = {"postgres": float(query(self.admin_uri, "SELECT wal_sync FROM pg_stat_wal"))}
+        for group, url in self.fsync_metrics.items():
+            counted[group] = _sum(url, "weir_safekeeper_fsync_seconds_count")
+        return counted
+
+    def wal_position(self) -> int:
+        return int(float(query(self.admin_uri, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")))
+
+    def quiesce(self) -> None:
+        """No checkpoint, no WAL to take in and no image to make is left over from the run before."""
+        query(self.admin_uri, "CHECKPOINT", timeout=600)
+        if self.pageserver is not None:
+            url = self.pageserver
+            wait_for("images to be made", lambda: _sum(url, "weir_pageserver_images_pending") == 0 or None, 300)
+
+
+def _sum(url: str, name: str) -> float:
+    text = httpx.get(url, timeout=10).raise_for_status().text
+    values = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in values)
+
+
+def _postmaster(data: Path) -> int:
+    return int((data / "postmaster.pid").read_text().splitlines()[0])
+
+
+@contextmanager
+def _cluster(settings: Mapping[str, str]) -> Generator[Cluster]:
+    with tempfile.TemporaryDirectory(prefix="weir-write-", dir="/var/tmp") as folder:
+        cluster = Cluster(Path(folder), settings)
+        cluster.start()
+        try:
+            yield cluster
+        finally:
+            cluster.stop("immediate")
+
+
+@contextmanager
+def stock(name: str = "stock") -> Generator[Arm]:
+    with _cluster({**_STOCK, **_quoted()}) as cluster:
+        uri = f"postgresql://postgres@127.0.0.1:{cluster.port}/postgres"
+        yield Arm(name, uri, uri, {"postgres": [_postmaster(cluster.data)]})
+
+
+@contextmanager
+def with_standby() -> Generator[Arm]:
+    """A primary whose commits wait until one standby on the same machine has fsynced their WAL."""
+    with (
+        _cluster({**_STOCK, **_quoted()}) as primary,
+        tempfile.TemporaryDirectory(prefix="weir-write-", dir="/var/tmp") as folder,
+    ):
+        copy, port = Path(folder) / "data", free_port()
+        Path(folder).chmod(0o777)
+        source = f"postgresql://postgres@127.0.0.1:{primary.port}/postgres"
+        backup = [str(PG_BIN / "pg_basebackup"), "-D", str(copy), "-d", source, "-R", "-X", "stream", "-c", "fast"]
+        subprocess.run([*unprivileged(), *backup], check=True, capture_output=True, cwd=folder)
+        control = [*unprivileged(), str(PG_BIN / "pg_ctl"), "-D", str(copy), "-w"]
+        start = [*control, "-l", str(copy / "log"), "-o", f"-p {port}", "start"]
+        with (copy / "postgresql.conf").open("a") as conf:
+            conf.write(f"unix_socket_directories = '{folder}'\n")
+        subprocess.run(start, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
+        try:
+            primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            primary.sql("SELECT pg_reload_conf()")
+            _wait_for_sync(primary)
+            groups = {"postgres": [_postmaster(primary.data)], "standby": [_postmaster(copy)]}
+            yield Arm("standby", source, source, groups)
+        finally:
+            subprocess.run([*control, "-m", "immediate", "stop"], check=False, capture_output=True, cwd=folder)
+
+
+def _wait_for_sync(primary: Cluster) -> None:
+    asked = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
+    wait_for("the standby to be synchronous", lambda: primary.sql(asked) == "1" or None, 60)
+
+
+def _quoted() -> dict[str, str]:
+    return {name: f"'{value}'" for name, value in SETTINGS.items()}
+
+
+class WeirArms:
+    """Computes of an installation that runs, each in a project of its own, which is deleted at the end."""
+
+    def __init__(self, installation: Installation) -> None:
+        self.installation = installation
+        self.weir = Weir(installation.api_url, installation.api_key_file.read_text().strip())
+
+    @contextmanager
+    def arm(self, name: str, *, pushdown: bool) -> Generator[Arm]:
+        for project in self.weir.projects():
+            if project["name"] == f"bench-{name}":
+                self.weir.delete_project(project["id"])
+        database = self.weir.create_database(f"bench-{name}", SETTINGS)
+        try:
+            if pushdown:
+                self._switch(database)
+            yield self._described(name, database)
+        finally:
+            self.weir.delete_project(database.project_id)
+
+    def _described(self, name: str, database: Database) -> Arm:
+        command = [str(Path(sys.executable).parent / "weir"), "status", "--json"]
+        home = self.installation.home
+        environment = {**os.environ, "WEIR_HOME": str(home)}
+        shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+        pids = {process["name"]: int(process["pid"]) for process in json.loads(shown)["processes"]}
+        keepers = sorted(process for process in pids if process.startswith("safekeeper-"))
+        port = conninfo_to_dict(database.uri)["port"]
+        folder = home / "computes" / database.compute_id
+        others = [pid for process, pid in pids.items() if process != "pageserver" and process not in keepers]
+        return Arm(
+            name,
+            database.uri,
+            f"postgresql://weir_admin@/appdb?host={folder / 'sock'}&port={port}",
+            {
+                "compute": [int((folder / "pid").read_text().split()[0])],
+                "safekeepers": [pids[keeper] for keeper in keepers],
+                "pageserver": [pids["pageserver"]],
+                "control plane": others,
+            },
+            {
+                keeper: f"http://{self.installation.address(keeper.replace('-', '_') + '_http')}/metrics"
+                for keeper in keepers
+            },
+            f"http://{self.installation.address('pageserver_http')}/metrics",
+        )
+
+    def _switch(self, database: Database) -> None:
+        """By a rollout without windows, as a person would; a switch at the agent would be taken back."""
+        body = {
+            "name": f"bench-write {database.name}",
+            "feature": "image_pushdown",
+            "selector": {"project_ids": [database.project_id]},
+            "strategy": {"waves": [{"percent": 100}], "baseline_seconds": 0, "bake_seconds": 0, "soak_seconds": 0},
+        }
+        rollout = self.weir.request("POST", "/rollouts", body)["rollout"]
+        deadline = time.monotonic() + 180
+        while (now := self.weir.rollout(rollout["id"]))["status"] in OPEN:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"rollout {rollout['id']} is still {now['status']} after three minutes")
+            time.sleep(0.5)
+        if query(database.uri, "SHOW full_page_writes") != "off":
+            raise RuntimeError(f"rollout {rollout['id']} ended {now['status']}: {now['status_reason']}")
+
+
+@contextmanager
+def all_arms(installation: Installation, wanted: Sequence[str]) -> Generator[list[Arm]]:
+    """In the order of `ARMS`. All are there at once; only one works at a time."""
+    weir = WeirArms(installation)
+    makers = {
+        "stock": stock,
+        "standby": with_standby,
+        "weir_images": lambda: weir.arm("weir_images", pushdown=False),
+        "weir_pushdown": lambda: weir.arm("weir_pushdown", pushdown=True),
+    }
+    with ExitStack() as running:
+        yield [running.enter_context(makers[name]()) for name in wanted]
+
+
+ARMS = ("stock", "standby", "weir_images", "weir_pushdown")
