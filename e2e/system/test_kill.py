@@ -7,13 +7,13 @@ import signal
 from collections.abc import Generator
 from pathlib import Path
 
+import indexes
 import pytest
 from ledger import Ledger
-from psycopg.conninfo import conninfo_to_dict
 from stack import Stack, wait_for
 from weirbench import tproc
 from weirbench.api import Database
-from weirbench.postgres import SqlError, psql, query
+from weirbench.postgres import SqlError, query
 
 RATE = 20.0
 # Whose death a session must not notice: they are not in the path of a commit, or two others carry it.
@@ -45,23 +45,7 @@ def check_everything(stack: Stack, database: Database, ledger: Ledger) -> None:
     assert ledger.acknowledged, "nothing was ever acknowledged: the test has tested nothing"
     assert ledger.missing() == []
     assert tproc.violations(database.uri) == []
-    amcheck(stack, database)
-
-
-def amcheck(stack: Stack, database: Database) -> None:
-    """Every index against its table, every table's rows, as the superuser, who has the local socket only."""
-    socket = stack.home / "computes" / database.compute_id / "sock"
-    port = conninfo_to_dict(database.uri)["port"]
-    uri = f"host={socket} port={port} user=weir_admin dbname=appdb"
-    sql = """
-        CREATE EXTENSION IF NOT EXISTS amcheck;
-        SELECT bt_index_check(c.oid, true) FROM pg_class c JOIN pg_am a ON a.oid = c.relam
-            WHERE a.amname = 'btree' AND c.relkind = 'i' AND c.relpersistence <> 't';
-        SELECT c.relname || ': ' || v.msg FROM pg_class c, LATERAL verify_heapam(c.oid) v
-            WHERE c.relkind IN ('r', 't', 'm') AND c.relpersistence <> 't';
-    """
-    complaints = [line for line in psql(uri, "-c", sql).splitlines() if line.strip()]
-    assert complaints == []
+    assert indexes.complaints(stack, database) == []
 
 
 @pytest.mark.parametrize("victim", UNNOTICED)
