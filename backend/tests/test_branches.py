@@ -178,3 +178,33 @@ async def test_a_committed_lsn_that_storage_has_yet_to_ingest_is_good(weir: Weir
     weir.storage.advance(timeline, "0/1900000")
     await weir.finish(made)
     assert weir.storage.timelines[made["branch"]["timeline_id"]]["ancestor_lsn"] == "0/1900000"
+
+
+async def test_a_branch_of_the_head_has_what_is_acknowledged_and_storage_has_yet_to_ingest(weir: Weir) -> None:
+    created = await weir.project(name="ahead of storage")
+    path = f"/projects/{created['project']['id']}/branches"
+    timeline = created["branch"]["timeline_id"]
+    for keeper in weir.storage.keepers[:2]:
+        keeper[timeline]["flush_lsn"] = keeper[timeline]["commit_lsn"] = "0/1900000"
+    made = await weir.call("POST", path, 201, json={"branch": {"name": "head"}})
+    assert parse_lsn(made["branch"]["parent_lsn"]) >= parse_lsn("0/1900000")
+    # What is committed later is not part of it.
+    weir.storage.advance(timeline, "0/F000000")
+    await weir.finish(made)
+    assert weir.storage.timelines[made["branch"]["timeline_id"]]["ancestor_lsn"] == made["branch"]["parent_lsn"]
+
+
+async def test_a_branch_of_the_head_is_refused_while_nobody_knows_what_is_committed(weir: Weir) -> None:
+    created = await weir.project(name="in the dark")
+    project, timeline = created["project"]["id"], created["branch"]["timeline_id"]
+    endpoint = created["endpoints"][0]["id"]
+    await weir.finish(await weir.call("POST", f"/projects/{project}/endpoints/{endpoint}/suspend"))
+    logs = [keeper.pop(timeline) for keeper in weir.storage.keepers if timeline in keeper]
+    refused = await weir.call("POST", f"/projects/{project}/branches", 503, json={"branch": {"name": "head"}})
+    assert created["branch"]["id"] in refused["message"]
+    assert "try again" in refused["message"]
+    for keeper, log in zip(weir.storage.keepers, logs, strict=False):
+        keeper[timeline] = log
+    await weir.finish(
+        await weir.call("POST", f"/projects/{project}/branches", 201, json={"branch": {"name": "head"}})
+    )

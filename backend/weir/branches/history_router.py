@@ -6,7 +6,7 @@ from weir.authz.access import Access
 from weir.branches import history
 from weir.branches.history_schemas import BranchHistory, HistoryPoint
 from weir.branches.points import Engine
-from weir.clients.dependencies import PageserverClient, SafekeeperClients
+from weir.clients.dependencies import Http, PageserverClient, SafekeeperClients
 from weir.db import Session
 from weir.errors import BadRequestError, NotFoundError, UnauthorizedError, UnavailableError, responses
 from weir.kit.schemas import Lsn, PathId, Timestamp
@@ -34,6 +34,7 @@ async def get_project_branch_history_point(
     access: Access,
     pageserver: PageserverClient,
     safekeepers: SafekeeperClients,
+    http: Http,
     lsn: Annotated[Lsn | None, Query()] = None,
     timestamp: Annotated[Timestamp | None, Query()] = None,
 ) -> HistoryPoint:
@@ -41,4 +42,4 @@ async def get_project_branch_history_point(
     be where the branch has no such state."""
     project = await access.project(project_id)
     branch = await access.branch(project, branch_id)
-    return await history.state_at(Engine(pageserver, safekeepers), project, branch, lsn, timestamp)
+    return await history.state_at(Engine(pageserver, safekeepers, http), project, branch, lsn, timestamp)

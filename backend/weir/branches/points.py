@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from weir.branches.models import Branch
-from weir.clients.http import RemoteError
+from weir.clients.http import HttpClient, RemoteError
 from weir.clients.pageserver import Pageserver, TimelineStatus
 from weir.clients.safekeeper import Safekeeper, SafekeeperTimeline
 from weir.errors import BadRequestError, UnavailableError
@@ -17,14 +17,15 @@ from weir.projects.models import Project
 
 @dataclass(frozen=True)
 class Engine:
-    """The programs that know how far a branch reaches."""
+    """The programs that know how far a branch reaches. `http` reaches the agents of its computes."""
 
     pageserver: Pageserver
     safekeepers: list[Safekeeper]
+    http: HttpClient
 
 
 async def point(engine: Engine, project: Project, source: Branch, lsn: str | None, at: datetime | None) -> str | None:
-    """The LSN asked for, or that of the moment asked for; None is the head, when neither is given.
+    """The LSN asked for, or that of the moment asked for; None when neither is given.
 
     Raises BadRequestError for one that the source does not have, with the oldest it can go back to."""
     if lsn is None and at is None:

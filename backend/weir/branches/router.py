@@ -22,7 +22,7 @@ from weir.branches.schemas import (
     BranchView,
 )
 from weir.branches.sizes import sizes
-from weir.clients.dependencies import PageserverClient, SafekeeperClients
+from weir.clients.dependencies import Http, PageserverClient, SafekeeperClients
 from weir.databases.repository import DatabaseRepository
 from weir.databases.schemas import DatabaseView, RoleView
 from weir.databases.service import connection, password_of
@@ -98,11 +98,12 @@ async def create_project_branch(
     session: Session,
     pageserver: PageserverClient,
     safekeepers: SafekeeperClients,
+    client: Http,
     body: BranchCreateRequest | None = None,
 ) -> BranchCreated:
     """A branch of the parent's head, of a past LSN (rounded down to a record) or of a past moment. Nothing is
     copied. Roles and databases, with their passwords, are the parent's of today. So is `durability` unless given."""
-    engine = Engine(pageserver, safekeepers)
+    engine = Engine(pageserver, safekeepers, client)
     created = await service.create(access, engine, project_id, body or BranchCreateRequest())
     repository = DatabaseRepository(session)
     uris = [
@@ -153,11 +154,12 @@ async def restore_project_branch(
     access: Access,
     pageserver: PageserverClient,
     safekeepers: SafekeeperClients,
+    client: Http,
 ) -> BranchOperations:
     """Puts a branch back to its own past, or to a state of another branch. Id, name, endpoints and addresses stay;
     running computes start again on the restored state once it is there, and a restore that fails before changes
     nothing. Roles and databases are the source's of today, with the branch's passwords where it has the role."""
-    engine = Engine(pageserver, safekeepers)
+    engine = Engine(pageserver, safekeepers, client)
     branch, operations = await restore.restore(access, engine, project_id, branch_id, body)
     return BranchOperations(branch=BranchView.of(branch), operations=[OperationView.of(row) for row in operations])
 

@@ -125,6 +125,9 @@ def loaded() -> Iterator[tuple[Engine, Compute, History]]:
         load.start()
         time.sleep(3)
         load.stop()
+        # A branch of storage's head has what storage has ingested.
+        ((end,),) = compute.sql("SELECT pg_current_wal_flush_lsn()::text")
+        running.wait_ingested(compute.timeline, end)
         yield running, compute, load.history
 
 
