@@ -54,6 +54,8 @@ class StorageDouble:
     timelines: dict[str, dict[str, Any]] = field(default_factory=dict)
     # What a project's document says, as it was put: revision and about.
     described: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # What the pageserver says of safekeepers that it does not read from.
+    sick: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     keepers: list[dict[str, dict[str, Any]]] = field(default_factory=lambda: [{} for _ in range(SAFEKEEPERS)])
     members: "Members" = field(init=False)
     pageserver_port: int = field(default_factory=free_port)
@@ -101,6 +103,19 @@ class StorageDouble:
     def trim(self, timeline: str, oldest_lsn: str, oldest_timestamp: str) -> None:
         self.timelines[timeline] |= {"oldest_lsn": oldest_lsn, "oldest_timestamp": oldest_timestamp}
 
+    def found_sick(self, timeline: str, number: int, kind: str, since: str = "2026-01-01T00:00:00Z") -> None:
+        """By the pageserver."""
+        reason = f"a {kind} record of the test"
+        mark = {"timeline_id": timeline, "safekeeper": wal_address(number), "kind": kind, "lsn": HEAD_LSN}
+        self.sick.append(
+            mark | {"tenant_id": self.timelines[timeline]["tenant_id"], "reason": reason, "since": since}
+        )
+
+    def damaged(self, timeline: str, number: int, unrepaired: str | None = None) -> None:
+        """By the safekeeper itself."""
+        damage = {"segment": "0" * 24, "from_lsn": "0/1600000", "to_lsn": "0/1601000", "reason": "a wrong checksum"}
+        self.keepers[number - 1][timeline]["damage"] = [damage | {"since": START_LSN, "unrepaired": unrepaired}]
+
     def committed(self, timeline: str, lsn: str, at: str) -> None:
         self.timelines[timeline]["commits"][lsn] = at
         self.advance(timeline, lsn)
@@ -122,7 +137,7 @@ def pageserver_app(double: StorageDouble) -> Starlette:
         fault = await double.intercept("pageserver", request)
         return fault or await _pageserver(double, request)
 
-    paths = ["/healthz", "/v1/tenant", "/v1/tenant/{tenant}", "/v1/tenant/{tenant}/config",
+    paths = ["/healthz", "/v1/sick_safekeepers", "/v1/tenant", "/v1/tenant/{tenant}", "/v1/tenant/{tenant}/config",
              "/v1/tenant/{tenant}/timeline", _TIMELINE, _TIMELINE + "/lsn_by_timestamp",
              _TIMELINE + "/safekeepers", _TIMELINE + "/timestamp_of_lsn", _TIMELINE + "/detach",
              "/v1/tenant/{tenant}/about"]  # fmt: skip
@@ -135,6 +150,8 @@ async def _pageserver(double: StorageDouble, request: Request) -> Response:  # n
     body = await request.json() if await request.body() else {}
     if path == "/healthz":
         return PlainTextResponse("ok\n")
+    if path == "/v1/sick_safekeepers":
+        return JSONResponse(double.sick)
     if tenant is None:
         return JSONResponse([_tenant(double, ident) for ident in double.tenants])
     if path.endswith("/about"):

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 from weir.clients.http import HttpClient, JsonClient, switch_lsn
 
@@ -57,6 +58,23 @@ class Detaching:
     @classmethod
     def parse(cls, body: dict[str, Any]) -> "Detaching":
         return cls(body["state"], body.get("reason"), body["layers"], body["layers_copied"])
+
+
+@dataclass(frozen=True)
+class SickMark:
+    """What the pageserver met where it read, or would have read, a timeline's WAL. `safekeeper`: its WAL address.
+    `since`: by the pageserver's clock; None where that is not known."""
+
+    timeline_id: str
+    safekeeper: str
+    kind: Literal["damaged", "diverged"]
+    reason: str
+    since: datetime | None
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> "SickMark":
+        since = datetime.fromisoformat(body["since"])
+        return cls(body["timeline_id"], body["safekeeper"], body["kind"], body["reason"], since)
 
 
 class Pageserver:
@@ -137,6 +155,12 @@ class Pageserver:
         """From whom the timeline's WAL is read from now on: WAL addresses, `host:port`. Durable on return."""
         path = f"/v1/tenant/{tenant}/timeline/{timeline}/safekeepers"
         await self._http.call("PUT", path, json={"safekeepers": list(addresses)}, timeout=30)
+
+    async def sick_safekeepers(self) -> list[SickMark]:
+        """Of all timelines; none of a pageserver that is too old to say."""
+        path = "/v1/sick_safekeepers"
+        body = await self._http.call("GET", path, missing_ok=True, timeout=5)
+        return [self._http.parsed(SickMark.parse, item, f"GET {path}") for item in body or ()]
 
     async def detach_timeline(self, tenant: str, timeline: str) -> Detaching:
         """Begins to detach it from its ancestors, unless that is under way or done."""

@@ -7,8 +7,8 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.authz.principal import Principal
-from weir.branches.log_members import Seen, is_lost, look, members_of_log, seen_of
-from weir.branches.members import MemberState, TimelineMember, members_of
+from weir.branches.log_members import Seen, is_lost, look, marked, members_of_log, seen_of
+from weir.branches.members import MemberState, TimelineMember, marks_of, members_of, rows_of
 from weir.branches.models import Branch, BranchState
 from weir.branches.safekeepers import is_so, queue, why_not
 from weir.branches.safekeepers_schemas import QueuedReplacement, ReplacementNotQueued, SafekeeperReplacement
@@ -51,7 +51,8 @@ async def replace_everywhere(
     last: dict[str, Operation] = {}
     for (branch, project), seen in zip(found, looks, strict=True):
         stored = await members_of(session, branch.timeline_id, len(keepers))
-        wanted, reason = voters_with(seen, stored, number, by)
+        marks = marks_of(await rows_of(session, branch.timeline_id))
+        wanted, reason = voters_with(marked(seen, marks), stored, number, by)
         queued = reason or await _queue(session, principal, branch, project, wanted, last)
         if isinstance(queued, str):
             row = ReplacementNotQueued(branch_id=branch.id, project_id=project.id, reason=queued)

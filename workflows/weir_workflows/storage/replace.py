@@ -31,14 +31,16 @@ from weir.branches.log_members import (
     StepKind,
     is_there,
     look,
+    marked,
     members_of_log,
     next_step,
     seen_of,
+    waits,
 )
-from weir.branches.members import MemberState, TimelineMember, members_of
+from weir.branches.members import WELL, MemberState, TimelineMember, marks_of, members_of, rows_of
 from weir.branches.models import Branch, BranchState
 from weir.clients.http import RemoteError
-from weir.clients.pageserver import TimelineStatus
+from weir.clients.pageserver import SickMark, TimelineStatus
 from weir.endpoints.models import Endpoint
 from weir.endpoints.repository import EndpointRepository
 from weir.kit.clock import now
@@ -72,6 +74,7 @@ class Replacement:
     wanted: tuple[int, ...]
     stored: tuple[int, ...]
     endpoints: tuple[Endpoint, ...]
+    marks: dict[int, SickMark]
 
 
 class ReplaceActivities:
@@ -85,6 +88,7 @@ class ReplaceActivities:
         async with heartbeats(), self._turns:
             what = await self._replacement(operation_id)
             seen = await look(self._r.safekeepers, what.project.tenant_id, what.branch.timeline_id)
+            seen = marked(seen, what.marks)
             members = members_of_log(seen, what.stored)
             if members is None:
                 raise RuntimeError(f"no safekeeper shows the log of branch {what.branch.id}")
@@ -97,6 +101,8 @@ class ReplaceActivities:
             if step is None:
                 await self._follow(what, members)
                 return None
+            if (reason := waits(members, seen, step)) is not None:
+                raise RuntimeError(reason)
             await self._take(what, members, step)
         done = _DONE[step.kind].format(step.safekeeper)
         log.info("members_changed", branch_id=what.branch.id, generation=members.generation, change=done)
@@ -110,6 +116,7 @@ class ReplaceActivities:
             branch = await session.get_one(Branch, operation.branch_id)
             project = await session.get_one(Project, branch.project_id)
             stored = await members_of(session, branch.timeline_id, len(self._r.safekeepers))
+            marks = marks_of(await rows_of(session, branch.timeline_id))
             endpoints = await EndpointRepository(session).of_branch(branch.id)
         if (
             branch.deleted_at is not None
@@ -120,7 +127,7 @@ class ReplaceActivities:
         if self._r.settings.compute_runtime == "simulated":
             raise refused("this installation's storage is a model; its logs have no members")
         wanted = tuple(sorted(operation.payload["safekeepers"]))
-        return Replacement(branch, project, wanted, tuple(stored), tuple(endpoints))
+        return Replacement(branch, project, wanted, tuple(stored), tuple(endpoints), marks)
 
     async def _take(self, what: Replacement, members: LogMembers, step: Step) -> None:
         number = step.safekeeper
@@ -220,9 +227,8 @@ class ReplaceActivities:
 
     async def _store(self, what: Replacement, number: int, state: MemberState, **values: datetime | None) -> None:
         at = now()
-        fixed = {"state": state} | values
         # Whoever became a member or ceased to be one lacks nothing that it should have.
-        fixed["lost_at"] = None
+        fixed = {"state": state} | values | {"lost_at": None} | WELL
         new = insert(TimelineMember).values(
             timeline_id=what.branch.timeline_id, safekeeper_id=number, since=at, asked_at=at
         )

@@ -25,7 +25,7 @@ use wire::wal::{
 };
 
 use crate::term_history::{self, Ingested};
-use crate::wal_source::{Opening, Standing, WalChunk, WalFeedback, WalSource, WalStream};
+use crate::wal_source::{Opening, Reported, Standing, WalChunk, WalFeedback, WalSource, WalStream};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -106,27 +106,30 @@ impl SafekeeperSource {
 }
 
 impl SafekeeperSource {
-    /// Leaves a position with one safekeeper and returns how far it has WAL committed.
+    /// Leaves a position with one safekeeper. Returns how far it has WAL committed, and whether its log is known to be
+    /// the one that was ingested.
     async fn report_to(
         &self,
         address: &str,
         feedback: WalFeedback,
         ingested: Option<&Ingested>,
-    ) -> Result<Lsn> {
+    ) -> Result<(Lsn, bool)> {
         // No WAL lies at the end of all positions, so that none is sent.
         let connected = self.connect(address, Lsn::MAX).await?;
         let (mut frames, commit_lsn) = (connected.frames, connected.commit_lsn);
         let Some(ingested) = ingested else {
-            return Ok(commit_lsn);
+            return Ok((commit_lsn, false));
         };
         ingested.compare(&connected.history, commit_lsn)?;
+        let (at, history) = (feedback.ingested_lsn, &connected.history);
+        let agrees = commit_lsn <= at || ingested.compare_at(at, history, commit_lsn).is_ok();
         send(&mut frames, &wire_feedback(feedback)).await?;
         // The safekeeper closes once it has read everything. To close first, with a heartbeat of its unread,
         // would reset the connection, and the position might never be read.
         let stream = frames.get_mut();
         stream.shutdown().await.context("end the report")?;
         while frames.next().await.transpose()?.is_some() {}
-        Ok(commit_lsn)
+        Ok((commit_lsn, agrees))
     }
 }
 
@@ -168,12 +171,12 @@ impl WalSource for SafekeeperSource {
         self.safekeepers.borrow().clone()
     }
 
-    async fn report(&self, feedback: WalFeedback, ingested: Option<&Ingested>) -> Lsn {
+    async fn report(&self, feedback: WalFeedback, ingested: Option<&Ingested>) -> Reported {
         let safekeepers = self.places();
         let reports = safekeepers.iter().map(async |address| {
             let report = self.report_to(address, feedback, ingested);
             match tokio::time::timeout(REPORT_TIMEOUT, report).await {
-                Ok(Ok(commit_lsn)) => return commit_lsn,
+                Ok(Ok(known)) => return Some((address, known)),
                 Ok(Err(error)) => {
                     tracing::debug!(timeline = %self.timeline, "cannot report to {address}: {error:#}");
                 }
@@ -181,10 +184,17 @@ impl WalSource for SafekeeperSource {
                     tracing::debug!(timeline = %self.timeline, "{address} did not take a report in time");
                 }
             }
-            Lsn::INVALID
+            None
         });
-        let commit_lsns = futures::future::join_all(reports).await;
-        commit_lsns.into_iter().max().unwrap_or(Lsn::INVALID)
+        let reports = futures::future::join_all(reports).await;
+        let mut reported = Reported::default();
+        for (address, (commit_lsn, agrees)) in reports.into_iter().flatten() {
+            reported.commit_lsn = reported.commit_lsn.max(commit_lsn);
+            if agrees {
+                reported.agreeing.push(address.clone());
+            }
+        }
+        reported
     }
 }
 

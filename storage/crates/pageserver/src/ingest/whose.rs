@@ -7,6 +7,7 @@ use pg_types::Lsn;
 
 use super::Ended;
 use super::tried::Tried;
+use crate::api::SickKind;
 use crate::term_history::OtherHistory;
 use crate::timeline::Timeline;
 use crate::wal_source::{Standing, WalChunk, WalSource, WalStream};
@@ -30,12 +31,18 @@ pub(super) async fn open(
         timeline.found_ingested(found);
     }
     for (place, why) in &opening.others {
-        timeline.found_sick(place, start, why);
+        timeline.found_sick(place, SickKind::Diverged, start, why);
     }
     if let Some(reason) = tried.are_others(start, opening.others, source) {
         return Err(Ended::Stopped(reason));
     }
     opening.stream.map_err(Ended::Source)
+}
+
+/// What a stream that was opened at `start` has brought is ingested.
+pub(super) fn taken(timeline: &Timeline, place: &str, start: Lsn) {
+    timeline.note_terms();
+    timeline.read_well(place, start);
 }
 
 /// Checks that a piece is of the log whose WAL was received up to `received`. A history that is announced is compared as
