@@ -1,7 +1,7 @@
 """Which safekeepers hold a branch's log, and changing that: who is asked to is an operation's payload, and what is,
 the log says itself (`weir.branches.log_members`)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -15,24 +15,21 @@ from weir.branches.log_members import (
     look,
     marked,
     members_of_log,
-    next_step,
-    refusal,
     sickness,
 )
 from weir.branches.members import TimelineMember, marks_of, members_of, rows_of
 from weir.branches.models import Branch, BranchState
 from weir.branches.safekeepers_schemas import BranchSafekeeper, BranchSafekeepers, MemberHealth
 from weir.branches.service import refuse_leaving
+from weir.branches.voters import check_set, is_so, why_not
 from weir.clients.safekeeper import LogStatus, Member, Safekeeper
 from weir.config import get_settings
-from weir.errors import BadRequestError, ConflictError, NotBuiltError, PreconditionFailedError
+from weir.errors import ConflictError, NotBuiltError, PreconditionFailedError
 from weir.identity import audit
 from weir.kit.ids import parse_lsn
 from weir.operations.models import OPEN, Operation, OperationKind, OperationStatus
 from weir.operations.service import enqueue
 from weir.projects.models import Project
-
-SIZES = (3, 5)
 
 
 async def show(
@@ -117,37 +114,6 @@ def _state(members: LogMembers, one: Seen, row: TimelineMember | None) -> tuple[
         return SickKind.LOST, "it was away when the log was founded, and is given it by itself"
     found = sickness(members, one)
     return ("active", None) if found is None else (found.kind, found.reason)
-
-
-def check_set(wanted: Sequence[int], count: int) -> list[int]:
-    """The set in order. Raises BadRequestError for one that no log of an installation with `count` safekeepers can
-    have."""
-    unknown = sorted(number for number in wanted if not 1 <= number <= count)
-    if unknown:
-        raise BadRequestError(f"there is no safekeeper {unknown[0]}; the installation has 1 to {count}")
-    if len(set(wanted)) != len(wanted):
-        raise BadRequestError("a safekeeper is named twice; a log has one member on each")
-    sizes = (1,) if count == 1 else SIZES
-    if len(wanted) not in sizes:
-        raise BadRequestError(
-            f"a log has {' or '.join(map(str, sizes))} voters, not {len(wanted)}: with an even number one more "
-            "has to "
-            "answer and none more may fail, and with two or one nothing may fail at all"
-        )
-    return sorted(wanted)
-
-
-def why_not(members: LogMembers | None, seen: Sequence[Seen], wanted: Collection[int]) -> str | None:
-    """Why the voters can't be changed to these now; None when they can."""
-    if members is None:
-        errors = [one.error for one in seen if one.error is not None]
-        return f"no safekeeper shows the log: {errors[0] if errors else 'none of them has it'}"
-    return refusal(members, seen, wanted)
-
-
-def is_so(members: LogMembers, seen: Sequence[Seen], wanted: Collection[int], stored: Collection[int]) -> bool:
-    """Whether there is nothing to do for these voters."""
-    return members.settled and next_step(members, seen, wanted) is None and {*stored} == {*wanted}
 
 
 async def replace(
