@@ -14,6 +14,7 @@ from enum import StrEnum
 from weir.clients.http import RemoteError
 from weir.clients.pageserver import SickMark
 from weir.clients.safekeeper import Damage, LogStatus, Member, Safekeeper
+from weir.kit.ids import parse_lsn
 
 
 class SickKind(StrEnum):
@@ -169,6 +170,13 @@ def is_lost(members: LogMembers, one: Seen) -> bool:
         return _waits(one.log)
     # A log that can't be opened does not say whose it is. It is there.
     return one.log.member is not None and one.log.member.identity != named.identity
+
+
+def committed(members: LogMembers, seen: Sequence[Seen]) -> str | None:
+    """Up to where the log is committed for sure: as far as any of its members that shows its log knows."""
+    there = [one.log for one in seen if members.of(one.number) is not None and is_there(members, one)]
+    known = [log.commit_lsn for log in there if log is not None and log.commit_lsn is not None]
+    return max(known, key=parse_lsn, default=None)
 
 
 def sickness(members: LogMembers | None, one: Seen) -> Sickness | None:

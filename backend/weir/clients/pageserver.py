@@ -18,6 +18,8 @@ class TimelineStatus:
     start_lsn: str
     oldest_lsn: str
     last_record_lsn: str
+    # All before is durable as pages; None where the pageserver does not say.
+    remote_consistent_lsn: str | None
     ancestor_lsn: str | None
     full_page_writes: bool
     full_page_writes_lsn: str | None
@@ -37,6 +39,7 @@ class TimelineStatus:
             start_lsn=body["start_lsn"],
             oldest_lsn=body.get("oldest_lsn") or body["start_lsn"],
             last_record_lsn=body["last_record_lsn"],
+            remote_consistent_lsn=body.get("remote_consistent_lsn"),
             ancestor_lsn=body.get("ancestor_lsn"),
             full_page_writes=bool(fpw.get("enabled", True)),
             full_page_writes_lsn=switch_lsn(fpw.get("lsn")),

@@ -171,12 +171,22 @@ class Safekeeper:
         body = await self._http.call("GET", path, missing_ok=True)
         return None if body is None else self._http.parsed(SafekeeperTimeline.parse, body, f"GET {path}")
 
-    async def fill(self, tenant: str, timeline: str, *, up_to: str | None = None, min_term: int = 0) -> str:
+    async def fill(
+        self,
+        tenant: str,
+        timeline: str,
+        *,
+        up_to: str | None = None,
+        begin_by: str | None = None,
+        min_term: int = 0,
+        timeout: float = 1800.0,  # noqa: ASYNC109
+    ) -> str:
         """Brings a log that does not count, or that was founded and not used, up to what the object store has; where
-        it ends then. `min_term`: terms up to this one were won before."""
+        it ends then. `begin_by`: where an empty log may begin at the latest. `min_term`: terms up to this one were
+        won before. After `timeout` seconds the safekeeper goes on with it."""
         path = f"/v1/tenant/{tenant}/timeline/{timeline}/fill"
-        body = {"up_to": up_to, "min_term": min_term}
-        return await self._http.read(lambda it: str(it["filled_to"]), "POST", path, json=body, timeout=1800)
+        body = {"up_to": up_to, "begin_by": begin_by, "min_term": min_term}
+        return await self._http.read(lambda it: str(it["filled_to"]), "POST", path, json=body, timeout=timeout)
 
     async def delete_timeline(self, tenant: str, timeline: str) -> None:
         await self._http.call("DELETE", f"/v1/tenant/{tenant}/timeline/{timeline}", timeout=30, missing_ok=True)

@@ -29,6 +29,7 @@ from weir.branches.log_members import (
     Seen,
     Step,
     StepKind,
+    committed,
     is_there,
     look,
     marked,
@@ -41,6 +42,7 @@ from weir.branches.members import WELL, MemberState, TimelineMember, marks_of, m
 from weir.branches.models import Branch, BranchState
 from weir.clients.http import RemoteError
 from weir.clients.pageserver import SickMark, TimelineStatus
+from weir.clients.safekeeper import Safekeeper
 from weir.endpoints.models import Endpoint
 from weir.endpoints.repository import EndpointRepository
 from weir.kit.clock import now
@@ -57,6 +59,8 @@ log = structlog.get_logger()
 # Branches whose members change at the same time, of this worker.
 AT_ONCE = 8
 CHANGE_TIMEOUT_MS = 20_000
+# A safekeeper fills one log after the other. Whose turn has not come, or takes longer, is left to its peers.
+FILL_SECONDS = 1_200.0
 _DONE = {
     StepKind.LEARNER: "safekeeper {} has an empty log that waits",
     StepKind.ADD: "safekeeper {} is a learner",
@@ -103,7 +107,7 @@ class ReplaceActivities:
                 return None
             if (reason := waits(members, seen, step)) is not None:
                 raise RuntimeError(reason)
-            await self._take(what, members, step)
+            await self._take(what, members, step, seen)
         done = _DONE[step.kind].format(step.safekeeper)
         log.info("members_changed", branch_id=what.branch.id, generation=members.generation, change=done)
         return done
@@ -129,14 +133,14 @@ class ReplaceActivities:
         wanted = tuple(sorted(operation.payload["safekeepers"]))
         return Replacement(branch, project, wanted, tuple(stored), tuple(endpoints), marks)
 
-    async def _take(self, what: Replacement, members: LogMembers, step: Step) -> None:
+    async def _take(self, what: Replacement, members: LogMembers, step: Step, seen: Sequence[Seen]) -> None:
         number = step.safekeeper
         if members.generation == 0:
             # Asking for a member that is one makes the log name all of them, and waits until it does.
             await self._change(what, members, "add", what.stored[0])
         match step.kind:
             case StepKind.LEARNER:
-                await self._make_learner(what, number)
+                await self._make_learner(what, number, committed(members, seen))
             case StepKind.ADD:
                 await self._change(what, members, "add", number)
                 await self._store(what, number, MemberState.MEMBER)
@@ -170,7 +174,7 @@ class ReplaceActivities:
         await self._tell_computes(what)
         await self._tell_pageserver(what)
 
-    async def _make_learner(self, what: Replacement, number: int) -> None:
+    async def _make_learner(self, what: Replacement, number: int, up_to: str | None) -> None:
         facts = await self._timeline(what)
         (keeper,) = self._r.numbered([number])
         await self._store(what, number, MemberState.JOINING, asked_at=now(), founded_at=None)
@@ -180,6 +184,19 @@ class ReplaceActivities:
         except RemoteError as error:
             raise from_remote(error) from error
         await self._store(what, number, MemberState.JOINING, founded_at=now())
+        if up_to is not None and facts.remote_consistent_lsn is not None:
+            await self._fill(what, keeper, up_to, facts.remote_consistent_lsn)
+
+    async def _fill(self, what: Replacement, keeper: Safekeeper, up_to: str, begin_by: str) -> None:
+        """From the object store, as far as that goes. What it lacks, and all of it where it has none or cannot be
+        reached, the peers bring when the log is made a learner."""
+        tenant, timeline = what.project.tenant_id, what.branch.timeline_id
+        try:
+            to = await keeper.fill(tenant, timeline, up_to=up_to, begin_by=begin_by, timeout=FILL_SECONDS)
+        except RemoteError as error:
+            log.warning("learner_not_filled", branch_id=what.branch.id, safekeeper_id=keeper.number, error=str(error))
+        else:
+            log.info("learner_filled", branch_id=what.branch.id, safekeeper_id=keeper.number, to=to, up_to=up_to)
 
     async def _timeline(self, what: Replacement) -> TimelineStatus:
         timeline = await self._r.pageserver.timeline(what.project.tenant_id, what.branch.timeline_id)
