@@ -61,6 +61,8 @@ pub struct Reported {
     pub commit_lsn: Lsn,
     /// Places whose log is the one that was ingested, as far as they have it committed.
     pub agreeing: Vec<String>,
+    /// Places that keep the WAL of another history, and how it differs.
+    pub others: Vec<(String, String)>,
 }
 
 /// Opens streams of one timeline's WAL.

@@ -90,9 +90,9 @@ async fn report(
     due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         due.tick().await;
-        let ingested = timeline.ingested();
+        let (at, ingested) = (timeline.last_record_lsn(), timeline.ingested());
         let reported = source.report(feedback(timeline), ingested.as_ref()).await;
-        timeline.found_to_agree(&reported.agreeing);
+        whose::reported(timeline, at, &reported);
         committed.send_replace(reported.commit_lsn);
     }
 }

@@ -10,7 +10,7 @@ use super::tried::Tried;
 use crate::api::SickKind;
 use crate::term_history::OtherHistory;
 use crate::timeline::Timeline;
-use crate::wal_source::{Standing, WalChunk, WalSource, WalStream};
+use crate::wal_source::{Reported, Standing, WalChunk, WalSource, WalStream};
 
 /// Opens a stream of the log whose WAL was ingested.
 pub(super) async fn open(
@@ -37,6 +37,18 @@ pub(super) async fn open(
         return Err(Ended::Stopped(reason));
     }
     opening.stream.map_err(Ended::Source)
+}
+
+/// Who was told, at `at`, how far ingest is.
+pub(super) fn reported(timeline: &Timeline, at: Lsn, reported: &Reported) {
+    timeline.found_to_agree(&reported.agreeing);
+    let named = timeline.safekeepers();
+    for (place, why) in &reported.others {
+        // It may have been removed meanwhile.
+        if named.borrow().contains(place) {
+            timeline.found_sick(place, SickKind::Diverged, at, why);
+        }
+    }
 }
 
 /// What a stream that was opened at `start` has brought is ingested.

@@ -43,7 +43,7 @@ impl Timeline {
                 "what a safekeeper has is not the timeline's WAL: {reason}"
             );
         } else {
-            tracing::info!(
+            tracing::debug!(
                 tenant = %self.tenant, timeline = %self.id, safekeeper, %lsn,
                 "the WAL is still not the timeline's: {reason}"
             );

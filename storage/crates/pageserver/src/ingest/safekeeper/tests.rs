@@ -216,7 +216,14 @@ async fn a_safekeeper_of_another_history_is_left_alone() {
     let said = both.report(feedback, Some(&ours)).await;
     assert_eq!(said.commit_lsn, Lsn(300));
     // Who keeps another history does not agree.
-    assert_eq!(said.agreeing.len(), 1);
+    assert_eq!(said.agreeing, [good.as_str()]);
+    let [(place, why)] = &said.others[..] else {
+        panic!("{:?}", said.others)
+    };
+    assert!(
+        *place == other && why.contains("another history"),
+        "{place}: {why}"
+    );
     let (_, reported) = told_other.recv().await.expect("asked");
     assert!(reported.is_empty(), "{reported:?}");
     let mut is_told = async || {
