@@ -5,6 +5,7 @@ plane has to have seen it sick for a while itself: what is stored says nothing o
 after it everything starts at once, the safekeepers not always first.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from weir.branches.models import Branch, BranchState
 from weir.branches.safekeepers import queue
 from weir.branches.voters import voters_without
 from weir.clients.http import RemoteError
+from weir.clients.safekeeper import Safekeeper
 from weir.identity import audit
 from weir.kit.clock import now
 from weir.operations.models import OPEN, Operation, OperationKind
@@ -67,6 +69,8 @@ class Replacements:
         self._last_round = -LONGEST_PAUSE_SECONDS
         # Since when each member has been seen sick in every round.
         self._seen: dict[Member, float] = {}
+        # Why one of these stays.
+        self._said: dict[Member, str] = {}
 
     async def replace_sick(self) -> list[str]:
         """Ids of branches whose log is to have another member. What is stored of sick members has just been
@@ -83,11 +87,15 @@ class Replacements:
         if not due:
             return []
         spares = await self._well({keeper.number for keeper in self._r.safekeepers} - unwell)
+        # All at once, and before any project is locked: a safekeeper may take seconds not to answer.
+        looks = await asyncio.gather(
+            *(look(self._r.safekeepers, one.project.tenant_id, one.branch.timeline_id) for one in due)
+        )
         queued: list[str] = []
-        for one in due:
+        for one, seen in zip(due, looks, strict=True):
             if len(queued) == free:
                 break
-            wanted = await self._replace(one, spares, load)
+            wanted = await self._replace(one, seen, spares, load)
             if wanted is not None:
                 queued.append(one.branch.id)
                 for number in wanted:
@@ -102,29 +110,38 @@ class Replacements:
         columns = select(TimelineMember.timeline_id, TimelineMember.safekeeper_id)
         rows = await session.execute(columns.where(TimelineMember.sick_since.is_not(None)))
         self._seen = {(row[0], row[1]): self._seen.get((row[0], row[1]), at) for row in rows.all()}
+        self._said = {member: reason for member, reason in self._said.items() if member in self._seen}
 
     def _has_seen(self, member: Member, seconds: float) -> bool:
         return self._clock() - self._seen.get(member, self._clock()) >= min(seconds, SEEN_SECONDS)
 
+    def _say(self, one: _Candidate, reason: str) -> None:
+        """Once, as long as it stays the reason."""
+        if self._said.get(one.member) != reason:
+            self._said[one.member] = reason
+            log.warning("safekeeper_not_replaced", branch_id=one.branch.id, safekeeper_id=one.number, reason=reason)
+
     async def _well(self, numbers: set[int]) -> list[int]:
-        well: list[int] = []
-        for keeper in self._r.numbered(numbers):
+        async def answers(keeper: Safekeeper) -> bool:
             try:
                 await keeper.healthy()
             except RemoteError as error:
                 log.info("no_spare", safekeeper_id=keeper.number, error=str(error))
-            else:
-                well.append(keeper.number)
-        return well
+                return False
+            return True
 
-    async def _replace(self, one: _Candidate, spares: list[int], load: dict[int, int]) -> list[int] | None:
+        keepers = self._r.numbered(numbers)
+        answered = await asyncio.gather(*map(answers, keepers))
+        return [keeper.number for keeper, is_well in zip(keepers, answered, strict=True) if is_well]
+
+    async def _replace(
+        self, one: _Candidate, seen: list[Seen], spares: list[int], load: dict[int, int]
+    ) -> list[int] | None:
         """The voters that are asked for; None when nothing is."""
-        # Asked before the project is locked: a safekeeper may take seconds not to answer.
-        seen = await look(self._r.safekeepers, one.project.tenant_id, one.branch.timeline_id)
         async with self._r.database.transaction() as session:
-            branch = await session.get(Branch, one.branch.id, populate_existing=True)
-            project = await lock_idle(session, one.project.id) if branch is not None else None
-            if branch is None or project is None or branch.state != BranchState.READY:
+            project = await lock_idle(session, one.project.id)
+            branch = await session.get(Branch, one.branch.id) if project is not None else None
+            if project is None or branch is None or not _is_ready(branch):
                 return None
             rows = await rows_of(session, branch.timeline_id)
             row = rows.get(one.number)
@@ -142,7 +159,7 @@ class Replacements:
                 return None
             wanted, reason = voters_without(seen, stored, one.number, spares, load)
             if reason is not None:
-                log.warning("safekeeper_not_replaced", branch_id=branch.id, safekeeper_id=one.number, reason=reason)
+                self._say(one, reason)
                 return None
             await queue(session, branch, wanted, origin=ORIGIN)
             audit.record_system(
@@ -159,6 +176,11 @@ class Replacements:
             "safekeeper_replaced", branch_id=branch.id, safekeeper_id=one.number, kind=found.kind.value, wanted=wanted
         )
         return wanted
+
+
+def _is_ready(branch: Branch) -> bool:
+    leaves = branch.deleted_at is not None or branch.delete_requested_at is not None
+    return branch.state == BranchState.READY and not leaves
 
 
 def _still_sick(seen: list[Seen], stored: list[int], number: int) -> Sickness | None:
