@@ -1,18 +1,26 @@
 """Who a log's members are, and which change comes next, from what the safekeepers say."""
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from weir.branches.log_members import (
     LogMembers,
     Seen,
+    SickKind,
     Step,
     StepKind,
     is_lost,
+    marked,
     members_of_log,
     next_step,
     refusal,
+    sickness,
+    waits,
 )
-from weir.clients.safekeeper import LogStatus, Member
+from weir.clients.pageserver import SickMark
+from weir.clients.safekeeper import Damage, LogStatus, Member
 
 
 def member(number: int, role: str = "voter", disk: str = "", incarnation: int = 1) -> Member:
@@ -141,3 +149,86 @@ def test_a_log_that_names_nobody_takes_those_that_are_stored() -> None:
     reason = refusal(known(answers), answers, [1, 2, 3])
     assert reason is not None
     assert "does not name its members" in reason
+
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def damaged(one: Seen, unrepaired: str | None = None) -> Seen:
+    assert one.log is not None
+    return replace(one, log=replace(one.log, damage=(Damage("0/16", "0/17", "a wrong checksum", unrepaired),)))
+
+
+def test_each_kind_of_sickness_is_told_from_the_others_and_the_worst_is_said() -> None:
+    answers = of_three()
+    members, first = known(answers), answers[0]
+    assert first.log is not None
+
+    def kind(one: Seen) -> SickKind | None:
+        found = sickness(members, one)
+        assert found is None or found.reason
+        return None if found is None else found.kind
+
+    assert kind(first) is None
+    assert kind(Seen(1, error="it does not answer")) == SickKind.UNREACHABLE
+    assert kind(Seen(1)) == SickKind.LOST
+    assert kind(seen(member(1, "none", "another"), [], 0, 0)) == SickKind.LOST
+    stopped = replace(damaged(first), log=replace(first.log, state="stopped", reason="a full disk"))
+    assert kind(stopped) == SickKind.STOPPED
+    assert kind(damaged(first)) == SickKind.DAMAGED
+    diverged = SickMark("t", "", "diverged", "another history", AT)
+    assert kind(replace(damaged(first), mark=diverged)) == SickKind.DIVERGED
+
+
+def test_damage_mends_until_a_repair_has_failed() -> None:
+    answers = of_three()
+    found = sickness(known(answers), damaged(answers[0]))
+    assert found is not None
+    assert found.mends
+    found = sickness(known(answers), damaged(answers[0], "nobody has it"))
+    assert found is not None
+    assert not found.mends
+    assert "not repaired: nobody has it" in found.reason
+
+
+def test_what_the_pageserver_met_is_over_once_the_safekeeper_has_looked_at_all_since() -> None:
+    answers = of_three()
+    mark = SickMark("t", "", "damaged", "a record that is none", AT)
+    (first, *_) = marked(answers, {1: mark})
+    found = sickness(known(answers), first)
+    assert found is not None
+    assert (found.kind, found.mends) == (SickKind.DAMAGED, True)
+    assert first.log is not None
+    for after, is_sick in ((-timedelta(seconds=1), True), (timedelta(seconds=1), False)):
+        looked = replace(first, log=replace(first.log, verified_at=AT + after))
+        assert (sickness(known(answers), looked) is not None) == is_sick
+
+
+def test_a_set_without_a_majority_of_well_members_is_refused() -> None:
+    answers = [damaged(of_three()[0]), *of_three()[1:], Seen(4), Seen(5)]
+    # Whoever is new gets all of the log.
+    assert refusal(known(answers), answers, [1, 2, 4]) is None
+    answers[1] = damaged(answers[1])
+    reason = refusal(known(answers), answers, [1, 2, 4])
+    assert reason is not None
+    assert "1 of the wanted safekeepers are well, and 2 have to be" in reason
+    assert "damaged" in reason
+    assert refusal(known(answers), answers, [2, 3, 4]) is None
+    # A lost log that is to be made again will be well.
+    answers = [damaged(of_three()[0]), Seen(2), of_three()[2]]
+    assert refusal(known(answers), answers, [1, 2, 3]) is None
+
+
+def test_a_well_voter_is_not_removed_while_no_majority_of_the_others_is_well() -> None:
+    five = [member(number) for number in range(1, 6)]
+    answers = [seen(own, five) for own in five]
+    answers[0], answers[1] = damaged(answers[0]), damaged(answers[1])
+    remove = {number: Step(StepKind.REMOVE, number) for number in range(1, 6)}
+    # Of the four that stay, two would be well.
+    reason = waits(known(answers), answers, remove[5])
+    assert reason is not None
+    assert "until 3 of the other 4 voters are well; 2 are" in reason
+    assert waits(known(answers), answers, remove[1]) is None
+    answers[0] = seen(five[0], five)
+    assert waits(known(answers), answers, remove[5]) is None
+    assert waits(known(answers), answers, Step(StepKind.ADD, 6)) is None

@@ -11,6 +11,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from weir.durability.levels import WEAK, Durability
 
+# A year: as much as never.
+MOST_MINUTES = 525_600
+
 
 def default_home() -> Path:
     if os.geteuid() == 0:
@@ -57,6 +60,9 @@ class Settings(BaseSettings):
 
     # Levels of durability that no branch or endpoint may have, comma-separated; of the weak ones alone.
     durability_forbid: str = ""
+
+    # For how long a member of a log has to be sick until the reconciler has it replaced; 0: never.
+    safekeepers_replace_after_minutes: int = Field(default=0, ge=0, le=MOST_MINUTES)
 
     worker_metrics_port: int = 7402
     console_dir: Path = Field(default_factory=_default_console_dir)

@@ -68,10 +68,13 @@ def test_damaged_wal_is_read_from_a_safekeeper_that_has_it_whole(own: Engine) ->
     own.wait_ingested(timeline, end, 30)
     status = own.timeline_status(timeline)
     assert status["state"] == "active"
-    assert [sick["safekeeper"] for sick in status["sick_safekeepers"]] == addresses[:2]
-    for sick in status["sick_safekeepers"]:
-        assert begin <= lsn(sick["lsn"]) <= lsn(end)
-        assert "damaged" in sick["reason"]
+    # The first one was left at its damage, read again behind that of the second one, and is forgotten.
+    [sick] = status["sick_safekeepers"]
+    assert (sick["safekeeper"], sick["kind"]) == (addresses[1], "damaged")
+    assert begin <= lsn(sick["lsn"]) <= lsn(end)
+    assert "damaged" in sick["reason"]
+    of_all = own.storage.get("/v1/sick_safekeepers").raise_for_status().json()
+    assert of_all == [sick | {"tenant_id": timeline.tenant, "timeline_id": timeline.id}]
 
     # One that cannot read its file at all.
     begin, end = rows_nobody_has_read(own, compute, timeline)

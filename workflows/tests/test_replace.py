@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import pytest
 from sqlalchemy import select, update
 from weir_testing.fixtures import Weir
 from weir_testing.members import wal_address
@@ -239,3 +240,30 @@ async def test_a_replacement_that_fails_leaves_a_log_that_works_and_can_be_asked
     shown = await weir.call("GET", _path(created))
     assert (shown["wanted"], shown["operation_id"]) == (None, None)
     assert weir.storage.members.voters(timeline) == [1, 2, 4]
+
+
+def _fills(weir: Weir, timeline: str, number: int) -> list[Any]:
+    return [call.body for call in weir.storage.calls_of(f"safekeeper-{number}", "POST", f"{timeline}/fill")]
+
+
+async def test_a_learner_is_filled_from_the_object_store_before_it_is_added(weir: Weir) -> None:
+    created = await _suspended(weir, name="filled")
+    timeline = created["branch"]["timeline_id"]
+    weir.storage.advance(timeline, "0/1900000")
+    # The store is further than the members are known to be: what it has behind is nobody's.
+    weir.storage.offloaded[timeline] = "0/1A00000"
+    await weir.finish(await _set(weir, created, [1, 2, 4]))
+    begin = weir.storage.timelines[timeline]["remote_consistent_lsn"]
+    assert _fills(weir, timeline, 4) == [{"up_to": "0/1900000", "begin_by": begin, "min_term": 0}]
+    assert weir.storage.keepers[3][timeline]["flush_lsn"] == "0/1900000"
+    assert weir.storage.members.voters(timeline) == [1, 2, 4]
+
+
+@pytest.mark.parametrize("status", [404, 409, 500, 503])
+async def test_where_the_object_store_is_no_help_the_peers_are(weir: Weir, status: int) -> None:
+    created = await _suspended(weir, name=f"not-filled-{status}")
+    timeline = created["branch"]["timeline_id"]
+    weir.storage.fail("safekeeper-5", "POST", "/fill", status)
+    await weir.finish(await _set(weir, created, [1, 2, 5]))
+    assert weir.storage.members.voters(timeline) == [1, 2, 5]
+    assert len(_fills(weir, timeline, 5)) == 1

@@ -1,13 +1,17 @@
 """A log is founded on each safekeeper once: one that was down is given it later, one that lost it never again."""
 
+from datetime import datetime
+
 import httpx
 import pytest
 from sqlalchemy import delete, select, update
 from weir_testing.fixtures import Weir
 
-from weir.branches.members import TimelineMember
+from weir.branches.log_members import SickKind
+from weir.branches.members import MemberState, TimelineMember
 from weir.clients.http import NO_ANSWER, RemoteError
 from weir_workflows.reconciler.safekeepers import LOST, repair_safekeepers
+from weir_workflows.reconciler.sick import SICK
 from weir_workflows.storage import founding
 from weir_workflows.storage.activities import SafekeeperTimelineInput, StorageActivities, TimelineFacts
 
@@ -128,3 +132,80 @@ def test_only_a_refusal_is_taken_for_a_founding_that_did_not_happen(
     error = RemoteError("the safekeeper", "POST", status, NO_ANSWER, "")
     error.__cause__ = cause
     assert founding._did_nothing(error) is certain
+
+
+async def _sick(weir: Weir, timeline: str, number: int) -> TimelineMember:
+    await repair_safekeepers(weir.resources)
+    return (await _members(weir, timeline))[number]
+
+
+async def test_another_kind_of_sickness_keeps_the_time_and_health_clears_it(weir: Weir) -> None:
+    created = await weir.project(name="kinds")
+    timeline = created["branch"]["timeline_id"]
+    weir.storage.damaged(timeline, 2)
+    row = await _sick(weir, timeline, 2)
+    since = row.sick_since
+    assert (row.sick_kind, since is not None) == (SickKind.DAMAGED, True)
+    assert "a wrong checksum" in (row.sick_reason or "")
+    weir.storage.damaged(timeline, 2, "nobody has it")
+    row = await _sick(weir, timeline, 2)
+    assert ("nobody has it" in (row.sick_reason or ""), row.sick_since) == (True, since)
+
+    weir.storage.fail("safekeeper-2", "GET", "/v1/timelines", 503, times=1)
+    row = await _sick(weir, timeline, 2)
+    assert (row.sick_kind, row.sick_since) == (SickKind.UNREACHABLE, since)
+    assert "503" in (row.sick_reason or "")
+    held = weir.storage.keepers[1].pop(timeline)
+    row = await _sick(weir, timeline, 2)
+    assert (row.sick_kind, row.sick_since) == (SickKind.LOST, since)
+    assert SICK.labels("2", "lost")._value.get() == 1
+    assert SICK.labels("2", "damaged")._value.get() == 0
+
+    shown = await weir.call(
+        "GET", f"/projects/{created['project']['id']}/branches/{created['branch']['id']}/safekeepers"
+    )
+    assert [(row["state"], row["sick_since"] is None) for row in shown["members"]] == [
+        ("active", True), ("lost", False), ("active", True),
+    ]  # fmt: skip
+    (sick,) = (await weir.call("GET", "/fleet/storage"))["safekeepers"][1]["sick"]
+    assert (sick["kind"], sick["branches"]) == ("lost", 1)
+    assert datetime.fromisoformat(sick["since"]) == since
+
+    weir.storage.keepers[1][timeline] = held | {"damage": []}
+    row = await _sick(weir, timeline, 2)
+    assert (row.sick_kind, row.sick_reason, row.sick_since) == (None, None, None)
+    assert SICK.labels("2", "lost")._value.get() == 0
+
+
+async def test_what_the_pageserver_met_counts_until_it_says_otherwise(weir: Weir) -> None:
+    created = await weir.project(name="marked")
+    timeline = created["branch"]["timeline_id"]
+    weir.storage.found_sick(timeline, 1, "diverged")
+    weir.storage.found_sick(timeline, 3, "damaged")
+    assert (await _sick(weir, timeline, 1)).sick_kind == SickKind.DIVERGED
+    assert (await _members(weir, timeline))[3].sick_kind == SickKind.DAMAGED
+    weir.storage.sick.clear()
+    # It does not answer, which says nothing.
+    weir.storage.fail("pageserver", "GET", "/v1/sick_safekeepers", 503)
+    row = await _sick(weir, timeline, 1)
+    assert row.sick_kind == SickKind.DIVERGED
+    assert "a diverged record" in (row.sick_reason or "")
+    assert (await _sick(weir, timeline, 1)).sick_kind is None
+    # A pageserver of before cannot say.
+    weir.storage.fail("pageserver", "GET", "/v1/sick_safekeepers", 404)
+    assert (await _sick(weir, timeline, 3)).sick_kind is None
+
+
+async def test_a_change_that_leaves_no_majority_of_well_members_is_refused(weir: Weir) -> None:
+    created = await weir.project(name="refused-sick")
+    path = f"/projects/{created['project']['id']}/branches/{created['branch']['id']}/safekeepers"
+    timeline = created["branch"]["timeline_id"]
+    weir.storage.damaged(timeline, 1)
+    weir.storage.found_sick(timeline, 2, "diverged")
+    await repair_safekeepers(weir.resources)
+    refused = await weir.call("POST", path, 412, json={"safekeepers": [1, 2, 4]})
+    assert "1 of the wanted safekeepers are well" in refused["message"]
+    (operation,) = (await weir.call("POST", path, json={"safekeepers": [1, 3, 4]}))["operations"]
+    await weir.finish({"operations": [operation]})
+    row = (await _members(weir, timeline))[2]
+    assert (row.state, row.sick_kind) == (MemberState.REMOVED, None)

@@ -100,10 +100,27 @@ def test_safekeepers_offload_to_the_installations_object_store_unless_told_not_t
     assert not any("--object-store" in command for command in commands())
 
 
+def test_the_control_plane_is_told_after_how_long_a_sick_safekeeper_is_replaced(
+    made: Installation, monkeypatch: pytest.MonkeyPatch
+):
+    def told() -> str:
+        return installations.load(made.home).environment()["WEIR_SAFEKEEPERS_REPLACE_AFTER_MINUTES"]
+
+    assert told() == "0"
+    text = made.config_file.read_text().replace("replace_after_minutes = 0", "replace_after_minutes = 30")
+    made.config_file.write_text(text)
+    assert told() == "30"
+    monkeypatch.setenv("WEIR_SAFEKEEPERS_REPLACE_AFTER_MINUTES", "45")
+    assert told() == "45"
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
         ("offload = true", 'offload = "yes"', "true or false"),
+        ("replace_after_minutes = 0", "replace_after_minutes = -1", "0 \\(never\\) to"),
+        ("replace_after_minutes = 0", "replace_after_minutes = 1.5", "0 \\(never\\) to"),
+        ("replace_after_minutes = 0", 'replace_after_minutes = "soon"', "0 \\(never\\) to"),
         ("api = 17400", "api = 70000", "1-65535"),
         ("api = 17400", 'api = "x"', "1-65535"),
         ("api = 17400", "api = 17402", "both"),

@@ -78,7 +78,9 @@ def storage() -> Generator[StorageDouble]:
 def _no_faults_left(request: pytest.FixtureRequest) -> Generator[None]:
     yield
     if "storage" in request.fixturenames:
-        request.getfixturevalue("storage").faults.clear()
+        double = request.getfixturevalue("storage")
+        double.faults.clear()
+        double.sick.clear()
 
 
 @pytest.fixture(scope="session")

@@ -54,6 +54,10 @@ class StorageDouble:
     timelines: dict[str, dict[str, Any]] = field(default_factory=dict)
     # What a project's document says, as it was put: revision and about.
     described: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # How far the WAL of a timeline is in the object store.
+    offloaded: dict[str, str] = field(default_factory=dict[str, str])
+    # What the pageserver says of safekeepers that it does not read from.
+    sick: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     keepers: list[dict[str, dict[str, Any]]] = field(default_factory=lambda: [{} for _ in range(SAFEKEEPERS)])
     members: "Members" = field(init=False)
     pageserver_port: int = field(default_factory=free_port)
@@ -101,6 +105,19 @@ class StorageDouble:
     def trim(self, timeline: str, oldest_lsn: str, oldest_timestamp: str) -> None:
         self.timelines[timeline] |= {"oldest_lsn": oldest_lsn, "oldest_timestamp": oldest_timestamp}
 
+    def found_sick(self, timeline: str, number: int, kind: str, since: str = "2026-01-01T00:00:00Z") -> None:
+        """By the pageserver."""
+        reason = f"a {kind} record of the test"
+        mark = {"timeline_id": timeline, "safekeeper": wal_address(number), "kind": kind, "lsn": HEAD_LSN}
+        self.sick.append(
+            mark | {"tenant_id": self.timelines[timeline]["tenant_id"], "reason": reason, "since": since}
+        )
+
+    def damaged(self, timeline: str, number: int, unrepaired: str | None = None) -> None:
+        """By the safekeeper itself."""
+        damage = {"segment": "0" * 24, "from_lsn": "0/1600000", "to_lsn": "0/1601000", "reason": "a wrong checksum"}
+        self.keepers[number - 1][timeline]["damage"] = [damage | {"since": START_LSN, "unrepaired": unrepaired}]
+
     def committed(self, timeline: str, lsn: str, at: str) -> None:
         self.timelines[timeline]["commits"][lsn] = at
         self.advance(timeline, lsn)
@@ -122,7 +139,7 @@ def pageserver_app(double: StorageDouble) -> Starlette:
         fault = await double.intercept("pageserver", request)
         return fault or await _pageserver(double, request)
 
-    paths = ["/healthz", "/v1/tenant", "/v1/tenant/{tenant}", "/v1/tenant/{tenant}/config",
+    paths = ["/healthz", "/v1/sick_safekeepers", "/v1/tenant", "/v1/tenant/{tenant}", "/v1/tenant/{tenant}/config",
              "/v1/tenant/{tenant}/timeline", _TIMELINE, _TIMELINE + "/lsn_by_timestamp",
              _TIMELINE + "/safekeepers", _TIMELINE + "/timestamp_of_lsn", _TIMELINE + "/detach",
              "/v1/tenant/{tenant}/about"]  # fmt: skip
@@ -135,6 +152,8 @@ async def _pageserver(double: StorageDouble, request: Request) -> Response:  # n
     body = await request.json() if await request.body() else {}
     if path == "/healthz":
         return PlainTextResponse("ok\n")
+    if path == "/v1/sick_safekeepers":
+        return JSONResponse(double.sick)
     if tenant is None:
         return JSONResponse([_tenant(double, ident) for ident in double.tenants])
     if path.endswith("/about"):
@@ -230,6 +249,7 @@ def _create_timeline(double: StorageDouble, tenant: str, body: dict[str, Any]) -
         "oldest_timestamp": double.timelines[ancestor]["oldest_timestamp"] if ancestor else None,
         "commits": dict(double.timelines[ancestor]["commits"]) if ancestor else {},
         "last_record_lsn": start,
+        "remote_consistent_lsn": start,
         "safekeepers": body["safekeepers"],
         "ancestor_timeline_id": ancestor,
         "ancestor_lsn": start if ancestor else None,
@@ -257,11 +277,13 @@ def safekeeper_app(double: StorageDouble, index: int) -> Starlette:
         if request.method == "DELETE":
             held.pop(timeline, None)
             return Response(status_code=204)
+        if request.url.path.endswith("/fill"):
+            return _fill(double, held.get(timeline), timeline, await request.json())
         if request.method == "POST":
             return _create_on_keeper(double, index, timeline, await request.json())
         return JSONResponse(held[timeline]) if timeline in held else _error(404, "NOT_FOUND", "no such timeline")
 
-    paths = ["/healthz", "/v1/timelines", "/v1/disk", _TIMELINE]
+    paths = ["/healthz", "/v1/timelines", "/v1/disk", _TIMELINE, _TIMELINE + "/fill"]
     return Starlette(routes=[Route(p, handle, methods=["GET", "POST", "DELETE"]) for p in paths])
 
 
@@ -284,6 +306,21 @@ def _create_on_keeper(double: StorageDouble, index: int, timeline: str, body: di
         | double.members.begin(index + 1, timeline, body)
     )
     return JSONResponse(held[timeline], 201)
+
+
+def _fill(double: StorageDouble, log: dict[str, Any] | None, timeline: str, body: dict[str, Any]) -> Response:
+    """A log that does not vote takes what the store has, up to what is asked for."""
+    if log is None:
+        return _error(404, "not_found", "no such timeline")
+    if timeline not in double.offloaded:
+        return JSONResponse({"filled_to": log["flush_lsn"], "segments": 0, "bytes": 0})
+    if log["member"]["role"] == "voter":
+        return _error(409, "refused", "the log votes")
+    if not parse_lsn(body["begin_by"]) <= parse_lsn(double.timelines[timeline]["remote_consistent_lsn"]):
+        return _error(409, "gap", "the log would begin too late")
+    end = min(double.offloaded[timeline], body["up_to"], key=parse_lsn)
+    log["flush_lsn"] = max(log["flush_lsn"], end, key=parse_lsn)
+    return JSONResponse({"filled_to": log["flush_lsn"], "segments": 1, "bytes": 1})
 
 
 class Server:

@@ -4,6 +4,7 @@ Who counts is what the log itself says (docs/consensus.md, `weir.branches.log_me
 where a compute, the pageserver and the control plane ask. It is never written into a log.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 
@@ -11,6 +12,8 @@ from sqlalchemy import Index, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Mapped, mapped_column
 
+from weir.branches.log_members import SickKind
+from weir.clients.pageserver import SickMark
 from weir.kit.models import Base
 
 # Of the installation's safekeepers the first so many get the logs of new branches; the others are spares.
@@ -31,7 +34,9 @@ class TimelineMember(Base):
 
     `asked_at`: when the safekeeper was first asked to found the log; null while it never was, or has certainly not
     done it; without `founded_at` nobody knows whether it did. `lost_at`: since when it has been seen without the
-    log; null again once it shows it. `since`: when it became what `state` says; null where that is not known."""
+    log; null again once it shows it. `since`: when it became what `state` says; null where that is not known.
+    `sick_kind`, `sick_reason` and `sick_since`: what is wrong with the member, in words, and since when something
+    is, whatever it was first; null while it is well."""
 
     __tablename__ = "timeline_members"
     # Of what a safekeeper is a member, for its replacement.
@@ -45,6 +50,12 @@ class TimelineMember(Base):
     asked_at: Mapped[datetime | None]
     founded_at: Mapped[datetime | None]
     lost_at: Mapped[datetime | None]
+    sick_kind: Mapped[SickKind | None]
+    sick_reason: Mapped[str | None]
+    sick_since: Mapped[datetime | None]
+
+
+WELL = {"sick_kind": None, "sick_reason": None, "sick_since": None}
 
 
 def of_new_logs(safekeeper_count: int) -> list[int]:
@@ -56,6 +67,24 @@ async def rows_of(session: AsyncSession, timeline_id: str) -> dict[int, Timeline
     statement = select(TimelineMember).where(TimelineMember.timeline_id == timeline_id)
     rows = await session.scalars(statement.order_by(TimelineMember.safekeeper_id))
     return {row.safekeeper_id: row for row in rows}
+
+
+def marks_of(rows: Mapping[int, TimelineMember]) -> dict[int, SickMark]:
+    """By safekeeper, what the pageserver or it itself said of its WAL when the reconciler last asked."""
+    marks: dict[int, SickMark] = {}
+    for number, row in rows.items():
+        mark = mark_of(row.timeline_id, row.sick_kind, row.sick_reason)
+        if mark is not None:
+            marks[number] = mark
+    return marks
+
+
+def mark_of(timeline_id: str, kind: SickKind | None, reason: str | None) -> SickMark | None:
+    if kind == SickKind.DIVERGED:
+        return SickMark(timeline_id, "", "diverged", reason or "", None)
+    if kind == SickKind.DAMAGED:
+        return SickMark(timeline_id, "", "damaged", reason or "", None)
+    return None
 
 
 async def members_of(session: AsyncSession, timeline_id: str, safekeeper_count: int) -> list[int]:

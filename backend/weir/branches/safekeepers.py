@@ -1,28 +1,35 @@
 """Which safekeepers hold a branch's log, and changing that: who is asked to is an operation's payload, and what is,
 the log says itself (`weir.branches.log_members`)."""
 
-from collections.abc import Collection, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.authz.access import ProjectAccess
-from weir.branches.log_members import LogMembers, Seen, is_lost, look, members_of_log, next_step, refusal
-from weir.branches.members import TimelineMember, members_of, rows_of
+from weir.branches.log_members import (
+    LogMembers,
+    Seen,
+    SickKind,
+    is_lost,
+    look,
+    marked,
+    members_of_log,
+    sickness,
+)
+from weir.branches.members import TimelineMember, marks_of, members_of, rows_of
 from weir.branches.models import Branch, BranchState
-from weir.branches.safekeepers_schemas import BranchSafekeeper, BranchSafekeepers
+from weir.branches.safekeepers_schemas import BranchSafekeeper, BranchSafekeepers, MemberHealth
 from weir.branches.service import refuse_leaving
+from weir.branches.voters import check_set, is_so, why_not
 from weir.clients.safekeeper import LogStatus, Member, Safekeeper
 from weir.config import get_settings
-from weir.errors import BadRequestError, ConflictError, NotBuiltError, PreconditionFailedError
+from weir.errors import ConflictError, NotBuiltError, PreconditionFailedError
 from weir.identity import audit
 from weir.kit.ids import parse_lsn
 from weir.operations.models import OPEN, Operation, OperationKind, OperationStatus
 from weir.operations.service import enqueue
 from weir.projects.models import Project
-
-SIZES = (3, 5)
 
 
 async def show(
@@ -31,7 +38,7 @@ async def show(
     rows = await rows_of(session, branch.timeline_id)
     stored = await members_of(session, branch.timeline_id, len(keepers))
     last = await _last_replacement(session, branch.id)
-    seen = await look(keepers, project.tenant_id, branch.timeline_id)
+    seen = marked(await look(keepers, project.tenant_id, branch.timeline_id), marks_of(rows))
     members = members_of_log(seen, stored)
     known = members or LogMembers(0, 0, tuple(Member(number, "", 0, "voter") for number in stored), None)
     furthest = max((_flushed(one.log) for one in seen if known.of(one.number) is not None), default=0)
@@ -83,7 +90,7 @@ def _flushed(log: LogStatus | None) -> int:
 def _view(members: LogMembers, one: Seen, row: TimelineMember | None, furthest: int) -> BranchSafekeeper:
     named = members.of(one.number)
     state, reason = _state(members, one, row)
-    shown = one.log if state in {"active", "stopped"} else None
+    shown = None if state in {SickKind.LOST, SickKind.UNREACHABLE} else one.log
     identity = named or (one.log.member if one.log is not None else None)
     flushed = None if shown is None else shown.flush_lsn
     return BranchSafekeeper(
@@ -98,54 +105,15 @@ def _view(members: LogMembers, one: Seen, row: TimelineMember | None, furthest: 
         commit_lsn=None if shown is None else shown.commit_lsn,
         lag_bytes=None if flushed is None else max(0, furthest - parse_lsn(flushed)),
         since=None if row is None else row.since,
+        sick_since=None if row is None or state == "active" else row.sick_since,
     )
 
 
-def _state(
-    members: LogMembers, one: Seen, row: TimelineMember | None
-) -> tuple[Literal["active", "stopped", "lost", "unreachable"], str | None]:
-    if one.error is not None:
-        return "unreachable", one.error
-    if is_lost(members, one):
-        if one.log is not None:
-            return "lost", "it has another log than the member that is named: a new disk, or a copy. That one is kept"
-        if row is not None and row.asked_at is None:
-            return "lost", "it was away when the log was founded, and is given it by itself"
-        return "lost", "it answers and lacks this log, which it held: its disk was lost or replaced"
-    if one.log is not None and one.log.state != "active":
-        return "stopped", one.log.reason
-    return "active", None
-
-
-def check_set(wanted: Sequence[int], count: int) -> list[int]:
-    """The set in order. Raises BadRequestError for one that no log of an installation with `count` safekeepers can
-    have."""
-    unknown = sorted(number for number in wanted if not 1 <= number <= count)
-    if unknown:
-        raise BadRequestError(f"there is no safekeeper {unknown[0]}; the installation has 1 to {count}")
-    if len(set(wanted)) != len(wanted):
-        raise BadRequestError("a safekeeper is named twice; a log has one member on each")
-    sizes = (1,) if count == 1 else SIZES
-    if len(wanted) not in sizes:
-        raise BadRequestError(
-            f"a log has {' or '.join(map(str, sizes))} voters, not {len(wanted)}: with an even number one more "
-            "has to "
-            "answer and none more may fail, and with two or one nothing may fail at all"
-        )
-    return sorted(wanted)
-
-
-def why_not(members: LogMembers | None, seen: Sequence[Seen], wanted: Collection[int]) -> str | None:
-    """Why the voters can't be changed to these now; None when they can."""
-    if members is None:
-        errors = [one.error for one in seen if one.error is not None]
-        return f"no safekeeper shows the log: {errors[0] if errors else 'none of them has it'}"
-    return refusal(members, seen, wanted)
-
-
-def is_so(members: LogMembers, seen: Sequence[Seen], wanted: Collection[int], stored: Collection[int]) -> bool:
-    """Whether there is nothing to do for these voters."""
-    return members.settled and next_step(members, seen, wanted) is None and {*stored} == {*wanted}
+def _state(members: LogMembers, one: Seen, row: TimelineMember | None) -> tuple[MemberHealth, str | None]:
+    if is_lost(members, one) and one.log is None and row is not None and row.asked_at is None:
+        return SickKind.LOST, "it was away when the log was founded, and is given it by itself"
+    found = sickness(members, one)
+    return ("active", None) if found is None else (found.kind, found.reason)
 
 
 async def replace(
@@ -165,6 +133,7 @@ async def replace(
         raise ConflictError(f"branch {branch.id} is {branch.state}; only a ready branch's safekeepers can be changed")
     refuse_leaving(branch)
     stored = await members_of(access.session, branch.timeline_id, len(keepers))
+    seen = marked(seen, marks_of(await rows_of(access.session, branch.timeline_id)))
     members = members_of_log(seen, stored)
     reason = why_not(members, seen, wanted)
     if members is None or reason is not None:

@@ -4,9 +4,13 @@ from uuid import UUID
 
 from pydantic import Field
 
+from weir.branches.log_members import SickKind
 from weir.kit.schemas import Body, Id, View
 
 SafekeeperId = Annotated[int, Field(ge=1, description="Number of a safekeeper in the installation, from 1")]
+
+
+MemberHealth = Literal["active"] | SickKind
 
 
 class BranchSafekeeper(View):
@@ -22,9 +26,11 @@ class BranchSafekeeper(View):
         "hex digits. Null where nobody says"
     )
     incarnation: int | None = Field(description="How often that disk has been given this log")
-    state: Literal["active", "stopped", "lost", "unreachable"] = Field(
-        description="`stopped`: its log does not go on. `lost`: the safekeeper answers and lacks this log, or has "
-        "another one than the member that is named, as with a new disk. `unreachable`: the safekeeper does not answer"
+    state: MemberHealth = Field(
+        description="`unreachable`: the safekeeper does not answer. `lost`: it answers and lacks this log, or has "
+        "another one than the member that is named, as with a new disk. `stopped`: its log does not go on. "
+        "`diverged`: its log is not the one whose WAL the pageserver has. `damaged`: WAL that it stored does not "
+        "read as it was written; the safekeeper repairs it from the others"
     )
     reason: str | None = Field(description="In words, unless it is `active`")
     term: int | None = Field(description="The highest term it has promised to follow; null unless it shows its log")
@@ -32,6 +38,10 @@ class BranchSafekeeper(View):
     commit_lsn: str | None = Field(description="Up to where it knows that a majority has the log")
     lag_bytes: int | None = Field(description="By how much its log is shorter than that of the member that has most")
     since: datetime | None = Field(description="When it became what `role` says, as far as the control plane knows")
+    sick_since: datetime | None = Field(
+        description="Since when the control plane has seen it other than `active`, whatever it was first. Null while "
+        "it is `active`, and before the control plane has seen it so"
+    )
 
 
 class BranchSafekeepers(View):

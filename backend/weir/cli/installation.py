@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from weir.cli.errors import CliError
 from weir.cli.settings_file import TEMPLATE
-from weir.config import default_home
+from weir.config import MOST_MINUTES, default_home
 from weir.durability.levels import WEAK
 
 # Safekeepers of a new installation, and how many one can have: that many have ports. Those beyond the first three
@@ -70,6 +70,8 @@ class Installation:
     durability_forbid: Sequence[str] = ()
     safekeeper_count: int = SAFEKEEPERS
     offload: bool = True
+    # Minutes until a sick safekeeper is replaced; 0: never.
+    replace_after_minutes: int = 0
     compute_runtime: str = "local"
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
     simulated: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -188,6 +190,7 @@ class Installation:
             WEIR_WORKER_METRICS_PORT=str(self.ports["worker"]),
             WEIR_COMPUTE_RUNTIME=self.compute_runtime,
             WEIR_DURABILITY_FORBID=",".join(self.durability_forbid),
+            WEIR_SAFEKEEPERS_REPLACE_AFTER_MINUTES=str(self.replace_after_minutes),
             WEIR_SCRAPE_INTERVAL_SECONDS=str(self.scrape_interval_seconds),
         )
         if self.is_simulated:
@@ -248,6 +251,7 @@ def load(home: Path) -> Installation:
         durability_forbid=_durability_forbid(path, document),
         safekeeper_count=count,
         offload=_offload(path, document),
+        replace_after_minutes=_replace_after_minutes(path, document),
         pageserver_limits=_pageserver_limits(path, document),
         compute_runtime=_runtime(path, document),
         simulated={name: float(value) for name, value in _section(path, document, "simulated").items()},
@@ -356,6 +360,18 @@ def _offload(path: Path, document: Mapping[str, Any]) -> bool:
     if not isinstance(value, bool):
         raise CliError(f"{path}: offload in [safekeepers] is {value!r}; it must be true or false.")
     return value
+
+
+def _replace_after_minutes(path: Path, document: Mapping[str, Any]) -> int:
+    variable = "WEIR_SAFEKEEPERS_REPLACE_AFTER_MINUTES"
+    value = os.environ.get(variable) or _section(path, document, "safekeepers").get("replace_after_minutes", 0)
+    minutes = None if isinstance(value, bool | float) else _number(value)
+    if minutes is None or not 0 <= minutes <= MOST_MINUTES:
+        raise CliError(
+            f"A sick safekeeper is replaced after {value!r} minutes; that must be 0 (never) to {MOST_MINUTES} "
+            f"([safekeepers] replace_after_minutes in {path}, or {variable})."
+        )
+    return minutes
 
 
 def _pageserver_limits(path: Path, document: Mapping[str, Any]) -> dict[str, int]:

@@ -20,7 +20,14 @@ from weir.cli.output import note, table
 _ANSWER_SECONDS = 60
 _POLL_SECONDS = 0.5
 _OPEN = {"scheduling", "running", "cancelling"}
-_COLOURS = {"active": "green", "stopped": "red", "lost": "red", "unreachable": "yellow"}
+_COLOURS = {
+    "active": "green",
+    "stopped": "red",
+    "lost": "red",
+    "unreachable": "yellow",
+    "diverged": "red",
+    "damaged": "red",
+}
 
 
 class _Api:
@@ -69,11 +76,23 @@ def listing(home: Path, *, as_json: bool) -> None:
             str(keeper["branches"]),
             str(keeper["lost_timelines"]),
             str(keeper["replacing"]),
-            keeper["reason"] or ("a spare" if keeper["branches"] == 0 else ""),
+            _health(keeper),
         ]
         for keeper in storage["safekeepers"]
     ]
     click.echo(table(("SAFEKEEPER", "ADDRESS", "HEALTH", "BRANCHES", "LOST", "CHANGING", ""), rows))
+
+
+def _health(keeper: dict[str, Any]) -> str:
+    """What is wrong, how often and since when; of what it has lost, the API says what to do."""
+    said = [
+        f"{sick['kind']} in {sick['branches']} since {sick['since'][:19]}"
+        + ("" if sick["kind"] in {"lost", "unreachable"} else f": {sick['reason']}")
+        for sick in keeper["sick"]
+    ]
+    if keeper["reason"]:
+        said.append(keeper["reason"])
+    return "; ".join(said) or ("a spare" if keeper["branches"] == 0 else "")
 
 
 def show(home: Path, branch: str, *, as_json: bool) -> None:
@@ -179,7 +198,7 @@ def _described(found: dict[str, Any]) -> str:
             "-" if row["lag_bytes"] is None else str(row["lag_bytes"]),
             (row["since"] or "-")[:19],
             (row["disk"] or "-")[:8],
-            row["reason"] or "",
+            (row["reason"] or "") + (f" (since {row['sick_since'][:19]})" if row["sick_since"] else ""),
         ]
         for row in found["members"]
     ]

@@ -32,6 +32,9 @@ forbid = []
 count = {safekeepers}
 # Whether finished WAL goes to the object store, too, so that it outlives the safekeepers' disks.
 offload = true
+# After how many minutes a safekeeper that is sick for a branch's log (it does not answer, has lost the log, or has
+# damaged it beyond repair) is replaced by a spare one there, while a majority of the others is well. 0: never.
+replace_after_minutes = 0
 
 [pageserver]
 # Memory for what is not in a layer file yet, over all databases. A busy database is flushed at 256 MiB, or sooner

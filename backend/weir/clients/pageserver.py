@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 from weir.clients.http import HttpClient, JsonClient, switch_lsn
 
@@ -17,6 +18,8 @@ class TimelineStatus:
     start_lsn: str
     oldest_lsn: str
     last_record_lsn: str
+    # All before is durable as pages; None where the pageserver does not say.
+    remote_consistent_lsn: str | None
     ancestor_lsn: str | None
     full_page_writes: bool
     full_page_writes_lsn: str | None
@@ -36,6 +39,7 @@ class TimelineStatus:
             start_lsn=body["start_lsn"],
             oldest_lsn=body.get("oldest_lsn") or body["start_lsn"],
             last_record_lsn=body["last_record_lsn"],
+            remote_consistent_lsn=body.get("remote_consistent_lsn"),
             ancestor_lsn=body.get("ancestor_lsn"),
             full_page_writes=bool(fpw.get("enabled", True)),
             full_page_writes_lsn=switch_lsn(fpw.get("lsn")),
@@ -57,6 +61,23 @@ class Detaching:
     @classmethod
     def parse(cls, body: dict[str, Any]) -> "Detaching":
         return cls(body["state"], body.get("reason"), body["layers"], body["layers_copied"])
+
+
+@dataclass(frozen=True)
+class SickMark:
+    """What the pageserver met where it read, or would have read, a timeline's WAL. `safekeeper`: its WAL address.
+    `since`: by the pageserver's clock; None where that is not known."""
+
+    timeline_id: str
+    safekeeper: str
+    kind: Literal["damaged", "diverged"]
+    reason: str
+    since: datetime | None
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> "SickMark":
+        since = datetime.fromisoformat(body["since"])
+        return cls(body["timeline_id"], body["safekeeper"], body["kind"], body["reason"], since)
 
 
 class Pageserver:
@@ -137,6 +158,12 @@ class Pageserver:
         """From whom the timeline's WAL is read from now on: WAL addresses, `host:port`. Durable on return."""
         path = f"/v1/tenant/{tenant}/timeline/{timeline}/safekeepers"
         await self._http.call("PUT", path, json={"safekeepers": list(addresses)}, timeout=30)
+
+    async def sick_safekeepers(self) -> list[SickMark]:
+        """Of all timelines; none of a pageserver that is too old to say."""
+        path = "/v1/sick_safekeepers"
+        body = await self._http.call("GET", path, missing_ok=True, timeout=5)
+        return [self._http.parsed(SickMark.parse, item, f"GET {path}") for item in body or ()]
 
     async def detach_timeline(self, tenant: str, timeline: str) -> Detaching:
         """Begins to detach it from its ancestors, unless that is under way or done."""

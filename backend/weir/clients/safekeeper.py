@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
 from weir.clients.http import HttpClient, JsonClient
@@ -54,9 +55,25 @@ class Member:
 
 
 @dataclass(frozen=True)
+class Damage:
+    """A range of a log in which nothing is proven. `unrepaired`: why the last attempt to repair it failed; None
+    before it ends."""
+
+    from_lsn: str
+    to_lsn: str
+    reason: str
+    unrepaired: str | None
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> "Damage":
+        return cls(body["from_lsn"], body["to_lsn"], body["reason"], body.get("unrepaired"))
+
+
+@dataclass(frozen=True)
 class LogStatus:
     """One safekeeper's log of a timeline, and whom it names as the log's members. Positions are None of a log that
-    cannot be opened. `start_lsn`: where it was founded. `generation` 0: it names nobody yet."""
+    cannot be opened. `start_lsn`: where it was founded. `generation` 0: it names nobody yet. `verified_at`: when the
+    safekeeper last ended a look at the whole log."""
 
     state: str
     reason: str | None
@@ -68,6 +85,8 @@ class LogStatus:
     members: tuple[Member, ...]
     generation: int
     generation_term: int
+    damage: tuple[Damage, ...] = ()
+    verified_at: datetime | None = None
 
     @property
     def role(self) -> str | None:
@@ -75,7 +94,7 @@ class LogStatus:
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> "LogStatus":
-        member = body.get("member")
+        member, verified = body.get("member"), body.get("verified")
         return cls(
             state=body["state"],
             reason=body.get("reason"),
@@ -87,6 +106,8 @@ class LogStatus:
             members=tuple(Member.parse(item) for item in body.get("members") or ()),
             generation=body.get("generation") or 0,
             generation_term=body.get("generation_term") or 0,
+            damage=tuple(Damage.parse(item) for item in body.get("damage") or ()),
+            verified_at=None if verified is None else datetime.fromisoformat(verified["at"]),
         )
 
 
@@ -150,12 +171,22 @@ class Safekeeper:
         body = await self._http.call("GET", path, missing_ok=True)
         return None if body is None else self._http.parsed(SafekeeperTimeline.parse, body, f"GET {path}")
 
-    async def fill(self, tenant: str, timeline: str, *, up_to: str | None = None, min_term: int = 0) -> str:
+    async def fill(
+        self,
+        tenant: str,
+        timeline: str,
+        *,
+        up_to: str | None = None,
+        begin_by: str | None = None,
+        min_term: int = 0,
+        timeout: float = 1800.0,  # noqa: ASYNC109
+    ) -> str:
         """Brings a log that does not count, or that was founded and not used, up to what the object store has; where
-        it ends then. `min_term`: terms up to this one were won before."""
+        it ends then. `begin_by`: where an empty log may begin at the latest. `min_term`: terms up to this one were
+        won before. After `timeout` seconds the safekeeper goes on with it."""
         path = f"/v1/tenant/{tenant}/timeline/{timeline}/fill"
-        body = {"up_to": up_to, "min_term": min_term}
-        return await self._http.read(lambda it: str(it["filled_to"]), "POST", path, json=body, timeout=1800)
+        body = {"up_to": up_to, "begin_by": begin_by, "min_term": min_term}
+        return await self._http.read(lambda it: str(it["filled_to"]), "POST", path, json=body, timeout=timeout)
 
     async def delete_timeline(self, tenant: str, timeline: str) -> None:
         await self._http.call("DELETE", f"/v1/tenant/{tenant}/timeline/{timeline}", timeout=30, missing_ok=True)

@@ -7,11 +7,12 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.authz.principal import Principal
-from weir.branches.log_members import Seen, is_lost, look, members_of_log, seen_of
-from weir.branches.members import MemberState, TimelineMember, members_of
+from weir.branches.log_members import Seen, look, marked
+from weir.branches.members import MemberState, TimelineMember, marks_of, members_of, rows_of
 from weir.branches.models import Branch, BranchState
-from weir.branches.safekeepers import is_so, queue, why_not
+from weir.branches.safekeepers import queue
 from weir.branches.safekeepers_schemas import QueuedReplacement, ReplacementNotQueued, SafekeeperReplacement
+from weir.branches.voters import voters_with
 from weir.clients.http import RemoteError
 from weir.clients.safekeeper import Safekeeper
 from weir.config import get_settings
@@ -51,7 +52,8 @@ async def replace_everywhere(
     last: dict[str, Operation] = {}
     for (branch, project), seen in zip(found, looks, strict=True):
         stored = await members_of(session, branch.timeline_id, len(keepers))
-        wanted, reason = voters_with(seen, stored, number, by)
+        marks = marks_of(await rows_of(session, branch.timeline_id))
+        wanted, reason = voters_with(marked(seen, marks), stored, number, by)
         queued = reason or await _queue(session, principal, branch, project, wanted, last)
         if isinstance(queued, str):
             row = ReplacementNotQueued(branch_id=branch.id, project_id=project.id, reason=queued)
@@ -99,21 +101,6 @@ async def _look_at(keepers: Sequence[Safekeeper], found: Sequence[tuple[Branch, 
             return await look(keepers, project.tenant_id, branch.timeline_id)
 
     return await asyncio.gather(*(one(branch, project) for branch, project in found))
-
-
-def voters_with(seen: Sequence[Seen], stored: Sequence[int], number: int, by: int) -> tuple[list[int], str | None]:
-    """The voters once `by` has the place of `number`, or why that can't be."""
-    members = members_of_log(seen, stored)
-    if members is None or members.of(number) is None:
-        return [], why_not(members, seen, []) or f"safekeeper {number} is no member of the log"
-    if by == number and not is_lost(members, seen_of(seen, number)):
-        return [], f"safekeeper {number} has its log, or does not answer; nothing is made again on it"
-    if by != number and by in members.voters:
-        return [], f"safekeeper {by} is a member already; choose another one"
-    wanted = sorted({voter for voter in members.voters if voter != number} | {by})
-    if is_so(members, seen, wanted, stored):
-        return [], "there is nothing to do"
-    return wanted, why_not(members, seen, wanted)
 
 
 async def _queue(

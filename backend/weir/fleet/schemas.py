@@ -3,6 +3,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from weir.branches.log_members import SickKind
 from weir.kit.pagination import Pagination
 from weir.kit.schemas import View
 
@@ -33,6 +34,16 @@ class FleetSummary(View):
     compute_runtime: Literal["local", "simulated"] = "local"
 
 
+class SafekeeperSickness(View):
+    """What is wrong with the logs of so many branches on a safekeeper, as the control plane last saw it. `since`: of
+    the one that has been sick for longest, whatever it had first; `reason`: of one of them, in words."""
+
+    kind: SickKind
+    branches: int
+    since: datetime
+    reason: str
+
+
 class SafekeeperHealth(View):
     id: int
     address: str
@@ -45,6 +56,7 @@ class SafekeeperHealth(View):
     # are being changed.
     branches: int = 0
     replacing: int = 0
+    sick: list[SafekeeperSickness] = Field(default_factory=list)
 
 
 class PageserverHealth(View):

@@ -1,6 +1,6 @@
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -25,6 +25,7 @@ from weir.fleet.schemas import (
     FleetWal,
     PageserverHealth,
     SafekeeperHealth,
+    SafekeeperSickness,
     StorageHealth,
     TargetGroup,
 )
@@ -78,9 +79,14 @@ async def _wal(computes: ComputeRepository, prometheus: Prometheus) -> FleetWal 
 async def storage_health(
     session: AsyncSession, safekeepers: list[Safekeeper], pageserver: Pageserver, url: str
 ) -> StorageHealth:
-    shares = await shares_of_safekeepers(session)
+    shares, sick = await shares_of_safekeepers(session), await sick_of_safekeepers(session)
     keepers, server = await asyncio.gather(
-        asyncio.gather(*(_safekeeper(keeper, shares.get(keeper.number, Share())) for keeper in safekeepers)),
+        asyncio.gather(
+            *(
+                _safekeeper(keeper, shares.get(keeper.number, Share()), sick.get(keeper.number, []))
+                for keeper in safekeepers
+            )
+        ),
         _pageserver(pageserver, url),
     )
     return StorageHealth(safekeepers=list(keepers), pageservers=[server])
@@ -116,7 +122,35 @@ async def shares_of_safekeepers(session: AsyncSession) -> dict[int, Share]:
     return {row[0]: Share(row[1], row[2], row[3]) for row in (await session.execute(statement)).all()}
 
 
-async def _safekeeper(keeper: Safekeeper, share: Share) -> SafekeeperHealth:
+async def sick_of_safekeepers(session: AsyncSession) -> dict[int, list[SafekeeperSickness]]:
+    columns = (
+        TimelineMember.safekeeper_id,
+        TimelineMember.sick_kind,
+        func.count(),
+        func.min(TimelineMember.sick_since),
+        func.min(TimelineMember.sick_reason),
+    )
+    statement = (
+        select(*columns)
+        .join(Branch, Branch.timeline_id == TimelineMember.timeline_id)
+        .where(
+            TimelineMember.state == MemberState.MEMBER,
+            TimelineMember.sick_kind.is_not(None),
+            Branch.deleted_at.is_(None),
+        )
+        .group_by(TimelineMember.safekeeper_id, TimelineMember.sick_kind)
+        .order_by(TimelineMember.safekeeper_id, TimelineMember.sick_kind)
+    )
+    found: defaultdict[int, list[SafekeeperSickness]] = defaultdict(list)
+    for number, kind, branches, since, reason in (await session.execute(statement)).all():
+        # The three are null together.
+        if kind is not None and since is not None:
+            sickness = SafekeeperSickness(kind=kind, branches=branches, since=since, reason=reason or "")
+            found[number].append(sickness)
+    return found
+
+
+async def _safekeeper(keeper: Safekeeper, share: Share, sick: list[SafekeeperSickness]) -> SafekeeperHealth:
     health = SafekeeperHealth(
         id=keeper.number,
         address=urlsplit(keeper.base_url).netloc,
@@ -124,6 +158,7 @@ async def _safekeeper(keeper: Safekeeper, share: Share) -> SafekeeperHealth:
         lost_timelines=share.lost,
         branches=share.branches,
         replacing=share.replacing,
+        sick=sick,
     )
     try:
         await keeper.healthy()

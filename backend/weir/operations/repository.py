@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import ColumnElement, func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
@@ -97,10 +97,18 @@ class OperationRepository:
 
     async def consecutive_failures(self, endpoint_id: str, kind: OperationKind) -> tuple[int, datetime | None]:
         """How often in a row this kind failed on the endpoint since it last succeeded, and when last."""
+        return await self._failures(Operation.endpoint_id == endpoint_id, kind)
+
+    async def consecutive_failures_of_branch(
+        self, branch_id: str, kind: OperationKind
+    ) -> tuple[int, datetime | None]:
+        return await self._failures(Operation.branch_id == branch_id, kind)
+
+    async def _failures(self, of: ColumnElement[bool], kind: OperationKind) -> tuple[int, datetime | None]:
         last_good = (
             select(func.coalesce(func.max(Operation.sequence), 0))
             .where(
-                Operation.endpoint_id == endpoint_id,
+                of,
                 Operation.kind == kind,
                 Operation.status == OperationStatus.FINISHED,
             )
@@ -109,7 +117,7 @@ class OperationRepository:
         row = (
             await self._session.execute(
                 select(func.count(), func.max(Operation.finished_at)).where(
-                    Operation.endpoint_id == endpoint_id,
+                    of,
                     Operation.kind == kind,
                     Operation.status == OperationStatus.FAILED,
                     Operation.sequence > last_good,

@@ -37,6 +37,7 @@ from weir.rollouts.run.restarts import restarting
 from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
 from weir_workflows.reconciler.idle import lock_idle
+from weir_workflows.reconciler.replacements import Replacements
 from weir_workflows.reconciler.rollbacks import finish_rollbacks, restore_thresholds
 from weir_workflows.reconciler.rollouts import confirm_deferred, watch_deadlines
 from weir_workflows.reconciler.safekeepers import repair_safekeepers
@@ -84,6 +85,7 @@ class ReconcilerActivities:
         self._silent_since: dict[str, float] = {}
         self._next_storage_check = 0.0
         self._seen_to = ""
+        self._replacements = Replacements(resources)
 
     @activity.defn
     async def reconcile(self) -> Round:
@@ -111,6 +113,7 @@ class ReconcilerActivities:
             if time.monotonic() >= self._next_storage_check:
                 self._next_storage_check = time.monotonic() + STORAGE_CHECK_SECONDS
                 await repair_safekeepers(self._r)
+                await self._replacements.replace_sick()
                 await repair_tenants(self._r)
                 await repair_descriptions(self._r)
                 await keep_servers(self._r)

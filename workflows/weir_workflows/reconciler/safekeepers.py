@@ -10,38 +10,44 @@ Who the members are, the log says. What is stored follows it, as after a databas
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import structlog
 from prometheus_client import Gauge
-from sqlalchemy import and_, select, tuple_, update
+from sqlalchemy import and_, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from weir.branches.log_members import LogMembers, Seen, is_lost, members_of_log
-from weir.branches.members import MemberState, TimelineMember, of_new_logs
+from weir.branches.log_members import LogMembers, Seen, Sickness, is_lost, members_of_log, sickness
+from weir.branches.members import WELL, MemberState, TimelineMember, mark_of, of_new_logs
 from weir.branches.models import Branch, BranchState
 from weir.clients.http import RemoteError
 from weir.clients.safekeeper import LogStatus, Safekeeper
 from weir.kit.clock import now
 from weir_workflows.common.resources import Resources
 from weir_workflows.reconciler.idle import lock_idle
+from weir_workflows.reconciler.sick import (
+    CHUNK,
+    Marks,
+    Member,
+    StoredSickness,
+    marks_of_pageserver,
+    record_sick,
+    set_of,
+    show_sick,
+)
 from weir_workflows.storage.founding import LogFacts, found
 
 log = structlog.get_logger()
 
 LOST = Gauge("weir_safekeeper_lost_timelines", "Logs that a safekeeper held and lacks now", ["safekeeper_id"])
 _READY = and_(Branch.state == BranchState.READY, Branch.deleted_at.is_(None), Branch.delete_requested_at.is_(None))
-_MEMBER = tuple_(TimelineMember.timeline_id, TimelineMember.safekeeper_id)
-# Members in one statement.
-_CHUNK = 5_000
 
-_Member = tuple[str, int]
-# By timeline, what a safekeeper holds; None when it does not say.
-_Held = dict[int, dict[str, LogStatus] | None]
+# By timeline, what a safekeeper holds; why not when it does not say.
+_Held = dict[int, dict[str, LogStatus] | str]
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ class _Row:
     asked: bool
     founded: bool
     lost: bool
+    sick: StoredSickness | None = None
 
 
 @dataclass
@@ -77,12 +84,15 @@ async def repair_safekeepers(resources: Resources) -> list[str]:
     """Ids of branches whose log was founded on a safekeeper that had never been asked to."""
     keepers = resources.safekeepers
     held: _Held = dict(zip((k.number for k in keepers), await asyncio.gather(*map(_held, keepers)), strict=True))
+    marks = await marks_of_pageserver(resources)
     async with resources.database.transaction() as session:
-        logs = await _logs(session, held)
+        logs = await _logs(session, held, marks)
         await _add_missing(session, logs, of_new_logs(len(keepers)))
     await _follow(resources, logs)
     lost = {(one.timeline, number) for one in logs for number in _lost(one)}
-    await _record(resources, logs, lost, held)
+    sick = {(one.timeline, number): found for one in logs for number, found in _sick(one)}
+    await _record(resources, logs, lost, held, sick)
+    show_sick(held, sick)
     repaired: list[str] = []
     for one in logs:
         lacking = {seen.number for seen in one.seen if seen.error is None and seen.log is None}
@@ -109,14 +119,27 @@ def _lost(one: _Log) -> list[int]:
     ]
 
 
-async def _held(keeper: Safekeeper) -> dict[str, LogStatus] | None:
+def _sick(one: _Log) -> Iterable[tuple[int, Sickness]]:
+    """Members that are not well. One that was never asked to found the log lacks nothing."""
+    members = one.members()
+    for seen in one.seen:
+        row = one.rows.get(seen.number)
+        if row is None or row.state != MemberState.MEMBER:
+            continue
+        never_asked = not row.asked and seen.error is None and seen.log is None
+        found = None if never_asked else sickness(members, seen)
+        if found is not None:
+            yield seen.number, found
+
+
+async def _held(keeper: Safekeeper) -> dict[str, LogStatus] | str:
     try:
         return {item["timeline_id"]: LogStatus.parse(item) for item in await keeper.timelines()}
-    except RemoteError:
-        return None
+    except RemoteError as error:
+        return str(error)
 
 
-async def _logs(session: AsyncSession, held: _Held) -> list[_Log]:
+async def _logs(session: AsyncSession, held: _Held, marks: Marks | None) -> list[_Log]:
     branches = await session.execute(select(Branch.id, Branch.timeline_id, Branch.created_at).where(_READY))
     logs = {row[1]: _Log(row[0], row[1], row[2]) for row in branches.all()}
     columns = (
@@ -126,16 +149,29 @@ async def _logs(session: AsyncSession, held: _Held) -> list[_Log]:
         TimelineMember.asked_at.is_not(None),
         TimelineMember.founded_at.is_not(None),
         TimelineMember.lost_at.is_not(None),
+        TimelineMember.sick_kind,
+        TimelineMember.sick_reason,
     )
     joined = select(*columns).join(Branch, Branch.timeline_id == TimelineMember.timeline_id).where(_READY)
-    for timeline, number, state, asked, founded, lost in (await session.execute(joined)).all():
-        logs[timeline].rows[number] = _Row(state, asked, founded, lost)
+    for timeline, number, state, asked, founded, lost, kind, reason in (await session.execute(joined)).all():
+        sick = None if kind is None else StoredSickness(kind, reason or "")
+        logs[timeline].rows[number] = _Row(state, asked, founded, lost, sick)
     for one in logs.values():
-        one.seen = [
-            Seen(number, error="it does not say") if of is None else Seen(number, of.get(one.timeline))
-            for number, of in held.items()
-        ]
+        one.seen = [_seen(one, number, of, marks) for number, of in held.items()]
     return list(logs.values())
+
+
+def _seen(one: _Log, number: int, of: dict[str, LogStatus] | str, marks: Marks | None) -> Seen:
+    if isinstance(of, str):
+        return Seen(number, error=of)
+    row = one.rows.get(number)
+    if marks is not None:
+        mark = marks.get(one.timeline, {}).get(number)
+    elif row is not None and row.sick is not None:
+        mark = mark_of(one.timeline, row.sick.kind, row.sick.reason)
+    else:
+        mark = None
+    return Seen(number, of.get(one.timeline), mark=mark)
 
 
 async def _add_missing(session: AsyncSession, logs: Sequence[_Log], of_new: Sequence[int]) -> None:
@@ -153,8 +189,8 @@ async def _add_missing(session: AsyncSession, logs: Sequence[_Log], of_new: Sequ
             one.rows[number] = _Row(MemberState.MEMBER, held_before, held_before, False)
             row: dict[str, Any] = {"timeline_id": one.timeline, "safekeeper_id": number, "state": MemberState.MEMBER}
             new.append(row | {"since": one.created_at, "asked_at": at, "founded_at": at})
-    for begin in range(0, len(new), _CHUNK):
-        statement = insert(TimelineMember).values(new[begin : begin + _CHUNK])
+    for begin in range(0, len(new), CHUNK):
+        statement = insert(TimelineMember).values(new[begin : begin + CHUNK])
         await session.execute(statement.on_conflict_do_nothing())
 
 
@@ -175,14 +211,15 @@ async def _store_members(resources: Resources, one: _Log, members: LogMembers) -
             return
         at = now()
         for number in named - set(one.stored):
-            values = {"state": MemberState.MEMBER, "since": at, "lost_at": None}
+            values = {"state": MemberState.MEMBER, "since": at, "lost_at": None} | WELL
             row = values | {"timeline_id": one.timeline, "safekeeper_id": number, "asked_at": at, "founded_at": at}
             key = [TimelineMember.timeline_id, TimelineMember.safekeeper_id]
             statement = insert(TimelineMember).values(row)
             await session.execute(statement.on_conflict_do_update(index_elements=key, set_=values))
             one.rows[number] = _Row(MemberState.MEMBER, True, True, False)
         gone = set(one.stored) - named
-        await _set(session, [(one.timeline, n) for n in gone], state=MemberState.REMOVED, since=at, lost_at=None)
+        values = {"state": MemberState.REMOVED, "since": at, "lost_at": None} | WELL
+        await set_of(session, [(one.timeline, number) for number in gone], values)
         for number in gone:
             one.rows[number] = _Row(MemberState.REMOVED, True, True, False)
         addresses = resources.wal_addresses(sorted(named))
@@ -193,15 +230,19 @@ async def _store_members(resources: Resources, one: _Log, members: LogMembers) -
             log.warning("pageserver_not_told", branch_id=branch.id, error=str(error))
 
 
-async def _record(resources: Resources, logs: Sequence[_Log], lost: set[_Member], held: _Held) -> None:
-    """Stores which members have lost their log, since when, and which are seen with it."""
+async def _record(
+    resources: Resources, logs: Sequence[_Log], lost: set[Member], held: _Held, sick: Mapping[Member, Sickness]
+) -> None:
+    """Stores which members are sick or have lost their log, since when, and which are seen with it."""
     rows = {(one.timeline, number): row for one in logs for number, row in one.rows.items()}
     reported = {member for member, row in rows.items() if row.lost}
     unsure = {member for member, row in rows.items() if row.asked and not row.founded}
     async with resources.database.transaction() as session:
-        await _set(session, lost - reported, lost_at=now())
-        await _set(session, [member for member in reported - lost if _holds(held, member)], lost_at=None)
-        await _set(session, [member for member in unsure if _holds(held, member)], founded_at=now())
+        await set_of(session, lost - reported, {"lost_at": now()})
+        await set_of(session, [member for member in reported - lost if _holds(held, member)], {"lost_at": None})
+        await set_of(session, [member for member in unsure if _holds(held, member)], {"founded_at": now()})
+        stored = {member: row.sick for member, row in rows.items() if row.sick is not None}
+        await record_sick(session, stored, sick)
     for timeline, number in sorted(lost - reported):
         log.error(
             "safekeeper_lost_timeline",
@@ -211,21 +252,14 @@ async def _record(resources: Resources, logs: Sequence[_Log], lost: set[_Member]
             "less, and no empty one takes its place",
         )
     for number, timelines in held.items():
-        if timelines is not None:
+        if not isinstance(timelines, str):
             LOST.labels(str(number)).set(sum(of == number for _, of in lost))
 
 
-def _holds(held: _Held, member: _Member) -> bool:
+def _holds(held: _Held, member: Member) -> bool:
     timeline, number = member
-    return timeline in (held.get(number) or ())
-
-
-async def _set(session: AsyncSession, members: Iterable[_Member], **values: object) -> None:
-    chosen = list(members)
-    for begin in range(0, len(chosen), _CHUNK):
-        await session.execute(
-            update(TimelineMember).where(_MEMBER.in_(chosen[begin : begin + _CHUNK])).values(**values)
-        )
+    of = held.get(number)
+    return isinstance(of, dict) and timeline in of
 
 
 async def _found(resources: Resources, branch_id: str, keepers: list[Safekeeper]) -> bool:

@@ -29,16 +29,20 @@ from weir.branches.log_members import (
     Seen,
     Step,
     StepKind,
+    committed,
     is_there,
     look,
+    marked,
     members_of_log,
     next_step,
     seen_of,
+    waits,
 )
-from weir.branches.members import MemberState, TimelineMember, members_of
+from weir.branches.members import WELL, MemberState, TimelineMember, marks_of, members_of, rows_of
 from weir.branches.models import Branch, BranchState
 from weir.clients.http import RemoteError
-from weir.clients.pageserver import TimelineStatus
+from weir.clients.pageserver import SickMark, TimelineStatus
+from weir.clients.safekeeper import Safekeeper
 from weir.endpoints.models import Endpoint
 from weir.endpoints.repository import EndpointRepository
 from weir.kit.clock import now
@@ -55,6 +59,8 @@ log = structlog.get_logger()
 # Branches whose members change at the same time, of this worker.
 AT_ONCE = 8
 CHANGE_TIMEOUT_MS = 20_000
+# A safekeeper fills one log after the other. Whose turn has not come, or takes longer, is left to its peers.
+FILL_SECONDS = 1_200.0
 _DONE = {
     StepKind.LEARNER: "safekeeper {} has an empty log that waits",
     StepKind.ADD: "safekeeper {} is a learner",
@@ -72,6 +78,7 @@ class Replacement:
     wanted: tuple[int, ...]
     stored: tuple[int, ...]
     endpoints: tuple[Endpoint, ...]
+    marks: dict[int, SickMark]
 
 
 class ReplaceActivities:
@@ -85,6 +92,7 @@ class ReplaceActivities:
         async with heartbeats(), self._turns:
             what = await self._replacement(operation_id)
             seen = await look(self._r.safekeepers, what.project.tenant_id, what.branch.timeline_id)
+            seen = marked(seen, what.marks)
             members = members_of_log(seen, what.stored)
             if members is None:
                 raise RuntimeError(f"no safekeeper shows the log of branch {what.branch.id}")
@@ -97,7 +105,9 @@ class ReplaceActivities:
             if step is None:
                 await self._follow(what, members)
                 return None
-            await self._take(what, members, step)
+            if (reason := waits(members, seen, step)) is not None:
+                raise RuntimeError(reason)
+            await self._take(what, members, step, seen)
         done = _DONE[step.kind].format(step.safekeeper)
         log.info("members_changed", branch_id=what.branch.id, generation=members.generation, change=done)
         return done
@@ -110,6 +120,7 @@ class ReplaceActivities:
             branch = await session.get_one(Branch, operation.branch_id)
             project = await session.get_one(Project, branch.project_id)
             stored = await members_of(session, branch.timeline_id, len(self._r.safekeepers))
+            marks = marks_of(await rows_of(session, branch.timeline_id))
             endpoints = await EndpointRepository(session).of_branch(branch.id)
         if (
             branch.deleted_at is not None
@@ -120,16 +131,16 @@ class ReplaceActivities:
         if self._r.settings.compute_runtime == "simulated":
             raise refused("this installation's storage is a model; its logs have no members")
         wanted = tuple(sorted(operation.payload["safekeepers"]))
-        return Replacement(branch, project, wanted, tuple(stored), tuple(endpoints))
+        return Replacement(branch, project, wanted, tuple(stored), tuple(endpoints), marks)
 
-    async def _take(self, what: Replacement, members: LogMembers, step: Step) -> None:
+    async def _take(self, what: Replacement, members: LogMembers, step: Step, seen: Sequence[Seen]) -> None:
         number = step.safekeeper
         if members.generation == 0:
             # Asking for a member that is one makes the log name all of them, and waits until it does.
             await self._change(what, members, "add", what.stored[0])
         match step.kind:
             case StepKind.LEARNER:
-                await self._make_learner(what, number)
+                await self._make_learner(what, number, committed(members, seen))
             case StepKind.ADD:
                 await self._change(what, members, "add", number)
                 await self._store(what, number, MemberState.MEMBER)
@@ -163,7 +174,7 @@ class ReplaceActivities:
         await self._tell_computes(what)
         await self._tell_pageserver(what)
 
-    async def _make_learner(self, what: Replacement, number: int) -> None:
+    async def _make_learner(self, what: Replacement, number: int, up_to: str | None) -> None:
         facts = await self._timeline(what)
         (keeper,) = self._r.numbered([number])
         await self._store(what, number, MemberState.JOINING, asked_at=now(), founded_at=None)
@@ -173,6 +184,19 @@ class ReplaceActivities:
         except RemoteError as error:
             raise from_remote(error) from error
         await self._store(what, number, MemberState.JOINING, founded_at=now())
+        if up_to is not None and facts.remote_consistent_lsn is not None:
+            await self._fill(what, keeper, up_to, facts.remote_consistent_lsn)
+
+    async def _fill(self, what: Replacement, keeper: Safekeeper, up_to: str, begin_by: str) -> None:
+        """From the object store, as far as that goes. What it lacks, and all of it where it has none or cannot be
+        reached, the peers bring when the log is made a learner."""
+        tenant, timeline = what.project.tenant_id, what.branch.timeline_id
+        try:
+            to = await keeper.fill(tenant, timeline, up_to=up_to, begin_by=begin_by, timeout=FILL_SECONDS)
+        except RemoteError as error:
+            log.warning("learner_not_filled", branch_id=what.branch.id, safekeeper_id=keeper.number, error=str(error))
+        else:
+            log.info("learner_filled", branch_id=what.branch.id, safekeeper_id=keeper.number, to=to, up_to=up_to)
 
     async def _timeline(self, what: Replacement) -> TimelineStatus:
         timeline = await self._r.pageserver.timeline(what.project.tenant_id, what.branch.timeline_id)
@@ -220,9 +244,8 @@ class ReplaceActivities:
 
     async def _store(self, what: Replacement, number: int, state: MemberState, **values: datetime | None) -> None:
         at = now()
-        fixed = {"state": state} | values
         # Whoever became a member or ceased to be one lacks nothing that it should have.
-        fixed["lost_at"] = None
+        fixed = {"state": state} | values | {"lost_at": None} | WELL
         new = insert(TimelineMember).values(
             timeline_id=what.branch.timeline_id, safekeeper_id=number, since=at, asked_at=at
         )

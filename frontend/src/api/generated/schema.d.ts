@@ -1754,10 +1754,9 @@ export interface components {
             incarnation: number | null;
             /**
              * State
-             * @description `stopped`: its log does not go on. `lost`: the safekeeper answers and lacks this log, or has another one than the member that is named, as with a new disk. `unreachable`: the safekeeper does not answer
-             * @enum {string}
+             * @description `unreachable`: the safekeeper does not answer. `lost`: it answers and lacks this log, or has another one than the member that is named, as with a new disk. `stopped`: its log does not go on. `diverged`: its log is not the one whose WAL the pageserver has. `damaged`: WAL that it stored does not read as it was written; the safekeeper repairs it from the others
              */
-            state: "active" | "stopped" | "lost" | "unreachable";
+            state: "active" | components["schemas"]["SickKind"];
             /**
              * Reason
              * @description In words, unless it is `active`
@@ -1788,6 +1787,11 @@ export interface components {
              * @description When it became what `role` says, as far as the control plane knows
              */
             since: string | null;
+            /**
+             * Sick Since
+             * @description Since when the control plane has seen it other than `active`, whatever it was first. Null while it is `active`, and before the control plane has seen it so
+             */
+            sick_since: string | null;
         };
         /**
          * BranchSafekeepers
@@ -4243,6 +4247,8 @@ export interface components {
              * @default 0
              */
             replacing?: number;
+            /** Sick */
+            sick?: components["schemas"]["SafekeeperSickness"][];
         };
         /**
          * SafekeeperReplaceRequest
@@ -4274,6 +4280,23 @@ export interface components {
             operations: components["schemas"]["QueuedReplacement"][];
             /** Not Queued */
             not_queued: components["schemas"]["ReplacementNotQueued"][];
+        };
+        /**
+         * SafekeeperSickness
+         * @description What is wrong with the logs of so many branches on a safekeeper, as the control plane last saw it. `since`: of
+         *     the one that has been sick for longest, whatever it had first; `reason`: of one of them, in words.
+         */
+        SafekeeperSickness: {
+            kind: components["schemas"]["SickKind"];
+            /** Branches */
+            branches: number;
+            /**
+             * Since
+             * Format: date-time
+             */
+            since: string;
+            /** Reason */
+            reason: string;
         };
         /**
          * Selector
@@ -4326,6 +4349,12 @@ export interface components {
             /** Operator */
             operator: boolean;
         };
+        /**
+         * SickKind
+         * @description What is wrong with a member, the worst first.
+         * @enum {string}
+         */
+        SickKind: "unreachable" | "lost" | "stopped" | "diverged" | "damaged";
         /**
          * SkipRequest
          * @description One compute, or what is left of one wave. Who has been switched already is not touched: roll it back.

@@ -40,6 +40,13 @@ it('shows what each safekeeper holds, lost and changes', () => {
   expect(within(screen.getByRole('table', { name: 'Pageserver nodes' })).getByText('does not answer')).toBeInTheDocument()
 })
 
+it('says what is wrong with logs on a safekeeper that answers, and since when', () => {
+  const since = new Date(Date.now() - 7 * 60_000).toISOString()
+  show([safekeeper(1, { sick: [{ kind: 'damaged', branches: 2, since, reason: 'its WAL from 0/16 to 0/17 is damaged' }] })], false)
+  expect(screen.getByText('damaged in 2 branches, first seen 7 min ago: its WAL from 0/16 to 0/17 is damaged')).toBeInTheDocument()
+  expect(screen.queryByText('healthy')).not.toBeInTheDocument()
+})
+
 it('lets operators alone replace a safekeeper', async () => {
   show([safekeeper(1), safekeeper(2)], false)
   await waitFor(() => { expect(get).toHaveBeenCalled() })

@@ -1,18 +1,21 @@
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 
-import type { SafekeeperHealth, StorageHealth } from '~/api/types'
+import type { SafekeeperHealth, SafekeeperSickness, StorageHealth } from '~/api/types'
 import { SafekeeperReplaceForm } from '~/features/safekeepers/SafekeeperReplaceForm'
+import { STATES } from '~/features/safekeepers/voters'
 import { sessionQuery } from '~/features/session/queries'
-import { count } from '~/lib/format'
+import { ago, count } from '~/lib/format'
+import { useNow } from '~/shared/use-now'
 import { Badge } from '~/ui/Badge'
 import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
 import { Table } from '~/ui/Table'
 
-function Health({ node }: { node: { healthy: boolean; reason?: string | null; lost_timelines?: number } }) {
+function Health({ node, now }: { node: { healthy: boolean; reason?: string | null; lost_timelines?: number; sick?: SafekeeperSickness[] }; now: number }) {
   const lost = node.lost_timelines ?? 0
-  if (node.healthy && lost === 0) return <Badge tone="good">healthy</Badge>
+  const sick = node.sick ?? []
+  if (node.healthy && lost === 0 && sick.length === 0) return <Badge tone="good">healthy</Badge>
   return (
     <div className="grid justify-items-start gap-1">
       <span className="flex flex-wrap gap-1">
@@ -20,6 +23,11 @@ function Health({ node }: { node: { healthy: boolean; reason?: string | null; lo
         {lost > 0 && <Badge tone="bad">{`lost ${count(lost)} ${lost === 1 ? 'log' : 'logs'}`}</Badge>}
       </span>
       {node.reason && <span className="text-xs text-muted">{node.reason}</span>}
+      {sick.map((each) => (
+        <span key={each.kind} className="text-xs text-muted">
+          {`${STATES[each.kind].text} in ${count(each.branches)} ${each.branches === 1 ? 'branch' : 'branches'}, first seen ${ago(each.since, now)}${each.reason === node.reason ? '' : `: ${each.reason}`}`}
+        </span>
+      ))}
     </div>
   )
 }
@@ -28,6 +36,7 @@ function Health({ node }: { node: { healthy: boolean; reason?: string | null; lo
 export function StorageNodes({ storage }: { storage: StorageHealth }) {
   const operator = useQuery(sessionQuery).data?.user.operator ?? false
   const [asked, setAsked] = useState<SafekeeperHealth | null>(null)
+  const now = useNow()
   const refused = (node: SafekeeperHealth) => (node.branches === 0 ? 'No branch’s log has it as a member.' : storage.safekeepers.length === 1 ? 'There is no other safekeeper.' : null)
   return (
     <>
@@ -41,7 +50,7 @@ export function StorageNodes({ storage }: { storage: StorageHealth }) {
           columns={[
             { key: 'id', header: 'Safekeeper', cell: (row) => row.id },
             { key: 'address', header: 'Address', cell: (row) => <code className="text-xs">{row.address}</code> },
-            { key: 'health', header: 'Health', cell: (row) => <Health node={row} /> },
+            { key: 'health', header: 'Health', cell: (row) => <Health node={row} now={now} /> },
             { key: 'branches', header: 'Member of', numeric: true, cell: (row) => `${count(row.branches)} ${row.branches === 1 ? 'branch' : 'branches'}` },
             { key: 'timelines', header: 'Logs held', numeric: true, cell: (row) => count(row.timelines) },
             { key: 'replacing', header: 'Being changed', numeric: true, cell: (row) => (row.replacing ? <Badge tone="accent">{count(row.replacing)}</Badge> : '0') },
@@ -67,7 +76,7 @@ export function StorageNodes({ storage }: { storage: StorageHealth }) {
           columns={[
             { key: 'id', header: 'Pageserver', cell: (row) => row.id },
             { key: 'address', header: 'Address', cell: (row) => <code className="text-xs">{row.address}</code> },
-            { key: 'health', header: 'Health', cell: (row) => <Health node={row} /> },
+            { key: 'health', header: 'Health', cell: (row) => <Health node={row} now={now} /> },
             { key: 'timelines', header: 'Timelines', numeric: true, cell: (row) => count(row.timelines) },
           ]}
         />

@@ -18,7 +18,7 @@ afterEach(cleanup)
 
 const DISK = '0123456789abcdef0123456789abcdef'
 const member = (id: number, more: Partial<BranchSafekeeper> = {}): BranchSafekeeper => ({
-  safekeeper_id: id, role: 'voter', disk: DISK, incarnation: 0, state: 'active', reason: null, term: 9, flush_lsn: '0/16B3748', commit_lsn: '0/16B3748', lag_bytes: 0, since: null, ...more,
+  safekeeper_id: id, role: 'voter', disk: DISK, incarnation: 0, state: 'active', reason: null, term: 9, flush_lsn: '0/16B3748', commit_lsn: '0/16B3748', lag_bytes: 0, since: null, sick_since: null, ...more,
 })
 
 function show(held: Partial<Held> | Error, operation: unknown = null) {
@@ -56,6 +56,18 @@ it('shows each member with its role, state, lag and disk', async () => {
   ])
   expect(rows.map((row) => row[5])).toEqual(['01234567', '01234567', '01234567', '—'])
   expect(screen.getByText('no majority: commits wait')).toBeInTheDocument()
+})
+
+it('says what is wrong with a member and since when, and that a damaged one still acknowledges', async () => {
+  const since = new Date(Date.now() - 3 * 3600_000).toISOString()
+  show({ members: [member(1, { state: 'damaged', reason: 'its WAL is damaged', sick_since: since }), member(2, { state: 'diverged', reason: 'another history: they part at 0/16', sick_since: since }), member(3)] })
+  const rows = await cells()
+  expect(rows.map((row) => row[2])).toEqual([
+    'damagedits WAL is damagedSince 3 h ago.',
+    'another historyanother history: they part at 0/16Since 3 h ago.',
+    'active',
+  ])
+  expect(screen.getByText('voters that do not acknowledge').previousSibling).toHaveTextContent('1')
 })
 
 it('follows a change that is under way, and begins no other', async () => {

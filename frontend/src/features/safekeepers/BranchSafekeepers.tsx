@@ -16,7 +16,7 @@ import { Table } from '~/ui/Table'
 
 import { BranchSafekeepersForm } from './BranchSafekeepersForm'
 import { branchSafekeepersQuery } from './queries'
-import { diskText, numbered, ROLES, spare, STATES, votersOf } from './voters'
+import { ACKNOWLEDGING, diskText, numbered, ROLES, spare, STATES, votersOf } from './voters'
 
 type Props = { projectId: string; branch: Branch }
 
@@ -41,7 +41,7 @@ export function BranchSafekeepers({ projectId, branch }: Props) {
 function Members({ projectId, held }: { projectId: string; held: Held }) {
   const now = useNow()
   const voters = votersOf(held)
-  const away = held.members.filter((each) => each.role === 'voter' && each.state !== 'active').length
+  const away = held.members.filter((each) => each.role === 'voter' && !ACKNOWLEDGING.includes(each.state)).length
   return (
     <>
       <div className="mb-3 grid gap-2 empty:hidden">
@@ -52,7 +52,7 @@ function Members({ projectId, held }: { projectId: string; held: Held }) {
       <div className="mb-4 empty:hidden">
         {voters.length > 0 && <Stats>
           <Stat label="Voters" value={voters.length} note={`commits go on while at most ${String(spare(voters.length))} of them ${spare(voters.length) === 1 ? 'is' : 'are'} away`} />
-          <Stat label="Away" value={away === 0 ? '0' : <span className="text-bad">{away}</span>} note={away > spare(voters.length) ? 'no majority: commits wait' : 'voters that are not active'} />
+          <Stat label="Away" value={away === 0 ? '0' : <span className="text-bad">{away}</span>} note={away > spare(voters.length) ? 'no majority: commits wait' : 'voters that do not acknowledge'} />
           <Stat label="Generation" value={held.generation ?? '—'} note={held.generation === 0 ? 'the log does not name its members yet' : `of the members, confirmed in term ${String(held.generation_term ?? '—')}`} />
         </Stats>}
       </div>
@@ -65,7 +65,7 @@ function Members({ projectId, held }: { projectId: string; held: Held }) {
         columns={[
           { key: 'id', header: 'Safekeeper', cell: (row) => row.safekeeper_id },
           { key: 'role', header: 'Role', cell: (row) => <span title={ROLES[row.role].means}>{ROLES[row.role].text}</span> },
-          { key: 'state', header: 'State', cell: (row) => <MemberState member={row} /> },
+          { key: 'state', header: 'State', cell: (row) => <MemberState member={row} now={now} /> },
           { key: 'lag', header: 'Behind', numeric: true, cell: (row) => (row.lag_bytes === 0 ? 'nothing' : bytes(row.lag_bytes)) },
           { key: 'flush', header: 'On disk to', cell: (row) => <code className="text-xs">{row.flush_lsn ?? '—'}</code> },
           { key: 'disk', header: 'Disk', cell: (row) => <Disk member={row} /> },
@@ -76,13 +76,14 @@ function Members({ projectId, held }: { projectId: string; held: Held }) {
   )
 }
 
-function MemberState({ member }: { member: BranchSafekeeper }) {
+function MemberState({ member, now }: { member: BranchSafekeeper; now: number }) {
   const { text, tone } = STATES[member.state]
   if (member.role === 'none' && member.state === 'active') return <Badge>kept</Badge>
   return (
     <div className="grid justify-items-start gap-1">
       <Badge tone={tone}>{text}</Badge>
       {member.reason && <span className="text-xs text-muted">{member.reason}</span>}
+      {member.sick_since && <span className="text-xs text-muted">Since {ago(member.sick_since, now)}.</span>}
     </div>
   )
 }

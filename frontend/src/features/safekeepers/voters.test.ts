@@ -5,7 +5,7 @@ import type { BranchSafekeeper, BranchSafekeepers } from '~/api/types'
 import { changeOf, choices, diskText, setRefusal, spare, votersOf } from './voters'
 
 const member = (id: number, more: Partial<BranchSafekeeper> = {}): BranchSafekeeper => ({
-  safekeeper_id: id, role: 'voter', disk: null, incarnation: 0, state: 'active', reason: null, term: 1, flush_lsn: '0/1', commit_lsn: '0/1', lag_bytes: 0, since: null, ...more,
+  safekeeper_id: id, role: 'voter', disk: null, incarnation: 0, state: 'active', reason: null, term: 1, flush_lsn: '0/1', commit_lsn: '0/1', lag_bytes: 0, since: null, sick_since: null, ...more,
 })
 
 const held = (members: BranchSafekeeper[], available: number[] = []): BranchSafekeepers =>

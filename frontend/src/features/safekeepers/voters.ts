@@ -9,7 +9,12 @@ export const STATES: Record<BranchSafekeeper['state'], { text: string; tone: Ton
   stopped: { text: 'stopped', tone: 'bad' },
   lost: { text: 'log lost', tone: 'bad' },
   unreachable: { text: 'does not answer', tone: 'bad' },
+  diverged: { text: 'another history', tone: 'bad' },
+  damaged: { text: 'damaged', tone: 'bad' },
 }
+
+/** A member with damaged WAL takes what comes as before. */
+export const ACKNOWLEDGING: BranchSafekeeper['state'][] = ['active', 'damaged']
 
 export const ROLES: Record<BranchSafekeeper['role'], { text: string; means: string }> = {
   voter: { text: 'voter', means: 'Counts for the majority that a commit waits for.' },

@@ -103,16 +103,37 @@ pub struct TimelineStatus {
     pub max_term: u64,
     pub layers: LayerSummary,
     pub safekeepers: Vec<String>,
-    /// Those whose WAL was damaged, or of another history, when it was read, since the timeline was opened here.
+    /// Those whose WAL was damaged, or of another history, when it was read last, since the timeline was opened here.
     pub sick_safekeepers: Vec<SickSafekeeper>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SickKind {
+    /// What it sent was no WAL.
+    Damaged,
+    /// Its log is not the one whose WAL was ingested.
+    Diverged,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SickSafekeeper {
     pub safekeeper: String,
+    pub kind: SickKind,
     /// The record that follows this position was the first that could not be taken.
     pub lsn: Lsn,
     pub reason: String,
+    /// RFC 3339, by the wall clock of the pageserver.
+    pub since: String,
+}
+
+/// The same, of all timelines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SickSafekeeperOfTimeline {
+    pub tenant_id: TenantId,
+    pub timeline_id: TimelineId,
+    #[serde(flatten)]
+    pub sick: SickSafekeeper,
 }
 
 /// From whom a timeline is to get its WAL from now on.

@@ -54,6 +54,17 @@ pub struct WalFeedback {
     pub remote_consistent_lsn: Lsn,
 }
 
+/// What came of telling every place how far the reader is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reported {
+    /// How far WAL is committed as far as any of them knows; invalid when none does.
+    pub commit_lsn: Lsn,
+    /// Places whose log is the one that was ingested, as far as they have it committed.
+    pub agreeing: Vec<String>,
+    /// Places that keep the WAL of another history, and how it differs.
+    pub others: Vec<(String, String)>,
+}
+
 /// Opens streams of one timeline's WAL.
 #[async_trait]
 pub trait WalSource: Send + Sync + 'static {
@@ -75,12 +86,11 @@ pub trait WalSource: Send + Sync + 'static {
     }
 
     /// Tells every place that keeps WAL for this reader, not only the one it streams from, how far it has
-    /// come; else the others would keep it for ever. Returns how far WAL is committed as far as any of
-    /// them knows. A place that can't be reached now is told next time. One that keeps another history than was
-    /// `ingested` is neither told, since what it keeps was not read, nor believed.
-    async fn report(&self, feedback: WalFeedback, ingested: Option<&Ingested>) -> Lsn {
+    /// come; else the others would keep it for ever. A place that can't be reached now is told next time. One that
+    /// keeps another history than was `ingested` is neither told, since what it keeps was not read, nor believed.
+    async fn report(&self, feedback: WalFeedback, ingested: Option<&Ingested>) -> Reported {
         let _ = (feedback, ingested);
-        Lsn::INVALID
+        Reported::default()
     }
 }
 

@@ -222,6 +222,7 @@ async fn remove(
 #[derive(Deserialize)]
 struct FillBody {
     up_to: Option<Lsn>,
+    begin_by: Option<Lsn>,
     #[serde(default)]
     min_term: pg_types::Term,
 }
@@ -242,6 +243,7 @@ async fn fill(
     };
     let wanted = Wanted {
         up_to: body.up_to.unwrap_or(Lsn::MAX),
+        begin_by: body.begin_by.unwrap_or(Lsn::MAX),
         min_term: body.min_term,
     };
     // It goes on when whoever asked has gone.
@@ -250,7 +252,7 @@ async fn fill(
     Ok(Json(filled.map_err(|error| {
         let (status, code) = match &error {
             FillError::Refused(_) | FillError::Changed(_) => (StatusCode::CONFLICT, "refused"),
-            FillError::Choice(_) => (StatusCode::CONFLICT, "gap"),
+            FillError::Choice(_) | FillError::TooLate { .. } => (StatusCode::CONFLICT, "gap"),
             FillError::Unusable { .. } | FillError::Store(BlobError::Corrupt { .. }) => {
                 (StatusCode::CONFLICT, "damaged")
             }

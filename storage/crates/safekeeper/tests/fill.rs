@@ -157,23 +157,30 @@ async fn a_learner_begins_behind_a_gap() {
     let url = fourth.url(quorum.tenant, quorum.timeline);
     let made = create_as(&url, quorum.start_lsn, quorum.system_identifier, true).await;
     assert_eq!(made.status(), 201);
-    let (status, filled) = fill(&url, json!({})).await;
+    let second = u64::from_str_radix(&names[1][..16], 16).expect("a position");
+    // Somebody needs what is in the gap.
+    let (status, why) = fill(&url, json!({"begin_by": Lsn(second - 8)})).await;
+    assert_eq!((status, &why["code"]), (409, &json!("gap")), "{why}");
+    let of_fourth = async || -> Value {
+        let reply = reqwest::get(&url).await.expect("ask");
+        reply.json().await.expect("JSON")
+    };
+    assert_eq!(
+        of_fourth().await["flush_lsn"],
+        json!(quorum.start_lsn),
+        "it is left empty"
+    );
+    let (status, filled) = fill(&url, json!({"begin_by": Lsn(second + (1 << 20))})).await;
     assert_eq!(status, 200, "{filled}");
     fourth.kill();
     fourth.restart().await;
-    let status: Value = reqwest::get(&url)
-        .await
-        .expect("ask")
-        .json()
-        .await
-        .expect("JSON");
+    let status = of_fourth().await;
     assert_eq!(status["flush_lsn"], filled["filled_to"]);
     let oldest: Lsn = status["oldest_lsn"]
         .as_str()
         .expect("an LSN")
         .parse()
         .expect("an LSN");
-    let second = u64::from_str_radix(&names[1][..16], 16).expect("a position");
     assert!((second..second + (1 << 20)).contains(&oldest.0), "{oldest}");
     for change in [
         MemberChange::Add {

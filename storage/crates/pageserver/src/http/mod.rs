@@ -32,6 +32,7 @@ pub fn router(manager: Arc<TenantManager>) -> Router {
     let timeline = "/v1/tenant/{tenant}/timeline/{timeline}";
     let under = |name: &str| format!("{timeline}/{name}");
     let api = Router::new()
+        .route("/v1/sick_safekeepers", get(timeline::sick_safekeepers))
         .route("/v1/tenant", get(list_tenants))
         .route(
             "/v1/tenant/{tenant}",

@@ -10,7 +10,9 @@ use axum::response::{IntoResponse, Response};
 use pg_types::{Lsn, Term};
 
 use super::{ApiResult, Manager, body, reply, tenant_id, timeline_id};
-use crate::api::{CreateTimeline, DetachState, LeaseGiven, LeaseRequest, SafekeeperList};
+use crate::api::{
+    CreateTimeline, DetachState, LeaseGiven, LeaseRequest, SafekeeperList, SickSafekeeperOfTimeline,
+};
 use crate::error::Error;
 use crate::timestamp::PgTimestamp;
 
@@ -49,6 +51,22 @@ pub async fn create(
         StatusCode::OK
     };
     Ok(reply(status, &timeline.status().await))
+}
+
+/// Of every timeline that works, in one answer: mostly there are none.
+pub async fn sick_safekeepers(State(manager): Manager) -> Response {
+    let mut found = Vec::new();
+    for tenant in manager.tenants() {
+        for timeline in tenant.working_timelines() {
+            let sick = timeline.sick_safekeepers().into_iter();
+            found.extend(sick.map(|sick| SickSafekeeperOfTimeline {
+                tenant_id: timeline.tenant,
+                timeline_id: timeline.id,
+                sick,
+            }));
+        }
+    }
+    reply(StatusCode::OK, &found)
 }
 
 /// The status of every timeline that works.

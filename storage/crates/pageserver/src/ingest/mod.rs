@@ -29,6 +29,7 @@ pub use self::encode::{DeltaWriter, Kept};
 use self::gather::{Gathered, Taker};
 pub use self::safekeeper::SafekeeperSource;
 use self::tried::Tried;
+use crate::api::SickKind;
 use crate::error::{Error, Result};
 use crate::term_history::OtherHistory;
 use crate::timeline::{Timeline, encode_state};
@@ -89,9 +90,10 @@ async fn report(
     due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         due.tick().await;
-        let ingested = timeline.ingested();
-        let known = source.report(feedback(timeline), ingested.as_ref()).await;
-        committed.send_replace(known);
+        let (at, ingested) = (timeline.last_record_lsn(), timeline.ingested());
+        let reported = source.report(feedback(timeline), ingested.as_ref()).await;
+        whose::reported(timeline, at, &reported);
+        committed.send_replace(reported.commit_lsn);
     }
 }
 
@@ -126,14 +128,14 @@ async fn ingest_until_stopped(
         match ended {
             Ended::Stopped(reason) => return reason,
             Ended::Bad(why) => {
-                timeline.found_sick(&tried.reading, at, &why);
+                timeline.found_sick(&tried.reading, SickKind::Damaged, at, &why);
                 if let Some(reason) = tried.was_bad(at, &why, source) {
                     return reason;
                 }
             }
             // The next attempt compares everyone's history, and finds this one's or another one.
             Ended::Other(other) => {
-                timeline.found_sick(&tried.reading, at, &other.to_string());
+                timeline.found_sick(&tried.reading, SickKind::Diverged, at, &other.to_string());
                 tried.ended(at);
             }
             Ended::Source(error) => {
@@ -209,7 +211,7 @@ async fn attempt(
                 if let Err(ended) = drain(timeline, records).await {
                     return ended;
                 }
-                timeline.note_terms();
+                whose::taken(timeline, &tried.reading, start);
                 // Not the source's fault if that took long.
                 last_heard = tokio::time::Instant::now();
                 last_wal = last_heard;

@@ -24,8 +24,8 @@ use wire::wal::{
     Feedback, FirstMessage, MAX_FRAME_BYTES, READ_VERSION, ReadReply, StreamFrame, StreamRequest,
 };
 
-use crate::term_history::{self, Ingested};
-use crate::wal_source::{Opening, Standing, WalChunk, WalFeedback, WalSource, WalStream};
+use crate::term_history::{self, Ingested, OtherHistory};
+use crate::wal_source::{Opening, Reported, Standing, WalChunk, WalFeedback, WalSource, WalStream};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -37,6 +37,16 @@ struct Connected {
     frames: Frames,
     commit_lsn: Lsn,
     history: TermHistory,
+}
+
+/// What came of a report to a safekeeper that answered: how far it has WAL committed, of which log.
+enum Told {
+    /// Of the one that was ingested.
+    Agrees(Lsn),
+    /// It does not say enough of its log, or nobody knows what was ingested.
+    Unknown(Lsn),
+    /// It was told nothing.
+    Other(OtherHistory),
 }
 
 /// The safekeepers of one timeline.
@@ -106,27 +116,34 @@ impl SafekeeperSource {
 }
 
 impl SafekeeperSource {
-    /// Leaves a position with one safekeeper and returns how far it has WAL committed.
+    /// Leaves a position with one safekeeper, unless its log is another one than what was ingested.
     async fn report_to(
         &self,
         address: &str,
         feedback: WalFeedback,
         ingested: Option<&Ingested>,
-    ) -> Result<Lsn> {
+    ) -> Result<Told> {
         // No WAL lies at the end of all positions, so that none is sent.
         let connected = self.connect(address, Lsn::MAX).await?;
         let (mut frames, commit_lsn) = (connected.frames, connected.commit_lsn);
         let Some(ingested) = ingested else {
-            return Ok(commit_lsn);
+            return Ok(Told::Unknown(commit_lsn));
         };
-        ingested.compare(&connected.history, commit_lsn)?;
+        if let Err(other) = ingested.compare(&connected.history, commit_lsn) {
+            return Ok(Told::Other(other));
+        }
+        let (at, history) = (feedback.ingested_lsn, &connected.history);
+        let agrees = commit_lsn <= at || ingested.compare_at(at, history, commit_lsn).is_ok();
         send(&mut frames, &wire_feedback(feedback)).await?;
         // The safekeeper closes once it has read everything. To close first, with a heartbeat of its unread,
         // would reset the connection, and the position might never be read.
         let stream = frames.get_mut();
         stream.shutdown().await.context("end the report")?;
         while frames.next().await.transpose()?.is_some() {}
-        Ok(commit_lsn)
+        Ok(match agrees {
+            true => Told::Agrees(commit_lsn),
+            false => Told::Unknown(commit_lsn),
+        })
     }
 }
 
@@ -168,12 +185,12 @@ impl WalSource for SafekeeperSource {
         self.safekeepers.borrow().clone()
     }
 
-    async fn report(&self, feedback: WalFeedback, ingested: Option<&Ingested>) -> Lsn {
+    async fn report(&self, feedback: WalFeedback, ingested: Option<&Ingested>) -> Reported {
         let safekeepers = self.places();
         let reports = safekeepers.iter().map(async |address| {
             let report = self.report_to(address, feedback, ingested);
             match tokio::time::timeout(REPORT_TIMEOUT, report).await {
-                Ok(Ok(commit_lsn)) => return commit_lsn,
+                Ok(Ok(told)) => return Some((address, told)),
                 Ok(Err(error)) => {
                     tracing::debug!(timeline = %self.timeline, "cannot report to {address}: {error:#}");
                 }
@@ -181,10 +198,25 @@ impl WalSource for SafekeeperSource {
                     tracing::debug!(timeline = %self.timeline, "{address} did not take a report in time");
                 }
             }
-            Lsn::INVALID
+            None
         });
-        let commit_lsns = futures::future::join_all(reports).await;
-        commit_lsns.into_iter().max().unwrap_or(Lsn::INVALID)
+        let reports = futures::future::join_all(reports).await;
+        let mut reported = Reported::default();
+        for (address, told) in reports.into_iter().flatten() {
+            let commit_lsn = match told {
+                Told::Agrees(commit_lsn) => {
+                    reported.agreeing.push(address.clone());
+                    commit_lsn
+                }
+                Told::Unknown(commit_lsn) => commit_lsn,
+                Told::Other(other) => {
+                    reported.others.push((address.clone(), other.to_string()));
+                    continue;
+                }
+            };
+            reported.commit_lsn = reported.commit_lsn.max(commit_lsn);
+        }
+        reported
     }
 }
 

@@ -7,9 +7,10 @@ use pg_types::Lsn;
 
 use super::Ended;
 use super::tried::Tried;
+use crate::api::SickKind;
 use crate::term_history::OtherHistory;
 use crate::timeline::Timeline;
-use crate::wal_source::{Standing, WalChunk, WalSource, WalStream};
+use crate::wal_source::{Reported, Standing, WalChunk, WalSource, WalStream};
 
 /// Opens a stream of the log whose WAL was ingested.
 pub(super) async fn open(
@@ -30,12 +31,30 @@ pub(super) async fn open(
         timeline.found_ingested(found);
     }
     for (place, why) in &opening.others {
-        timeline.found_sick(place, start, why);
+        timeline.found_sick(place, SickKind::Diverged, start, why);
     }
     if let Some(reason) = tried.are_others(start, opening.others, source) {
         return Err(Ended::Stopped(reason));
     }
     opening.stream.map_err(Ended::Source)
+}
+
+/// Who was told, at `at`, how far ingest is.
+pub(super) fn reported(timeline: &Timeline, at: Lsn, reported: &Reported) {
+    timeline.found_to_agree(&reported.agreeing);
+    let named = timeline.safekeepers();
+    for (place, why) in &reported.others {
+        // It may have been removed meanwhile.
+        if named.borrow().contains(place) {
+            timeline.found_sick(place, SickKind::Diverged, at, why);
+        }
+    }
+}
+
+/// What a stream that was opened at `start` has brought is ingested.
+pub(super) fn taken(timeline: &Timeline, place: &str, start: Lsn) {
+    timeline.note_terms();
+    timeline.read_well(place, start);
 }
 
 /// Checks that a piece is of the log whose WAL was received up to `received`. A history that is announced is compared as

@@ -103,7 +103,7 @@ pub struct Timeline {
     history_held: Mutex<Option<String>>,
     /// Whom it gets its WAL from now, `host:port`.
     safekeepers: watch::Sender<Vec<String>>,
-    sick_safekeepers: Mutex<Vec<crate::api::SickSafekeeper>>,
+    sick_safekeepers: Mutex<safekeepers::Sick>,
     /// Whose WAL was ingested; see `terms`.
     terms: Mutex<terms::Terms>,
     memory: Arc<MemoryBudget>,

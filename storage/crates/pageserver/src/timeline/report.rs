@@ -60,7 +60,7 @@ impl Timeline {
             max_term: self.max_term().0,
             layers,
             safekeepers: self.safekeepers.borrow().clone(),
-            sick_safekeepers: self.sick_safekeepers.lock().clone(),
+            sick_safekeepers: self.sick_safekeepers(),
         }
     }
 

@@ -15,7 +15,7 @@ use pageserver::import::PostgresInstall;
 use pageserver::manager::{ManagerOptions, TenantManager, WalSources};
 use pageserver::term_history::Ingested;
 use pageserver::timeline::Timeline;
-use pageserver::wal_source::{WalChunk, WalFeedback, WalSource, WalStream};
+use pageserver::wal_source::{Reported, WalChunk, WalFeedback, WalSource, WalStream};
 use pg_types::{Lsn, TenantId, Term, TimelineId, WAL_SEGMENT_BYTES};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -72,8 +72,11 @@ impl WalSource for FileWal {
         }))
     }
 
-    async fn report(&self, _: WalFeedback, _: Option<&Ingested>) -> Lsn {
-        *self.limit.borrow()
+    async fn report(&self, _: WalFeedback, _: Option<&Ingested>) -> Reported {
+        Reported {
+            commit_lsn: *self.limit.borrow(),
+            ..Reported::default()
+        }
     }
 }
 

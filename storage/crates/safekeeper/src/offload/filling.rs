@@ -38,6 +38,10 @@ pub enum FillError {
     Refused(#[from] AdoptionRefusal),
     #[error(transparent)]
     Choice(#[from] ChoiceError),
+    #[error(
+        "the object store lacks WAL before {from}, and the log has to begin at {begin_by} or before: fill it from its peers"
+    )]
+    TooLate { from: Lsn, begin_by: Lsn },
     #[error("the log has changed meanwhile: it ends at {0}; ask again")]
     Changed(Lsn),
     #[error(transparent)]
@@ -65,6 +69,8 @@ impl From<InstallError> for FillError {
 pub struct Wanted {
     /// The log goes no further than the last record boundary up to here.
     pub up_to: Lsn,
+    /// A log that may begin behind a gap begins here at the latest: nobody needs what is before.
+    pub begin_by: Lsn,
     /// Terms up to this one were won before, whatever the store has. Only for a log that was founded.
     pub min_term: Term,
 }
@@ -107,6 +113,11 @@ pub async fn fill(
     let mut gathering = Gathering::begin(timeline, &view, &chain, wanted.up_to).await?;
     for name in &chain.pieces {
         gathering = gathering.take(&remote, *name, &history).await?;
+        // The first record of a piece begins behind the piece itself.
+        let (from, begin_by) = (gathering.from, wanted.begin_by);
+        if from > view.end && from > begin_by {
+            return Err(FillError::TooLate { from, begin_by });
+        }
     }
     gathering.install(timeline, &history, nothing).await
 }

@@ -104,15 +104,15 @@ async fn all_safekeepers_are_told_how_far_the_reader_is() {
     let address = |listener: &TcpListener| listener.local_addr().expect("address").to_string();
     let down = address(&gone);
     drop(gone);
+    let answering = [first.clone(), second.clone()];
     let source = source(vec![down, first, address(&hung), second]);
     let feedback = WalFeedback {
         ingested_lsn: Lsn(90),
         remote_consistent_lsn: Lsn(80),
     };
-    assert_eq!(
-        source.report(feedback, Some(&ingested(&[(1, 8)], 8))).await,
-        Lsn(300)
-    );
+    let reported = source.report(feedback, Some(&ingested(&[(1, 8)], 8))).await;
+    assert_eq!(reported.commit_lsn, Lsn(300));
+    assert_eq!(reported.agreeing, answering);
     for told in [&mut told_first, &mut told_second] {
         let (first, reported) = told.try_recv().expect("a report that was read to its end");
         let FirstMessage::Read(request) = first else {
@@ -170,12 +170,9 @@ async fn a_removed_safekeeper_is_read_no_more() {
     drop(stream);
     assert!(told_removed.recv().await.is_some(), "the connection ended");
     assert_eq!(open(&source).await.place(), stays);
-    assert_eq!(
-        source
-            .report(WalFeedback::default(), Some(&ingested(&[(1, 8)], 8)))
-            .await,
-        Lsn(200)
-    );
+    let ours = ingested(&[(1, 8)], 8);
+    let reported = source.report(WalFeedback::default(), Some(&ours)).await;
+    assert_eq!(reported.commit_lsn, Lsn(200));
     assert!(told_stays.recv().await.is_some());
     assert!(told_removed.try_recv().is_err());
 }
@@ -216,7 +213,17 @@ async fn a_safekeeper_of_another_history_is_left_alone() {
         remote_consistent_lsn: Lsn(200),
     };
     while told_other.try_recv().is_ok() {}
-    assert_eq!(both.report(feedback, Some(&ours)).await, Lsn(300));
+    let said = both.report(feedback, Some(&ours)).await;
+    assert_eq!(said.commit_lsn, Lsn(300));
+    // Who keeps another history does not agree.
+    assert_eq!(said.agreeing, [good.as_str()]);
+    let [(place, why)] = &said.others[..] else {
+        panic!("{:?}", said.others)
+    };
+    assert!(
+        *place == other && why.contains("another history"),
+        "{place}: {why}"
+    );
     let (_, reported) = told_other.recv().await.expect("asked");
     assert!(reported.is_empty(), "{reported:?}");
     let mut is_told = async || {
