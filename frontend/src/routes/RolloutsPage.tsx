@@ -1,8 +1,8 @@
 import { useSuspenseInfiniteQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 
-import { RolloutLink } from '~/features/computes/columns'
 import { rolloutsQuery } from '~/features/rollouts/queries'
+import { RolloutLink } from '~/features/rollouts/RolloutLink'
 import { ago, count } from '~/lib/format'
 import { PageHeader } from '~/shared/PageHeader'
 import { StateBadge } from '~/shared/StateBadge'

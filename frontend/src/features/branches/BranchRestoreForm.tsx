@@ -2,7 +2,7 @@ import { type SyntheticEvent, useState } from 'react'
 
 import type { Branch, Endpoint, Operation } from '~/api/types'
 import { OperationSteps } from '~/features/operations/OperationSteps'
-import { projectKeys } from '~/features/projects/queries'
+import { projectKeys } from '~/shared/project-keys'
 import { useAction } from '~/shared/use-action'
 import { Button } from '~/ui/Button'
 import { Dialog } from '~/ui/Dialog'

@@ -1,7 +1,7 @@
 import { queryOptions } from '@tanstack/react-query'
 
 import { client, unwrap } from '~/api/client'
-import { projectKeys } from '~/features/projects/queries'
+import { projectKeys } from '~/shared/project-keys'
 
 export const branchesQuery = (projectId: string) =>
   queryOptions({

@@ -1,7 +1,7 @@
 import { Link } from '@tanstack/react-router'
 
 import type { Endpoint } from '~/api/types'
-import { projectKeys } from '~/features/projects/queries'
+import { projectKeys } from '~/shared/project-keys'
 import { StateBadge } from '~/shared/StateBadge'
 import { useAction } from '~/shared/use-action'
 import { Button } from '~/ui/Button'

@@ -2,7 +2,7 @@ import { queryOptions } from '@tanstack/react-query'
 
 import { client, unwrap } from '~/api/client'
 import type { DurabilityLevel } from '~/api/types'
-import { projectKeys } from '~/features/projects/queries'
+import { projectKeys } from '~/shared/project-keys'
 
 /** What a branch's commits wait for, and which levels policies leave to choose from. */
 export const branchDurabilityQuery = (projectId: string, branchId: string) =>

@@ -3,9 +3,9 @@ import { cleanup, render, screen } from '@testing-library/react'
 import { afterEach, expect, it, vi } from 'vitest'
 
 import type { Operation } from '~/api/types'
-import { operationQuery } from '~/features/projects/queries'
 
 import { OperationSteps } from './OperationSteps'
+import { operationQuery } from './queries'
 
 // Nobody answers: what is shown is what is known.
 vi.mock('~/api/client', () => ({ client: { GET: () => new Promise(() => undefined) }, unwrap: (pending: unknown) => pending }))

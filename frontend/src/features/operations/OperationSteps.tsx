@@ -2,11 +2,12 @@ import { useQueries, useQueryClient } from '@tanstack/react-query'
 import { useEffect } from 'react'
 
 import type { Operation } from '~/api/types'
-import { isOpen, operationQuery, projectKeys } from '~/features/projects/queries'
 import { seconds } from '~/lib/format'
+import { projectKeys } from '~/shared/project-keys'
 import { Notice } from '~/ui/Notice'
 
 import { OperationStatus } from './OperationStatus'
+import { isOpen, operationQuery } from './queries'
 
 type Props = {
   projectId: string

@@ -2,15 +2,15 @@ import { useQuery } from '@tanstack/react-query'
 
 import { errorText } from '~/api/errors'
 import type { Branch } from '~/api/types'
-import { operationsQuery } from '~/features/projects/queries'
 import { ago, seconds } from '~/lib/format'
-import { operationText } from '~/shared/states'
 import { useNow } from '~/shared/use-now'
 import { Card } from '~/ui/Card'
 import { Loading, Notice } from '~/ui/Notice'
 import { Table } from '~/ui/Table'
 
+import { operationText } from './operation-text'
 import { OperationStatus } from './OperationStatus'
+import { operationsQuery } from './queries'
 
 type Props = {
   projectId: string

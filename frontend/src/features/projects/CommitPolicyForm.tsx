@@ -2,13 +2,14 @@ import { type SyntheticEvent, useState } from 'react'
 
 import type { Branch, DurabilityLevel, Project } from '~/api/types'
 import { FACTS, forbiddenBy, isWeaker, LEVELS, WEAK } from '~/features/durability/levels'
+import { projectKeys } from '~/shared/project-keys'
 import { useAction } from '~/shared/use-action'
 import { Button } from '~/ui/Button'
 import { Dialog } from '~/ui/Dialog'
 import { Checkbox } from '~/ui/Field'
 import { Notice } from '~/ui/Notice'
 
-import { projectKeys, updateProject } from './queries'
+import { updateProject } from './queries'
 
 type Props = { project: Project; branches: Branch[]; onClose: () => void }
 

@@ -4,13 +4,14 @@ import type { Branch, Project } from '~/api/types'
 import { quotaOf, SIZE_UNITS, sizeBytes, sizeFields, type SizeUnit } from '~/features/branches/can'
 import { LONGEST_WINDOW, SHORTEST_WINDOW, WINDOW_UNITS, windowFields, windowSeconds, type WindowUnit } from '~/features/branches/history-window'
 import { bytes, span } from '~/lib/format'
+import { projectKeys } from '~/shared/project-keys'
 import { useAction } from '~/shared/use-action'
 import { Button } from '~/ui/Button'
 import { Dialog } from '~/ui/Dialog'
 import { Checkbox, SelectField, TextField } from '~/ui/Field'
 import { Notice } from '~/ui/Notice'
 
-import { projectKeys, updateProject } from './queries'
+import { updateProject } from './queries'
 
 type Props = { project: Project; branches: Branch[]; onClose: () => void }
 

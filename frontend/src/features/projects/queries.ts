@@ -1,14 +1,8 @@
 import { keepPreviousData, queryOptions } from '@tanstack/react-query'
 
 import { client, unwrap } from '~/api/client'
-import type { DurabilityLevel, Operation } from '~/api/types'
-
-export const projectKeys = { all: ['projects'] as const, one: (id: string) => ['projects', id] as const }
-
-/** Whether an operation has yet to end; so has one that is not known yet. */
-export function isOpen(status: Operation['status'] | undefined): boolean {
-  return status === undefined || status === 'scheduling' || status === 'running' || status === 'cancelling'
-}
+import type { DurabilityLevel } from '~/api/types'
+import { projectKeys } from '~/shared/project-keys'
 
 /** The newest projects whose name holds `search`; the server searches, so that any number of projects will do. */
 export const projectSearchQuery = (search: string) =>
@@ -23,22 +17,6 @@ export const projectQuery = (id: string) =>
   queryOptions({
     queryKey: projectKeys.one(id),
     queryFn: () => unwrap(client.GET('/api/v2/projects/{project_id}', { params: { path: { project_id: id } } })),
-  })
-
-export const operationsQuery = (id: string) =>
-  queryOptions({
-    queryKey: [...projectKeys.one(id), 'operations'],
-    queryFn: () =>
-      unwrap(client.GET('/api/v2/projects/{project_id}/operations', { params: { path: { project_id: id }, query: { limit: 20 } } })),
-    refetchInterval: 2_000,
-  })
-
-export const operationQuery = (projectId: string, operationId: string) =>
-  queryOptions({
-    queryKey: [...projectKeys.one(projectId), 'operations', operationId],
-    queryFn: () =>
-      unwrap(client.GET('/api/v2/projects/{project_id}/operations/{operation_id}', { params: { path: { project_id: projectId, operation_id: operationId } } })),
-    refetchInterval: (query) => (isOpen(query.state.data?.operation.status) ? 1_000 : false),
   })
 
 export function createProject(name: string) {

@@ -2,10 +2,11 @@ import { clsx } from 'clsx'
 
 import type { Rollout } from '~/api/types'
 import { count } from '~/lib/format'
-import { MEMBER_STATES, memberLook, stateText } from '~/shared/states'
+import { stateText } from '~/shared/states'
 import { SelectField, TextField } from '~/ui/Field'
 
 import type { GridData } from './grid-data'
+import { MEMBER_STATES, memberLook } from './member-states'
 import type { GridFilter } from './rollout-grid'
 
 type Props = {

@@ -3,10 +3,11 @@ import { clsx } from 'clsx'
 import type { Rollout, RolloutWave } from '~/api/types'
 import { count, duration, time } from '~/lib/format'
 import { StateBadge } from '~/shared/StateBadge'
-import { memberLook, stateText } from '~/shared/states'
+import { stateText } from '~/shared/states'
 import { StateBar } from '~/ui/StateBar'
 
 import { waveRefusal } from './can'
+import { memberLook } from './member-states'
 import { ControlButton } from './RolloutControls'
 
 /** What is done first, what waits last, so that a bar fills from the left. */

@@ -1,8 +1,8 @@
 import { type SyntheticEvent, useState } from 'react'
 
 import type { Branch, BranchSafekeeper, BranchSafekeepers } from '~/api/types'
-import { projectKeys } from '~/features/projects/queries'
 import { bytes } from '~/lib/format'
+import { projectKeys } from '~/shared/project-keys'
 import { useAction } from '~/shared/use-action'
 import { Button } from '~/ui/Button'
 import { Dialog } from '~/ui/Dialog'

@@ -2,7 +2,7 @@ import { queryOptions } from '@tanstack/react-query'
 
 import { client, unwrap } from '~/api/client'
 import type { SafekeeperReplacement } from '~/api/types'
-import { projectKeys } from '~/features/projects/queries'
+import { projectKeys } from '~/shared/project-keys'
 
 /** Who holds a branch's log; asked more often while that is being changed. */
 export const branchSafekeepersQuery = (projectId: string, branchId: string) =>
