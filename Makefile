@@ -54,9 +54,11 @@ sim: ## the simulation of the log's protocol over SEEDS seeds (10000: about half
 N ?= 200
 SEED ?= 1
 MINUTES ?= 360
+# What else the machine does meanwhile, for the result.
+REMARK ?=
 
 torture: ## N trials: real processes, faults by a seed, clients' histories checked (200: about three hours)
-	@nice $(VENV)/python storage/torture/run.py --trials $(N) --seed $(SEED) --minutes $(MINUTES)
+	@nice $(VENV)/python storage/torture/run.py --trials $(N) --seed $(SEED) --minutes $(MINUTES) --remark '$(REMARK)'
 
 # Seconds for each scenario of `make model`.
 MODEL_SECONDS ?= 50

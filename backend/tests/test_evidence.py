@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from weir.clients.prometheus import Prometheus, Sample
-from weir.rollouts.evidence_collect import EvidenceSubject, collect_evidence, collect_evidence_batch
-from weir.rollouts.evidence_figures import figures, quantile, together
+from weir.rollouts.evidence.collect import EvidenceSubject, collect_evidence, collect_evidence_batch
+from weir.rollouts.evidence.figures import figures, quantile, together
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 END = START + timedelta(seconds=60)

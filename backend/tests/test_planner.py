@@ -14,7 +14,7 @@ from weir.kit.clock import now
 from weir.projects.models import Project
 from weir.rollouts.intent import Selector, Strategy
 from weir.rollouts.models import MemberMode
-from weir.rollouts.planner import Candidate, Planned, held_out, make_plan, whole_cycles
+from weir.rollouts.plan.planner import Candidate, Planned, held_out, make_plan, whole_cycles
 
 ORG = UUID(int=1)
 

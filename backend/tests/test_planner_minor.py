@@ -14,7 +14,7 @@ from weir.kit.clock import now
 from weir.rollouts.features import feature_of
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import MemberMode
-from weir.rollouts.planner import Planned, held_out, make_plan
+from weir.rollouts.plan.planner import Planned, held_out, make_plan
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def runs(number: int, version: str | None, **fields: Any) -> Any:
 
 
 def plan(candidates: list[Any], **strategy: Any) -> Planned:
-    settled = feature_of("postgres_minor").settled(Strategy.model_validate(strategy))
+    settled = feature_of("postgres_minor").resolved(Strategy.model_validate(strategy))
     return make_plan(candidates, settled, now(), None, "postgres_minor")
 
 
@@ -69,19 +69,19 @@ def test_who_is_left_out_is_told_why() -> None:
 
 def test_the_target_is_fixed_when_planned_and_may_be_an_older_one() -> None:
     feature = feature_of("postgres_minor")
-    assert feature.settled(Strategy()).target_version == "15.20"
-    assert feature.settled(Strategy(target_version="15.18")).target_version == "15.18"
+    assert feature.resolved(Strategy()).target_version == "15.20"
+    assert feature.resolved(Strategy(target_version="15.18")).target_version == "15.18"
     with pytest.raises(BadRequestError, match=r"15\.99 is not installed here; there is 15\.18, 15\.20"):
-        feature.settled(Strategy(target_version="15.99"))
+        feature.resolved(Strategy(target_version="15.99"))
     with pytest.raises(BadRequestError, match="postgres_minor"):
-        feature_of("image_pushdown").settled(Strategy(target_version="15.20"))
+        feature_of("image_pushdown").resolved(Strategy(target_version="15.20"))
 
 
 def test_a_cold_start_has_time_to_settle_unless_somebody_says_otherwise() -> None:
     feature = feature_of("postgres_minor")
-    assert feature.settled(Strategy()).settle_seconds == 30
-    assert feature.settled(Strategy(settle_seconds=5)).settle_seconds == 5
-    assert feature_of("image_pushdown").settled(Strategy()).settle_seconds == 5
+    assert feature.resolved(Strategy()).settle_seconds == 30
+    assert feature.resolved(Strategy(settle_seconds=5)).settle_seconds == 5
+    assert feature_of("image_pushdown").resolved(Strategy()).settle_seconds == 5
 
 
 def test_each_feature_holds_out_computes_of_its_own() -> None:

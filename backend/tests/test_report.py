@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 from weir.computes import metrics
-from weir.rollouts import report, report_charts, report_format, report_words
-from weir.rollouts.evidence import saved
-from weir.rollouts.evidence_figures import figures, together
-from weir.rollouts.evidence_schemas import CellEvidence, EvidenceSum, MemberEvidence, WaveEvidence
+from weir.rollouts.evidence.figures import figures, together
+from weir.rollouts.evidence.schemas import CellEvidence, EvidenceSum, MemberEvidence, WaveEvidence
+from weir.rollouts.evidence.summary import saved
 from weir.rollouts.models import MemberMode, MemberState, RolloutStatus, WaveState
-from weir.rollouts.report_format import MINUS, NONE
-from weir.rollouts.schemas import PlanSummary
+from weir.rollouts.plan.schemas import PlanSummary
+from weir.rollouts.report import charts as report_charts
+from weir.rollouts.report import content as report
+from weir.rollouts.report import format as report_format
+from weir.rollouts.report import words as report_words
+from weir.rollouts.report.format import MINUS, NONE
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 EVIL = "</svg><script>alert('x')</script><img src=x onerror=\"y\">&amp;"

@@ -12,9 +12,9 @@ from weir.computes import metrics
 from weir.identity import audit
 from weir.identity.models import Account
 from weir.kit.clock import now
-from weir.rollouts import evidence
-from weir.rollouts.evidence_models import RolloutMeasurement
-from weir.rollouts.evidence_store import MeasuredMember, keep_measurement
+from weir.rollouts.evidence import summary as evidence
+from weir.rollouts.evidence.models import RolloutMeasurement
+from weir.rollouts.evidence.store import MeasuredMember, keep_measurement
 from weir.rollouts.models import (
     MemberState,
     Rollout,

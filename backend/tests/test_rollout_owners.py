@@ -21,7 +21,7 @@ from weir.main import create_app
 from weir.projects.models import Project
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import Rollout, RolloutEvidence, RolloutStatus
-from weir.rollouts.wanted import starts_without_page_images
+from weir.rollouts.plan.new_computes import starts_without_page_images
 
 HELD: dict[str, Any] = {"plan_approval_required": True, "new_computes": False}
 BODIES: dict[str, dict[str, Any]] = {"skip": {"wave": 0}}

@@ -34,8 +34,8 @@ from weir.identity.router import router as identity
 from weir.operations.dispatcher import Dispatcher
 from weir.operations.router import router as operations
 from weir.projects.router import router as projects
-from weir.rollouts.evidence_router import router as rollout_evidence
-from weir.rollouts.router import router as rollouts
+from weir.rollouts import assembly as rollouts
+from weir.rollouts.control.dispatch import RolloutDispatch
 
 log = structlog.get_logger()
 
@@ -71,7 +71,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
         telemetry.instrument_engine(database.engine)
     temporal = await connect_temporal(settings)
     app.state.database, app.state.http, app.state.temporal = database, http, temporal
-    dispatcher = asyncio.create_task(Dispatcher(settings, database, temporal).run())
+    dispatcher = asyncio.create_task(Dispatcher(settings, database, temporal, [RolloutDispatch]).run())
     try:
         yield
     finally:
@@ -138,6 +138,7 @@ def create_app() -> FastAPI:
         redoc_url=None,
     )
     errors.install(app)
+    rollouts.register()
     app.middleware("http")(_request_context)
     api = APIRouter(prefix="/api/v2")
     for router in (
@@ -153,8 +154,7 @@ def create_app() -> FastAPI:
         computes,
         wal_cost,
         fleet,
-        rollouts,
-        rollout_evidence,
+        *rollouts.ROUTERS,
     ):
         api.include_router(router)
     app.include_router(api)

@@ -8,7 +8,7 @@ from weir.identity.models import Account, ApiKey, AuditEntry, ConsoleSession
 from weir.kit.models import Base
 from weir.operations.models import Operation
 from weir.projects.models import Project
-from weir.rollouts.evidence_models import RolloutMeasurement
+from weir.rollouts.evidence.models import RolloutMeasurement
 from weir.rollouts.models import (
     Rollout,
     RolloutAlert,

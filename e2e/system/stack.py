@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
-from weirbench.api import Weir
+from weirbench.api import Database, Weir
 
 from weir.cli import installation
 from weir.cli.supervisor import Supervisor
@@ -127,6 +127,25 @@ class Stack:
         """Have the supervisor start a service that was stopped, and wait until it is healthy."""
         self._supervisor().restart_service(name)
         wait_for(f"{name} to be healthy", lambda: self.process(name)["health"] == "healthy", 60)
+
+    def lose_disk(self, number: int) -> None:
+        """A stopped safekeeper's disk is replaced by an empty one: it runs again, and has lost everything."""
+        shutil.rmtree(self.home / f"safekeeper-{number}")
+        (self.home / f"safekeeper-{number}").mkdir(mode=0o755)
+        self.start(f"safekeeper-{number}")
+
+    def suspend_compute(self, database: Database) -> None:
+        api = self.api()
+        endpoint = f"/projects/{database.project_id}/endpoints/{database.compute_id}"
+        api.wait_operations(api.request("POST", f"{endpoint}/suspend")["operations"])
+
+    def start_compute(self, database: Database) -> None:
+        """Ask for it; `wait_for_compute` waits until it runs."""
+        self.api().request("POST", f"/projects/{database.project_id}/endpoints/{database.compute_id}/start")
+
+    def wait_for_compute(self, database: Database) -> None:
+        api = self.api()
+        wait_for("the branch to run again", lambda: api.compute(database.compute_id)["state"] == "active", 180)
 
     def _supervisor(self) -> Supervisor:
         return Supervisor(installation.load(self.home))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -22,6 +24,12 @@ from weir.clients.safekeeper import Safekeeper
 from weir.recovery.logs import BranchLog, Outcome, Report, recover_log
 
 
+@asynccontextmanager
+async def nobody_else(of: BranchLog) -> AsyncGenerator[BranchLog]:
+    """There is no control plane that could start a compute meanwhile."""
+    yield of
+
+
 def recover(running: Engine, timeline: Timeline, *, dry_run: bool = False, accept_loss: bool = False) -> Report:
     of = BranchLog("shop", "p-1", "main", "br-1", timeline.tenant, timeline.id, (1, 2, 3))
 
@@ -30,7 +38,7 @@ def recover(running: Engine, timeline: Timeline, *, dry_run: bool = False, accep
             addresses = enumerate(running.http_ports, 1)
             keepers = [Safekeeper(number, f"http://127.0.0.1:{port}", client) for number, port in addresses]
             storage = Pageserver(f"http://127.0.0.1:{running.pageserver_http_port}", client)
-            return await recover_log(of, storage, keepers, dry_run=dry_run, accept_loss=accept_loss)
+            return await recover_log(of, storage, keepers, lock=nobody_else, dry_run=dry_run, accept_loss=accept_loss)
 
     return asyncio.run(ask())
 

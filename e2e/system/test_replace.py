@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Generator
 
 import pytest
-from stack import Stack, running_stack, wait_for
+from stack import Stack, running_stack
 from weirbench.postgres import query
 
 
@@ -54,9 +53,7 @@ def test_a_lost_safekeeper_is_replaced_while_clients_write_and_its_new_disk_is_a
     writer.start()
 
     stack.stop("safekeeper-2")
-    shutil.rmtree(stack.home / "safekeeper-2")
-    (stack.home / "safekeeper-2").mkdir(mode=0o755)
-    stack.start("safekeeper-2")
+    stack.lose_disk(2)
     result = stack.weir("safekeepers", "replace", "2", "--with", "4")
     assert result.returncode == 0, result.stdout + result.stderr
     acknowledged = writer.finish()
@@ -74,9 +71,8 @@ def test_a_lost_safekeeper_is_replaced_while_clients_write_and_its_new_disk_is_a
     assert looked.returncode == 0, looked.stdout + looked.stderr
 
     # The new member and one that was there all the time are a majority that has every row.
-    endpoint = f"/projects/{shop.project_id}/endpoints/{shop.compute_id}"
-    api.wait_operations(api.request("POST", f"{endpoint}/suspend")["operations"])
+    stack.suspend_compute(shop)
     stack.stop("safekeeper-3")
-    api.request("POST", f"{endpoint}/start")
-    wait_for("the branch to run again", lambda: api.compute(shop.compute_id)["state"] == "active", 180)
+    stack.start_compute(shop)
+    stack.wait_for_compute(shop)
     assert query(shop.uri, "SELECT count(*) FROM story") == str(acknowledged)

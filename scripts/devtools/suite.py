@@ -146,7 +146,8 @@ def _stack_steps() -> list[Step]:
     torture = Step(
         "torture",
         "the engine under faults, clients' histories checked",
-        _pytest("storage/torture", *SIDE_BY_SIDE),
+        # A trial waits most of the time, and has processes and a network of its own: each goes where there is room.
+        _pytest("storage/torture", "-n", "2", "--dist", "loadgroup"),
         count=results.pytest,
         minutes=15,
     )

@@ -1,4 +1,5 @@
-"""The house rules a formatter does not know: how long files and functions may get, and what never gets in.
+"""The house rules a formatter does not know: how long files and functions may get, which package may import which
+(`arrows`), and what never gets in.
 
 Exceptions are listed in scripts/tidy-allow.txt, each with its own limit and its reason; an exception that is no
 longer needed is an error too, so the list only shrinks.
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import arrows
 from .paths import REPO
 from .run import say
 
@@ -149,7 +151,7 @@ def check() -> list[str]:
             if b"\0" not in raw:
                 problems.extend(forbidden(name, raw.decode(errors="replace")))
     problems.extend(f"{key} is in {ALLOWED.name} but needs no exception" for key in sorted(set(allowed) - used))
-    return problems
+    return problems + arrows.check()
 
 
 def main() -> int:

@@ -7,6 +7,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import preload
+
 FULL = "No space left on device"
 
 
@@ -46,6 +48,7 @@ _SICK_DISK = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -56,7 +59,18 @@ static int there(const char *variable) {
 static void wait_for_the_disk(void) {
   while (there("WEIR_TEST_DISK_IS_STUCK")) usleep(5000);
 }
+static int is_bad_file(int fd) {
+  const char *variable = getenv("WEIR_TEST_BAD_FILE");
+  char number[32];
+  struct stat facts;
+  if (!variable) return 0;
+  ssize_t length = readlink(variable, number, sizeof number - 1);
+  if (length <= 0 || fstat(fd, &facts) != 0) return 0;
+  number[length] = 0;
+  return facts.st_ino == strtoull(number, NULL, 10);
+}
 static int fails(int fd) {
+  if (is_bad_file(fd)) return 1;
   char link[40], path[4096];
   const char *disk = getenv("WEIR_TEST_DISK");
   if (!disk || !there("WEIR_TEST_DISK_FAILS")) return 0;
@@ -80,11 +94,7 @@ ssize_t writev(int fd, const struct iovec *v, int n) { OR_FAIL(syscall(SYS_write
 
 
 def _library(folder: Path) -> Path:
-    source, library = folder / "sick_disk.c", folder / "sick_disk.so"
-    if not library.exists():
-        source.write_text(_SICK_DISK)
-        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
-    return library
+    return preload.library(folder, "sick_disk", _SICK_DISK)
 
 
 def stuck_while(folder: Path, there: Path) -> dict[str, str]:
@@ -101,3 +111,9 @@ def failing_while(folder: Path, disk: Path, there: Path) -> dict[str, str]:
         "WEIR_TEST_DISK": f"{disk}/",
         "WEIR_TEST_DISK_FAILS": str(there),
     }
+
+
+def failing_file(folder: Path, named: Path) -> dict[str, str]:
+    """The environment of a program for which reads, writes and fsyncs of one file end with EIO, whatever its name is:
+    the one whose inode's number the symbolic link `named` points to. What it needs is built in `folder`."""
+    return {"LD_PRELOAD": str(_library(folder)), "WEIR_TEST_BAD_FILE": str(named)}

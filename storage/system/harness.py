@@ -235,6 +235,9 @@ class Engine:
     safekeeper_count: int = 3
     # Of single safekeepers, by their number, which counts from 1.
     safekeeper_environments: dict[int, dict[str, str]] = field(default_factory=dict)
+    # Where they listen, and what starts them, when they have a network of their own.
+    safekeeper_hosts: dict[int, str] = field(default_factory=dict)
+    safekeeper_launchers: dict[int, list[str]] = field(default_factory=dict)
     safekeeper_options: list[str] = field(default_factory=list)
     safekeepers: list[Process] = field(default_factory=list)
     wal_ports: list[int] = field(default_factory=list)
@@ -244,7 +247,7 @@ class Engine:
     def start(self) -> None:
         self.root.chmod(0o755)
         for number in range(1, self.safekeeper_count + 1):
-            wal, http = free_port(), free_port()
+            wal, http, host = free_port(), free_port(), self.host(number)
             self.wal_ports.append(wal)
             self.http_ports.append(http)
             data = self.root / f"safekeeper-{number}"
@@ -255,12 +258,13 @@ class Engine:
                         "weir-safekeeper",
                         "--id",
                         str(number),
-                        *("--listen-wal", f"127.0.0.1:{wal}", "--listen-http", f"127.0.0.1:{http}"),
+                        *("--listen-wal", f"{host}:{wal}", "--listen-http", f"{host}:{http}"),
                         *("--data-dir", str(data)),
                         *(option.format(objects=self.root / "objects") for option in self.safekeeper_options),
                     ],
-                    http,
+                    f"{host}:{http}",
                     self.safekeeper_environments.get(number),
+                    self.safekeeper_launchers.get(number),
                 )
             )
         self.page_port, self.pageserver_http_port = free_port(), free_port()
@@ -276,17 +280,26 @@ class Engine:
             *("--object-store", self.object_store.format(objects=self.root / "objects")),
             *("--pg-bin-dir", str(PG_BIN), *self.pageserver_options),
         ]
-        return self._spawn(name, ["weir-pageserver", *arguments], http, self.pageserver_environment)
+        return self._spawn(name, ["weir-pageserver", *arguments], f"127.0.0.1:{http}", self.pageserver_environment)
+
+    def host(self, number: int) -> str:
+        """Of a safekeeper, by its number."""
+        return self.safekeeper_hosts.get(number, "127.0.0.1")
 
     def _spawn(
-        self, name: str, arguments: list[str], http_port: int, environment: dict[str, str] | None = None
+        self,
+        name: str,
+        arguments: list[str],
+        http: str,
+        environment: dict[str, str] | None = None,
+        launcher: list[str] | None = None,
     ) -> Process:
         program = self.bin_dir / arguments[0]
         assert program.exists(), f"{program} is missing: cargo build --release in storage/"
-        url = f"http://127.0.0.1:{http_port}/healthz"
+        url = f"http://{http}/healthz"
         process = Process(
             name,
-            [str(program), *arguments[1:]],
+            [*(launcher or []), str(program), *arguments[1:]],
             self.root / f"{name}.log",
             lambda: httpx.get(url, timeout=2).status_code == 200,
             environment=dict(environment or {}),
@@ -314,7 +327,7 @@ class Engine:
         return self._finish_timeline(parent.tenant, body)
 
     def wal_addresses(self) -> list[str]:
-        return [f"127.0.0.1:{port}" for port in self.wal_ports]
+        return [f"{self.host(number)}:{port}" for number, port in enumerate(self.wal_ports, 1)]
 
     def _finish_timeline(self, tenant: str, body: dict[str, Any]) -> Timeline:
         answer = self.storage.post(f"/v1/tenant/{tenant}/timeline", json=body)
@@ -336,7 +349,8 @@ class Engine:
         return answer.status_code
 
     def safekeeper_url(self, number: int, timeline: Timeline) -> str:
-        return f"http://127.0.0.1:{self.http_ports[number]}/v1/tenant/{timeline.tenant}/timeline/{timeline.id}"
+        address = f"{self.host(number + 1)}:{self.http_ports[number]}"
+        return f"http://{address}/v1/tenant/{timeline.tenant}/timeline/{timeline.id}"
 
     def safekeeper_status(self, number: int, timeline: Timeline) -> dict[str, Any]:
         return httpx.get(self.safekeeper_url(number, timeline), timeout=10).raise_for_status().json()
@@ -367,7 +381,9 @@ class Engine:
 
     # --- computes
 
-    def compute(self, timeline: Timeline, wait: bool = True, **spec: Any) -> Compute:
+    def compute(
+        self, timeline: Timeline, wait: bool = True, environment: dict[str, str] | None = None, **spec: Any
+    ) -> Compute:
         port, http_port = free_port(), free_port()
         name = f"ep-{secrets.token_hex(4)}"
         directory = self.root / "computes" / name
@@ -411,6 +427,7 @@ class Engine:
             ],
             self.root / f"{name}.log",
             lambda: httpx.get(f"{base}/status", timeout=2).status_code == 200,
+            environment=dict(environment or {}),
         )
         compute = Compute(process, httpx.Client(base_url=base, timeout=30), port, directory, timeline)
         self.computes.append(compute)

@@ -1,6 +1,7 @@
 """`make torture`: trials one after the other, one seed each, and what came of them.
 
-Nothing of an earlier run is resumed. Trials stop at --minutes, whatever is left. What a trial that is not clean
+Trials stop at --minutes, whatever is left. They are added to the result that is there when that is of the same code
+and of trials of the same length; else it is replaced. Either is said at the start. What a trial that is not clean
 leaves behind is kept below --keep: its history, schedule, logs of all programs, the safekeepers' disks and the
 object store.
 
@@ -24,11 +25,11 @@ REPO = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent / "system")]
 
 from harness import PG_BIN, default_bin_dir  # noqa: E402
-from weirtorture import programs  # noqa: E402
-from weirtorture.cluster import can_mount, server_minor  # noqa: E402
-from weirtorture.report import summary, write  # noqa: E402
+from weirtorture import apart, programs  # noqa: E402
+from weirtorture.cluster import server_minor  # noqa: E402
+from weirtorture.report import added, code_version, entry, read, summary, write  # noqa: E402
 from weirtorture.schedule import KINDS, draw  # noqa: E402
-from weirtorture.trial import Result, Trial  # noqa: E402
+from weirtorture.trial import Result  # noqa: E402
 
 RESULT = REPO / "bench/results/torture.json"
 # Fewer trials than these are a look at something, no result to keep.
@@ -50,6 +51,7 @@ def options() -> argparse.Namespace:
         f"where the result goes ({RESULT.relative_to(REPO)}; below --keep when there are fewer than {MANY} trials)"
     )
     parser.add_argument("--result", type=Path, help=usual)
+    parser.add_argument("--remark", default="", help="kept in the result: what else the machine did")
     parser.add_argument("--no-result", action="store_true", help="write no result")
     parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()) / "weir-torture", help="artefacts")
     parser.add_argument("--keep-all", action="store_true", help="artefacts of trials that are clean, too")
@@ -72,52 +74,87 @@ def replay(result: Result) -> str:
     return f"replay: make torture N=1 SEED={result.seed}  (Postgres {result.postgres})"
 
 
+class Book:
+    """The result file, written after each trial."""
+
+    def __init__(self, chosen: argparse.Namespace, machine: apart.Machine) -> None:
+        self.file = chosen.result or (RESULT if chosen.trials >= MANY else chosen.keep / "torture.json")
+        describe = ["git", "-C", REPO, "describe", "--always", "--dirty", "--abbrev=12"]
+        self.facts = {
+            "load_seconds": chosen.seconds,
+            "full_disks_can_be_made": machine.mounting,
+            "partitions_of_nodes": "network namespaces" if machine.namespaces else "the proxy's links",
+            "remark": chosen.remark,
+            "code": code_version(REPO),
+            "revision": subprocess.run(describe, capture_output=True, text=True, check=True).stdout.strip(),
+        }
+        self.before = read(self.file)
+        self.results: list[Result] = []
+        known = len((self.before or {}).get("each", []))
+        kept = len(added(self.before, [], self.facts))
+        self.said = (
+            f"adds to the {kept} trials of" if kept else f"replaces the {known} trials of" if known else "begins"
+        )
+
+    def add(self, result: Result) -> None:
+        self.results.append(result)
+        each = added(self.before, [entry(it) for it in self.results], self.facts)
+        write(self.file, summary(each, self.facts))
+
+
 def main() -> int:
     chosen = options()
     # A trial that is asked to end leaves no process and no mount.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    mounting = can_mount()
+    machine = apart.Machine.look()
+    only = tuple(chosen.only)
     seeds = range(chosen.seed, chosen.seed + chosen.trials)
-    plans = [draw(seed, chosen.seconds, mounting=mounting, only=tuple(chosen.only)) for seed in seeds]
+    plans = [draw(seed, chosen.seconds, mounting=machine.mounting, only=only) for seed in seeds]
     if chosen.show:
         for plan in plans:
             say(f"seed {plan.seed}:\n" + "\n".join(f"    {fault.words()}" for fault in plan.faults))
         return 0
     programs.build()
     chosen.keep.mkdir(parents=True, exist_ok=True)
-    result_file = chosen.result or (RESULT if len(plans) >= MANY else chosen.keep / "torture.json")
-    revision = subprocess.run(
-        ["git", "-C", REPO, "describe", "--always", "--dirty", "--abbrev=12"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    say(f"{len(plans)} trials; programs of {default_bin_dir()}; revision {revision}; artefacts below {chosen.keep}")
-    if not mounting:
+    book = Book(chosen, machine)
+    say(f"{len(plans)} trials; programs of {default_bin_dir()}; revision {book.facts['revision']}")
+    say(f"artefacts below {chosen.keep}")
+    if not chosen.no_result:
+        say(f"the result {book.said} {book.file}")
+    if not machine.mounting:
         say("no file system can be mounted here: no disk will be full")
+    if not machine.namespaces:
+        say("no network namespace can be made here: the proxy cuts off safekeepers instead")
     until = time.monotonic() + chosen.minutes * 60
-    results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="weir-torture-servers-") as folder:
         Path(folder).chmod(0o755)
         minors = servers(Path(folder))
         for plan in plans:
             if time.monotonic() > until:
-                say(f"the {chosen.minutes:.0f} minutes are over: {len(plans) - len(results)} trials are not run")
+                say(f"the {chosen.minutes:.0f} minutes are over: {len(plans) - len(book.results)} trials are not run")
                 break
             say(f"seed {plan.seed}: " + "; ".join(fault.words() for fault in plan.faults))
-            result = Trial(plan, chosen.keep / f"seed-{plan.seed}", minors[plan.seed % len(minors)]).run()
-            results.append(result)
-            say(f"[{len(results)}/{len(plans)}] {result.words()}")
-            for text in [*result.lost, *result.wrong, *result.undecided, *result.stuck][:10]:
-                say(f"    {text}")
-            if result.clean and not chosen.keep_all:
-                shutil.rmtree(chosen.keep / f"seed-{plan.seed}", ignore_errors=True)
+            keep = chosen.keep / f"seed-{plan.seed}"
+            result = apart.run(machine, plan.seed, chosen.seconds, keep, minors[plan.seed % len(minors)], only)
+            tell(result, keep, chosen.keep_all)
+            if chosen.no_result:
+                book.results.append(result)
             else:
-                say(f"    kept: {chosen.keep / f'seed-{plan.seed}'}; {replay(result)}")
-            if not chosen.no_result:
-                write(result_file, summary(results, chosen.seconds, revision, mounting))
-    say(f"{len(results)} trials, {sum(result.clean for result in results)} of them clean")
-    return 0 if results and all(result.clean for result in results) else 1
+                book.add(result)
+    clean = sum(result.clean for result in book.results)
+    say(f"{len(book.results)} trials, {clean} of them clean")
+    return 0 if book.results and clean == len(book.results) else 1
+
+
+def tell(result: Result, keep: Path, keep_all: bool) -> None:
+    """What came of it; artefacts of a clean trial go unless all are wanted."""
+    say(result.words())
+    for text in [*result.lost, *result.wrong, *result.undecided, *result.stuck][:10]:
+        say(f"    {text}")
+    if result.clean and not keep_all:
+        shutil.rmtree(keep, ignore_errors=True)
+    else:
+        say(f"    kept: {keep}; {replay(result)}")
 
 
 if __name__ == "__main__":

@@ -11,15 +11,15 @@ from sqlalchemy import select
 from weir_testing.fleet import Fleet
 
 from weir.kit.clock import now
-from weir.operations.messages import ROLLOUT_WORKFLOW, RolloutInput, rollout_workflow_id
+from weir.rollouts.messages import ROLLOUT_WORKFLOW, RolloutInput, rollout_workflow_id
 from weir.rollouts.models import MemberState, RolloutMember
 from weir_workflows.reconciler.activities import ReconcilerActivities
 from weir_workflows.reconciler.rollouts import watch_deadlines
 from weir_workflows.rollout import limits
-from weir_workflows.rollout.going_back import GoingBack
 from weir_workflows.rollout.messages import BatchInput, Members, PickedBatch
-from weir_workflows.rollout.plan_activities import PlanActivities
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.progress_activities import ProgressActivities
+from weir_workflows.rollout.rollback_activities import Rollback
 from weir_workflows.rollout.switch_activities import SwitchActivities
 
 # Switch and confirm, nothing else.
@@ -86,13 +86,13 @@ async def test_who_paused_or_stopped_a_rollout_is_known_to_a_workflow_that_begin
     await fleet.add(1)
     ident = await fleet.start(**BARE, plan_approval_required=True)
     await fleet.until(ident, "held")
-    plan = PlanActivities(fleet.weir.resources)
-    assert (await plan.resume_rollout(ident)).asked_by == ""
+    progress = ProgressActivities(fleet.weir.resources)
+    assert (await progress.resume_rollout(ident)).asked_by == ""
     await fleet.control(ident, "pause")
-    resumed = await plan.resume_rollout(ident)
+    resumed = await progress.resume_rollout(ident)
     assert (resumed.status, f"paused by {resumed.asked_by}") == ("paused", (await fleet.get(ident))["status_reason"])
     await fleet.control(ident, "resume")
-    assert (await plan.resume_rollout(ident)).asked_by == ""
+    assert (await progress.resume_rollout(ident)).asked_by == ""
     await fleet.control(ident, "abort")
     await fleet.until(ident, "aborted")
 
@@ -185,7 +185,7 @@ async def test_a_switch_that_was_cut_off_is_finished_and_not_repeated(fleet: Fle
     ident = await fleet.start(**BARE, waves=[{"count": 3}], plan_approval_required=True)
     await fleet.until(ident, "held")
     probes = Probes(fleet.weir.resources)
-    steps = SwitchActivities(fleet.weir.resources, probes, GoingBack(fleet.weir.resources, probes))
+    steps = SwitchActivities(fleet.weir.resources, probes, Rollback(fleet.weir.resources, probes))
     members = Members(ident, ids)
     async with fleet.weir.resources.database.transaction() as session:
         rows = await session.scalars(select(RolloutMember).where(RolloutMember.rollout_id == ident))

@@ -12,11 +12,11 @@ from test_rollout_wishes import change, member
 from weir_testing.fleet import Fleet
 
 from weir.kit.clock import now
-from weir.operations.messages import batch_workflow_id
+from weir.rollouts.messages import batch_workflow_id
 from weir.rollouts.models import MemberState, RolloutStatus
-from weir_workflows.rollout import probes as looking
+from weir_workflows.rollout import probes as probing
 from weir_workflows.rollout.messages import BatchInput, PickedBatch
-from weir_workflows.rollout.plan_activities import PlanActivities
+from weir_workflows.rollout.pick_activities import PickActivities
 from weir_workflows.rollout.probes import Probes
 
 
@@ -26,14 +26,14 @@ async def test_an_abort_is_heard_while_the_rollout_looks_whom_to_take_up(
     """Nobody can be taken up and no batch runs: what is said now is the only thing that can end the waiting."""
     await fleet.add(1)
     looks = asyncio.Event()
-    candidates = PlanActivities._candidates
+    candidates = PickActivities._candidates
 
-    async def slow(self: PlanActivities, *arguments: Any) -> Any:
+    async def slow(self: PickActivities, *arguments: Any) -> Any:
         looks.set()
         await asyncio.sleep(1.5)
         return await candidates(self, *arguments)
 
-    monkeypatch.setattr(PlanActivities, "_candidates", slow)
+    monkeypatch.setattr(PickActivities, "_candidates", slow)
     until = (now() + timedelta(hours=1)).replace(microsecond=0).isoformat()
     freeze = {"from": (now() - timedelta(minutes=1)).isoformat(), "to": until, "reason": "a release"}
     ident = await fleet.start(**BARE, freeze_windows=[freeze])
@@ -73,8 +73,8 @@ async def test_a_batch_waits_out_a_pause_without_asking_again(fleet: Fleet) -> N
 
 async def test_a_fault_lasts_from_the_look_that_found_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A compute that stood in line for its first look is not faulty for that long."""
-    monkeypatch.setattr(looking, "FAULT_SECONDS", 0.3)
-    monkeypatch.setattr(looking, "FAULT_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(probing, "FAULT_SECONDS", 0.3)
+    monkeypatch.setattr(probing, "FAULT_POLL_SECONDS", 0.05)
     probes = Probes(None)  # type: ignore[arg-type]
     answers = iter(["a call was not answered in time", None])
 
@@ -82,11 +82,11 @@ async def test_a_fault_lasts_from_the_look_that_found_it(monkeypatch: pytest.Mon
         return next(answers), None
 
     monkeypatch.setattr(probes, "faults", faults)
-    for _ in range(looking.LOOKS_AT_ONCE):
-        await probes._looks.acquire()
+    for _ in range(probing.PROBES_AT_ONCE):
+        await probes._probes.acquire()
     waiting = asyncio.create_task(probes.lasting_fault(None))  # type: ignore[arg-type]
     await asyncio.sleep(0.5)
-    probes._looks.release()
+    probes._probes.release()
     assert await waiting == (None, None)
 
     async def broken(_row: Any) -> tuple[str | None, None]:

@@ -13,7 +13,7 @@ from weir_testing.fleet import Fleet
 
 from weir import postgres_versions
 from weir.endpoints.models import Endpoint
-from weir.rollouts.repository import minors_needed
+from weir.rollouts.run.restarts import minors_needed
 from weir_workflows.reconciler.activities import ReconcilerActivities
 
 NEW = "15.99"

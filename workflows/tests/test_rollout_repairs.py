@@ -13,18 +13,20 @@ from weir_testing.fleet import Fleet
 
 from weir.clients.compute import ComputeStatus
 from weir.kit.clock import now
-from weir.operations.dispatcher import Dispatcher
-from weir.operations.messages import rollout_workflow_id
-from weir.rollouts import control
+from weir.operations.starter import WorkflowStarter
+from weir.rollouts.control import delivery as control
+from weir.rollouts.control.dispatch import RolloutDispatch
+from weir.rollouts.messages import rollout_workflow_id
 from weir.rollouts.models import MemberState, Rollout, RolloutStatus, RolloutWave, Wish
 from weir_workflows.reconciler import activities as reconciler
 from weir_workflows.reconciler.rollouts import watch_deadlines
 from weir_workflows.rollout import members
-from weir_workflows.rollout.going_back import GoingBack, why
 from weir_workflows.rollout.members import Member
 from weir_workflows.rollout.messages import BatchInput, Members, PickedBatch, RolloutReport, ScopeInput, WaveReport
-from weir_workflows.rollout.plan_activities import PlanActivities
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.report_activities import ReportActivities
+from weir_workflows.rollout.rollback_activities import Rollback, reason_with_rollback
+from weir_workflows.rollout.scope_activities import ScopeActivities
 from weir_workflows.rollout.switch_activities import SwitchActivities
 
 
@@ -35,7 +37,7 @@ async def change_rollout(fleet: Fleet, ident: str, **values: Any) -> None:
 
 def switching(fleet: Fleet) -> SwitchActivities:
     probes = Probes(fleet.weir.resources)
-    return SwitchActivities(fleet.weir.resources, probes, GoingBack(fleet.weir.resources, probes))
+    return SwitchActivities(fleet.weir.resources, probes, Rollback(fleet.weir.resources, probes))
 
 
 async def test_a_failed_wave_stays_held_though_its_workflow_is_lost(fleet: Fleet) -> None:
@@ -58,7 +60,8 @@ async def test_a_failed_wave_stays_held_though_its_workflow_is_lost(fleet: Fleet
     await change_rollout(fleet, ident, dispatched_at=now() - timedelta(minutes=10))
     async with fleet.weir.resources.database.transaction() as session:
         await session.execute(update(RolloutWave).where(RolloutWave.rollout_id == ident).values(reason="stale"))
-    await Dispatcher(fleet.weir.settings, fleet.weir.resources.database, temporal).recover_lost_rollouts()
+    starter = WorkflowStarter(fleet.weir.settings, temporal)
+    await RolloutDispatch(fleet.weir.resources.database, starter).recover_lost()
 
     async def holds_again() -> bool:
         rollout = await fleet.get(ident)
@@ -98,9 +101,9 @@ async def test_nothing_is_wished_after_a_pause_and_nobody_alerted_about_a_freeze
     assert (done.confirmed, done.waiting) == (0, 2)
     assert [await switches(fleet, compute) for compute in ids] == [0, 0]
     # Going on again gives them their time anew; so does a freeze that begins.
-    plan = PlanActivities(fleet.weir.resources)
+    reporting = ReportActivities(fleet.weir.resources)
     at = now().isoformat()
-    await plan.report_rollout(RolloutReport(ident, "running", None, 0, at))
+    await reporting.report_rollout(RolloutReport(ident, "running", None, 0, at))
     assert all([(await member(fleet, ident, compute)).deadline_at > overdue for compute in ids])  # type: ignore[operator]
     strategy = (await fleet.get(ident))["strategy"]
     freeze = {"from": overdue.isoformat(), "to": (now() + timedelta(hours=1)).isoformat(), "reason": "a release"}
@@ -151,8 +154,8 @@ async def test_what_going_back_left_open_is_ended_by_the_reconciler(fleet: Fleet
     before = {compute: (await member(fleet, ident, compute)).previous_threshold for compute in ids}
     await change_rollout(fleet, ident, status=RolloutStatus.FAILED)
     await change(fleet, ident, ids[0], state=MemberState.BAKING)
-    plan = PlanActivities(fleet.weir.resources)
-    assert await plan.switched_computes(ScopeInput(ident, compute_id=ids[0])) == [ids[0]]
+    scopes = ScopeActivities(fleet.weir.resources)
+    assert await scopes.switched_computes(ScopeInput(ident, compute_id=ids[0])) == [ids[0]]
     await fleet.control(ident, "rollback")
     await fleet.until(ident, "rolled_back")
     first = (await member(fleet, ident, ids[1])).reason
@@ -181,17 +184,19 @@ async def test_the_note_of_a_wave_outlasts_its_soak_and_the_end_of_a_rollback_it
     await fleet.add(1)
     ident = await fleet.start(**BARE)
     await fleet.until(ident, "completed")
-    plan, at = PlanActivities(fleet.weir.resources), now().isoformat()
-    await plan.report_wave(WaveReport(ident, 0, "passed", "1 compute did not pass", at))
-    await plan.report_wave(WaveReport(ident, 0, "soaking", None, at, at))
-    await plan.report_wave(WaveReport(ident, 0, "passed", None, at))
+    reporting, at = ReportActivities(fleet.weir.resources), now().isoformat()
+    await reporting.report_wave(WaveReport(ident, 0, "passed", "1 compute did not pass", at))
+    await reporting.report_wave(WaveReport(ident, 0, "soaking", None, at, at))
+    await reporting.report_wave(WaveReport(ident, 0, "passed", None, at))
     assert (await fleet.get(ident))["waves"][0]["reason"] == "1 compute did not pass"
 
     # The workflow is through before the request that began it has been committed.
     reports: list[asyncio.Task[None]] = []
 
     async def start_workflow(*_: Any, **__: Any) -> None:
-        reports.append(asyncio.create_task(plan.report_rollout(RolloutReport(ident, "rolled_back", None, None, at))))
+        reports.append(
+            asyncio.create_task(reporting.report_rollout(RolloutReport(ident, "rolled_back", None, None, at)))
+        )
         await asyncio.sleep(0.3)
 
     principal: Any = SimpleNamespace(name="somebody", request_id="r", account_id=None)
@@ -211,10 +216,10 @@ async def test_the_note_of_a_wave_outlasts_its_soak_and_the_end_of_a_rollback_it
 def test_a_reason_does_not_grow_with_each_attempt() -> None:
     item: Any = SimpleNamespace(member=SimpleNamespace(reason="slower", state=MemberState.REGRESSED))
     for attempt in range(3):
-        item.member.reason = why(item, "full_page_writes is on again", f"no answer {attempt}")
+        item.member.reason = reason_with_rollback(item, "full_page_writes is on again", f"no answer {attempt}")
     assert item.member.reason == "slower; going back is not confirmed: no answer 2"
     for _ in range(3):
-        item.member.reason = why(item, "full_page_writes is on again", None)
+        item.member.reason = reason_with_rollback(item, "full_page_writes is on again", None)
     assert item.member.reason == "slower; full_page_writes is on again"
 
 

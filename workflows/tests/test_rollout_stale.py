@@ -14,10 +14,10 @@ from weir.clients.http import RemoteError
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import MemberState
 from weir_workflows.rollout import members
-from weir_workflows.rollout.going_back import GoingBack
 from weir_workflows.rollout.members import Member, Outcome
 from weir_workflows.rollout.messages import BatchInput, PickedBatch
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.rollback_activities import Rollback
 
 UNREACHABLE = RemoteError("the compute", "POST /full_page_writes", None, "NO_ANSWER", "planted")
 
@@ -51,7 +51,7 @@ async def test_a_preflight_that_comes_late_leaves_a_switched_compute_alone(fleet
     await steps._measure(batch, stale, strategy, {compute: 0})
     await steps._defer(ident, stale, strategy)
     outcomes: dict[str, Outcome] = {compute: (MemberState.FAILED, "preflight: planted")}
-    await members.settle(fleet.weir.resources.database, ident, outcomes, *members.UNSWITCHED)
+    await members.record_outcomes(fleet.weir.resources.database, ident, outcomes, *members.UNSWITCHED)
     assert written(await member(fleet, ident, compute)) == before
     assert await fleet.switch_of(compute) == (False, False)
 
@@ -85,7 +85,7 @@ async def test_a_switch_that_comes_late_neither_sends_nor_takes_back(
     assert written(await member(fleet, ident, compute)) == before
     assert await switches(fleet, compute) == 1
     # Read before its confirmation, and failed: confirmed by the repetition, it stays.
-    await steps._back.take(ident, {compute: (MemberState.FAILED, "not seen")}, *members.UNCONFIRMED)
+    await steps._rollback.start(ident, {compute: (MemberState.FAILED, "not seen")}, *members.UNCONFIRMED)
     assert written(await member(fleet, ident, compute)) == before
     assert await fleet.switch_of(compute) == (False, False)
 
@@ -95,8 +95,8 @@ async def test_a_bake_that_comes_late_does_not_take_back_who_has_passed(fleet: F
     before = written(await member(fleet, ident, compute))
     resources = fleet.weir.resources
     ends: dict[str, Outcome] = {compute: (MemberState.REGRESSED, "the port did not answer")}
-    await GoingBack(resources, Probes(resources)).take(ident, ends, *members.UNBAKED)
-    await members.settle(resources.database, ident, ends, *members.UNBAKED)
+    await Rollback(resources, Probes(resources)).start(ident, ends, *members.UNBAKED)
+    await members.record_outcomes(resources.database, ident, ends, *members.UNBAKED)
     assert written(await member(fleet, ident, compute)) == before
     assert await fleet.switch_of(compute) == (False, False)
 
@@ -104,4 +104,4 @@ async def test_a_bake_that_comes_late_does_not_take_back_who_has_passed(fleet: F
 @pytest.mark.parametrize("only", [members.UNSWITCHED, members.UNCONFIRMED, members.UNBAKED, members.UNENDED])
 async def test_ends_of_many_are_written_in_one_statement(weir: Weir, only: members.Only) -> None:
     ends: dict[str, Outcome] = {f"ep-{number}": (MemberState.FAILED, str(number)) for number in range(3)}
-    await members.settle(weir.resources.database, "ro-of-nobody", ends, *only)
+    await members.record_outcomes(weir.resources.database, "ro-of-nobody", ends, *only)

@@ -15,16 +15,16 @@ from weir_testing.fleet import Fleet
 
 from weir.endpoints.models import Endpoint
 from weir.kit.clock import now
-from weir.operations import dispatcher as dispatching
-from weir.operations.dispatcher import Dispatcher
+from weir.operations.starter import WorkflowStarter
+from weir.rollouts.control import dispatch as dispatching
 from weir.rollouts.models import MemberState, RolloutStatus
 from weir_workflows.reconciler import activities as reconciler
 from weir_workflows.reconciler import rollouts as reconciling
 from weir_workflows.reconciler.rollouts import watch_deadlines
-from weir_workflows.rollout.going_back import GoingBack
 from weir_workflows.rollout.judge_activities import WaveActivities
 from weir_workflows.rollout.messages import Members
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.rollback_activities import Rollback
 
 
 async def test_a_step_given_up_for_dead_writes_nothing_about_who_went_back_meanwhile(
@@ -37,11 +37,11 @@ async def test_a_step_given_up_for_dead_writes_nothing_about_who_went_back_meanw
     await change(fleet, ident, compute, state=MemberState.BASELINE, batch=0)
     await change_rollout(fleet, ident, status=RolloutStatus.RUNNING)
     resources = fleet.weir.resources
-    back, stale = GoingBack(resources, Probes(resources)), switching(fleet)
+    back, stale = Rollback(resources, Probes(resources)), switching(fleet)
     send = stale._send
 
     async def late(*arguments: Any) -> dict[str, Any]:
-        await back.take(ident, {compute: (MemberState.ROLLED_BACK, "by somebody")})
+        await back.start(ident, {compute: (MemberState.ROLLED_BACK, "by somebody")})
         return await send(*arguments)
 
     monkeypatch.setattr(stale, "_send", late)
@@ -49,7 +49,7 @@ async def test_a_step_given_up_for_dead_writes_nothing_about_who_went_back_meanw
     row = await member(fleet, ident, compute)
     assert (row.state, row.confirmed_at, row.fpw_change_lsn) == (MemberState.ROLLED_BACK, None, None)
     # Nor, when it fails late, does it take back again who is back.
-    await back.take(ident, {compute: (MemberState.FAILED, "not seen in storage")})
+    await back.start(ident, {compute: (MemberState.FAILED, "not seen in storage")})
     again = await member(fleet, ident, compute)
     assert (again.state, again.rolled_back_at) == (MemberState.ROLLED_BACK, row.rolled_back_at)
     # Nor does it wish anew what it had wished before.
@@ -79,15 +79,16 @@ async def test_a_rollback_after_the_end_that_was_lost_is_begun_again(
     long_ago = now() - timedelta(minutes=10)
     asked = {"status": RolloutStatus.ROLLING_BACK, "asked_by": "maria"}
     await change_rollout(fleet, ident, **asked, dispatched_at=long_ago)
-    dispatcher = Dispatcher(fleet.weir.settings, fleet.weir.resources.database, fleet.weir.temporal)
-    await dispatcher.recover_lost_rollouts()
+    starter = WorkflowStarter(fleet.weir.settings, fleet.weir.temporal)
+    dispatcher = dispatching.RolloutDispatch(fleet.weir.resources.database, starter)
+    await dispatcher.recover_lost()
     done = await fleet.until(ident, "rolled_back")
     assert done["status_reason"].startswith("rolled back by maria")
     assert [await fleet.switch_of(compute) for compute in ids] == [(True, True)] * 2
     with pytest.raises(RPCError, match="not found"):
         await fleet.weir.temporal.get_workflow_handle(f"forgotten-{ident}").describe()
     # Ended, it is left alone.
-    await dispatcher.recover_lost_rollouts()
+    await dispatcher.recover_lost()
     assert (await fleet.get(ident))["status"] == "rolled_back"
 
 
@@ -120,7 +121,7 @@ async def test_going_back_that_does_not_end_alerts_a_person(fleet: Fleet, monkey
         return {alert["kind"]: alert["cleared_at"] is None for alert in found}
 
     with monkeypatch.context() as patch:
-        patch.setattr(reconciler, "finish_going_back", unable)
+        patch.setattr(reconciler, "finish_rollbacks", unable)
         await change(fleet, ident, compute, rollback_lsn=None)
         assert await alerts() == {}
         long_ago = now() - timedelta(hours=1)
@@ -146,7 +147,7 @@ async def test_going_back_has_its_time_from_the_start_of_an_idle_compute_and_hid
     monkeypatch.setattr(reconciling, "ALERTS_A_ROUND", 1)
     long_ago = now() - timedelta(hours=1)
     with monkeypatch.context() as patch:
-        patch.setattr(reconciler, "finish_going_back", unable)
+        patch.setattr(reconciler, "finish_rollbacks", unable)
         for compute in ids:
             await change(fleet, ident, compute, rollback_lsn=None, rolled_back_at=long_ago)
             await started(fleet, compute, now())

@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 from weir_testing.fleet import Fleet
 
-from weir.rollouts.evidence_store import kept_series
+from weir.rollouts.evidence.store import kept_series
 
 # As many intervals as a verdict needs, and no more.
 WINDOW = 30
@@ -29,7 +29,7 @@ async def test_a_slow_compute_regresses_against_its_controls_and_a_like_one_pass
         },
     }
     ident = (await fleet.weir.call("POST", "/rollouts", 201, json=body))["rollout"]["id"]
-    held = await fleet.until(ident, "held", seconds=240)
+    held = await fleet.until(ident, "held", seconds=600)
     by_id = {item["compute_id"]: item for item in held["computes"]}
     assert by_id[slow]["state"] == "regressed", by_id[slow]
     assert "commit p99" in by_id[slow]["reason"]

@@ -7,9 +7,9 @@ from test_rollout_controls import BARE, states, switches
 from weir_testing.fleet import Fleet
 
 from weir.rollouts.models import MemberState, RolloutMember, Wish
-from weir_workflows.rollout.going_back import GoingBack
 from weir_workflows.rollout.messages import BatchInput, PickedBatch
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.rollback_activities import Rollback
 from weir_workflows.rollout.switch_activities import SwitchActivities
 
 
@@ -31,7 +31,7 @@ async def test_who_is_asked_back_as_the_bake_ends_goes_back(fleet: Fleet) -> Non
     await fleet.until(ident, "completed")
     await change(fleet, ident, compute, wish=Wish.BACK, wish_by="somebody")
     resources = fleet.weir.resources
-    await GoingBack(resources, Probes(resources)).obey(ident, [compute])
+    await Rollback(resources, Probes(resources)).carry_out_wishes(ident, [compute])
     assert await fleet.switch_of(compute) == (True, True)
     row = await member(fleet, ident, compute)
     assert (row.state, row.reason) == (MemberState.ROLLED_BACK, "rolled back by somebody")
@@ -73,7 +73,7 @@ async def test_a_preflight_cut_off_after_arming_takes_its_computes_up_again(flee
     await change(fleet, ident, compute, state=MemberState.ARMING, batch=7)
     resources = fleet.weir.resources
     probes = Probes(resources)
-    activities = SwitchActivities(resources, probes, GoingBack(resources, probes))
+    activities = SwitchActivities(resources, probes, Rollback(resources, probes))
     begun = await activities.begin_batch(BatchInput(ident, PickedBatch(7, [compute], 0, 0), 0))
     assert begun.measuring == 1
     assert (await member(fleet, ident, compute)).state == MemberState.BASELINE

@@ -11,7 +11,7 @@ from weir_testing.fixtures import Weir, control_plane, own_database
 from weir_testing.storage import StorageDouble
 
 from weir.config import Settings
-from weir.operations.messages import batch_workflow_id
+from weir.rollouts.messages import batch_workflow_id
 from weir_workflows.reconciler.activities import ReconcilerActivities
 from weir_workflows.worker import activities_of
 

@@ -161,10 +161,12 @@ class Weir:
         assert response.status_code == expect, f"{method} {path}: {response.status_code} {response.text}"
         return response.json() if response.content else None
 
-    async def wait(self, check: Callable[[], Awaitable[Any]], seconds: float = 90) -> Any:
+    async def wait(
+        self, check: Callable[[], Awaitable[Any]], seconds: float = 90, *, seen: Callable[[], Any] = str
+    ) -> Any:
         """Polls until the check answers something true, less often the longer it takes: a poll takes processor time
         from what is waited for. The bound only ends a wait for what never comes; how fast it comes is measured in
-        `bench/`."""
+        `bench/`. `seen` says what the last poll saw, for the failure's text."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         pause = POLL_SECONDS
@@ -172,7 +174,7 @@ class Weir:
             answer = await check()
             if answer:
                 return answer
-            assert loop.time() < deadline, f"still not so after {seconds} s"
+            assert loop.time() < deadline, f"still not so after {seconds} s: {seen()}"
             await asyncio.sleep(pause)
             pause = min(pause * POLL_GROWTH, POLL_SECONDS_MOST)
 

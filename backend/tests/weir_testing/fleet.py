@@ -62,6 +62,12 @@ def _unmeasured(weir: Weir) -> Generator[Weir]:
         yield unmeasured
 
 
+def _described(rollout: dict[str, Any]) -> str:
+    """Where a rollout and its computes stand, in a line."""
+    computes = ", ".join(f"{item['state']} ({item['reason']})" for item in rollout["computes"])
+    return f"{rollout['status']} ({rollout['status_reason']}): {computes}"
+
+
 class Fleet:
     """Projects of one test and the rollouts over them."""
 
@@ -112,12 +118,15 @@ class Fleet:
         return [item["compute_id"] for item in page["computes"]]
 
     async def until(self, ident: str, *statuses: str, seconds: float = 180) -> dict[str, Any]:
+        rollout: dict[str, Any] = {}
+
         async def there() -> dict[str, Any] | None:
+            nonlocal rollout
             rollout = await self.get(ident)
             assert rollout["status"] in statuses or rollout["status"] not in CLOSED, rollout
             return rollout if rollout["status"] in statuses else None
 
-        return await self.weir.wait(there, seconds)
+        return await self.weir.wait(there, seconds, seen=lambda: _described(rollout))
 
     async def until_member(self, ident: str, state: str, seconds: float = 180) -> dict[str, Any]:
         async def there() -> dict[str, Any] | None:

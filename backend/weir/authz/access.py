@@ -11,9 +11,8 @@ from weir.branches.models import Branch
 from weir.db import Session
 from weir.endpoints.models import Endpoint
 from weir.errors import ConflictError, NotFoundError
-from weir.operations.service import require_idle
+from weir.projects.locking import lock_idle
 from weir.projects.models import Project
-from weir.rollouts.models import Rollout
 
 
 class ProjectAccess:
@@ -35,9 +34,7 @@ class ProjectAccess:
 
         A project whose deletion failed half way takes nothing but another deletion (`deleting`)."""
         await self.project(project_id)
-        statement = select(Project).where(Project.id == project_id).with_for_update()
-        project = (await self.session.scalars(statement.execution_options(populate_existing=True))).one()
-        await require_idle(self.session, project_id)
+        project = await lock_idle(self.session, project_id)
         if project.deleted_at is not None:
             raise NotFoundError.of("project", project_id)
         if project.delete_requested_at is not None and not deleting:
@@ -53,12 +50,6 @@ class ProjectAccess:
         for ident in project_ids:
             if ident not in found:
                 raise NotFoundError.of("project", ident)
-
-    async def rollout(self, rollout_id: str) -> Rollout:
-        rollout = await self.session.get(Rollout, rollout_id, populate_existing=True)
-        if rollout is None or self.principal.fleet not in {None, rollout.account_id}:
-            raise NotFoundError.of("rollout", rollout_id)
-        return rollout
 
     async def branch(self, project: Project, branch_id: str) -> Branch:
         statement = select(Branch).where(

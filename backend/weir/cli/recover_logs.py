@@ -57,9 +57,10 @@ async def _recover(*, dry_run: bool, accepted: Sequence[str]) -> "list[Report]":
         keepers = [
             Safekeeper(number, url, connections) for number, url in enumerate(settings.safekeeper_http_urls, 1)
         ]
+        lock = logs.project_locked(database, len(settings.safekeeper_http_urls))
         for of in found:
             accept = of.branch_id in accepted or of.branch in accepted
-            report = await logs.recover_log(of, pageserver, keepers, dry_run=dry_run, accept_loss=accept)
+            report = await logs.recover_log(of, pageserver, keepers, lock=lock, dry_run=dry_run, accept_loss=accept)
             reports.append(report)
             if report.outcome == logs.Outcome.RECOVERED:
                 async with database.transaction() as session:

@@ -151,6 +151,7 @@ def _safekeeper(installation: Installation, number: int) -> Service:
             *("--id", str(number)),
             *("--listen-wal", installation.address(wal), "--listen-http", installation.address(http)),
             *("--data-dir", str(installation.home / f"safekeeper-{number}")),
+            *("--peers", ",".join(installation.address(f"safekeeper_{n}_wal") for n in installation.safekeepers)),
             *(("--object-store", installation.object_store) if installation.offload else ()),
         ],
         ports=(wal, http),

@@ -6,6 +6,7 @@ from weir.config import get_settings
 from weir.durability.policy import policy_of
 from weir.endpoints import settings as pg_settings
 from weir.endpoints.models import Endpoint, EndpointState
+from weir.endpoints.policies import starts_without_page_images
 from weir.endpoints.repository import EndpointRepository
 from weir.endpoints.schemas import EndpointCreate, EndpointOptions, EndpointUpdate
 from weir.errors import BadRequestError, ConflictError, NotBuiltError, UnavailableError
@@ -15,7 +16,6 @@ from weir.kit.ids import endpoint_id
 from weir.operations.models import Operation, OperationKind
 from weir.operations.service import enqueue
 from weir.projects.models import Project
-from weir.rollouts.wanted import starts_without_page_images
 
 
 def refuse_unbuilt(options: EndpointOptions) -> None:

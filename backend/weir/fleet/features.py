@@ -14,7 +14,7 @@ from weir.identity.models import Account
 from weir.projects.models import Project
 from weir.rollouts.features import Feature
 from weir.rollouts.models import CLOSED, MemberState, Rollout, RolloutExclusion, RolloutMember
-from weir.rollouts.repository import OPERATORS_ROLLOUT
+from weir.rollouts.plan.repository import OPERATORS_ROLLOUT
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,14 @@
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import Select, delete, literal, or_, select, update
+from sqlalchemy import ColumnElement, Select, delete, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from weir.identity import owned
 from weir.identity.models import Account, ApiKey, AuditEntry, ConsoleSession
 from weir.kit.pagination import PageRequest, big, moment
 from weir.projects.models import Project
-from weir.rollouts.models import Rollout
 
 TOUCH_EVERY = timedelta(minutes=1)
 
@@ -111,15 +111,17 @@ class IdentityRepository:
         project_id: str | None,
         page: PageRequest,
     ) -> list[AuditEntry]:
-        """What the account did, and what was done, by whomever, to its projects and to the rollouts of its fleet. An
-        operator (`fleet` None) sees what the installation does by itself everywhere."""
+        """What the account did, and what anybody did to its projects and its other resources (`owned`). An operator
+        (`fleet` None) sees what the installation does by itself, and what anybody did to such other resources."""
+        others: list[ColumnElement[bool]]
         if fleet is None:
-            others = or_(AuditEntry.account_id.is_(None), AuditEntry.resource.startswith("rollout/"))
+            others = [AuditEntry.account_id.is_(None)]
+            others += [AuditEntry.resource.startswith(f"{kind}/") for kind in owned.kinds()]
         else:
             projects = select(Project.id).where(Project.account_id == fleet)
-            rollouts = select(literal("rollout/") + Rollout.id).where(Rollout.account_id == fleet)
-            others = or_(AuditEntry.project_id.in_(projects), AuditEntry.resource.in_(rollouts))
-        statement = select(AuditEntry).where(or_(AuditEntry.account_id == account_id, others))
+            others = [AuditEntry.project_id.in_(projects)]
+            others += [AuditEntry.resource.in_(names) for names in owned.names_of(fleet)]
+        statement = select(AuditEntry).where(or_(AuditEntry.account_id == account_id, *others))
         if resource is not None:
             statement = statement.where(AuditEntry.resource == resource)
         if project_id is not None:

@@ -4,13 +4,17 @@ A new log begins where storage is durable, and is filled with the WAL that the l
 object store, on every member and before any compute starts (docs/consensus.md, I7). Nothing is made in place of a log
 that somebody still holds: it could have more than is anywhere else.
 
+While a log is made again its project is locked: nobody can start a compute of it, change its members or delete it
+(`project_locked`). What was seen of the log before the lock is looked at again under it.
+
 Each step can be repeated. A run that dies in between leaves new logs that no compute has used, with which the next
 run goes on.
 """
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -23,8 +27,11 @@ from weir.branches.models import Branch, BranchState
 from weir.clients.http import RemoteError
 from weir.clients.pageserver import Pageserver, TimelineStatus
 from weir.clients.safekeeper import Disk, LogStatus, Safekeeper
+from weir.db import Database
 from weir.endpoints.models import Endpoint, EndpointState
+from weir.errors import ProjectBusyError
 from weir.kit.ids import parse_lsn
+from weir.projects.locking import lock_idle
 from weir.projects.models import Project
 
 _INGEST_SECONDS = 30.0
@@ -77,17 +84,52 @@ class _Standing:
     silent: list[int] = field(default_factory=list[int])
 
 
+@dataclass(frozen=True)
+class _Lost:
+    """A log that no majority holds: what is left of it, the safekeepers to make it again on, and what storage has."""
+
+    standing: _Standing
+    keepers: list[Safekeeper]
+    storage: TimelineStatus
+
+
 class RefusedError(Exception):
     """Nothing is done about this log; the message says what to do."""
 
 
-async def branch_logs(session: AsyncSession, safekeeper_count: int) -> list[BranchLog]:
-    """Of all branches that there are, by project and name. `safekeeper_count`: how many the installation has."""
+# Keeps everybody else from the log's project for as long as it is entered, and gives the branch as it is then.
+# Raises RefusedError when the project is busy.
+Lock = Callable[[BranchLog], AbstractAsyncContextManager[BranchLog]]
+
+
+def project_locked(database: Database, safekeeper_count: int) -> Lock:
+    """A lock on the row of the log's project, which every operation on the project needs."""
+
+    @asynccontextmanager
+    async def locked(of: BranchLog) -> AsyncGenerator[BranchLog]:
+        async with database.transaction() as session:
+            try:
+                await lock_idle(session, of.project_id)
+            except ProjectBusyError as error:
+                raise RefusedError(error.message) from None
+            found = await branch_logs(session, safekeeper_count, of.branch_id)
+            if not found:
+                raise RefusedError("it was deleted meanwhile")
+            yield found[0]
+
+    return locked
+
+
+async def branch_logs(session: AsyncSession, safekeeper_count: int, branch_id: str | None = None) -> list[BranchLog]:
+    """Of all branches that there are, or of one, by project and name. `safekeeper_count`: how many the installation
+    has."""
+    chosen = select(Branch, Project).join(Project, Project.id == Branch.project_id)
+    if branch_id is not None:
+        chosen = chosen.where(Branch.id == branch_id)
     rows = await session.execute(
-        select(Branch, Project)
-        .join(Project, Project.id == Branch.project_id)
-        .where(Branch.state == BranchState.READY, Branch.deleted_at.is_(None), Project.deleted_at.is_(None))
-        .order_by(Project.name, Project.id, Branch.name)
+        chosen.where(
+            Branch.state == BranchState.READY, Branch.deleted_at.is_(None), Project.deleted_at.is_(None)
+        ).order_by(Project.name, Project.id, Branch.name)
     )
     awake = (Endpoint.state != EndpointState.IDLE) | (Endpoint.desired_state != EndpointState.IDLE)
     endpoints = await session.scalars(select(Endpoint).where(Endpoint.deleted_at.is_(None), awake))
@@ -112,25 +154,37 @@ async def recover_log(
     pageserver: Pageserver,
     safekeepers: Sequence[Safekeeper],
     *,
+    lock: Lock,
     dry_run: bool = False,
     accept_loss: bool = False,
 ) -> Report:
     """Makes the log again if it is lost. `accept_loss`: although safekeepers do not answer that may hold it."""
-    # A spare lacks the log, and a former member's counts for nothing: neither is one of these.
-    keepers = {keeper.number: keeper for keeper in safekeepers if keeper.number in of.members}
     try:
-        standing = await _standing(of, safekeepers)
-        if len(standing.originals.keys() & keepers.keys()) >= _majority(keepers):
-            return Report(of, Outcome.KEPT, _lacking_remark(of, standing))
-        if len(standing.fresh) >= _majority(keepers) and not await _on_these_disks(standing, keepers):
-            return Report(of, Outcome.KEPT, _lacking_remark(of, standing))
-        usable = _usable(of, standing, keepers, accept_loss=accept_loss)
-        status = await _storage(of, pageserver)
+        seen = await _examine(of, pageserver, safekeepers, accept_loss=accept_loss)
+        if isinstance(seen, Report):
+            return seen
         if dry_run:
-            return _planned(of, standing, status)
-        return await _remake(of, pageserver, [keepers[number] for number in usable], standing)
+            return _planned(of, seen)
+        async with lock(of) as locked:
+            seen = await _examine(locked, pageserver, safekeepers, accept_loss=accept_loss)
+            return seen if isinstance(seen, Report) else await _remake(locked, pageserver, seen)
     except (RefusedError, RemoteError) as error:
         return Report(of, Outcome.REFUSED, str(error))
+
+
+async def _examine(
+    of: BranchLog, pageserver: Pageserver, safekeepers: Sequence[Safekeeper], *, accept_loss: bool
+) -> Report | _Lost:
+    # A spare lacks the log, and a former member's counts for nothing: neither is one of these.
+    keepers = {keeper.number: keeper for keeper in safekeepers if keeper.number in of.members}
+    standing = await _standing(of, safekeepers)
+    if len(standing.originals.keys() & keepers.keys()) >= _majority(keepers):
+        return Report(of, Outcome.KEPT, _lacking_remark(of, standing))
+    if len(standing.fresh) >= _majority(keepers) and not await _on_these_disks(standing, keepers):
+        return Report(of, Outcome.KEPT, _lacking_remark(of, standing))
+    usable = _usable(of, standing, keepers, accept_loss=accept_loss)
+    status = await _storage(of, pageserver)
+    return _Lost(standing, [keepers[number] for number in usable], status)
 
 
 async def _standing(of: BranchLog, safekeepers: Sequence[Safekeeper]) -> _Standing:
@@ -212,16 +266,15 @@ async def _storage(of: BranchLog, pageserver: Pageserver) -> TimelineStatus:
     return status
 
 
-def _planned(of: BranchLog, standing: _Standing, status: TimelineStatus) -> Report:
-    if not standing.lacking:
+def _planned(of: BranchLog, lost: _Lost) -> Report:
+    if not lost.standing.lacking:
         return Report(of, Outcome.KEPT, _UNUSED)
     remark = "at least; what is offloaded beyond that is found when it is done"
-    return Report(of, Outcome.PLANNED, remark, status.last_record_lsn, origin="ingested")
+    return Report(of, Outcome.PLANNED, remark, lost.storage.last_record_lsn, origin="ingested")
 
 
-async def _remake(
-    of: BranchLog, pageserver: Pageserver, keepers: Sequence[Safekeeper], standing: _Standing
-) -> Report:
+async def _remake(of: BranchLog, pageserver: Pageserver, lost: _Lost) -> Report:
+    standing, keepers = lost.standing, lost.keepers
     if of.busy is not None:
         raise RefusedError(f"its compute {of.busy} is not suspended; suspend it first")
     # What storage has in memory only would be missing in a log that begins behind it.

@@ -1,6 +1,6 @@
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from sqlalchemy import BigInteger, ForeignKey, Identity, Index
@@ -184,6 +184,12 @@ class RolloutMember(Base):
     after_end: Mapped[datetime | None]
     restarts_before: Mapped[int | None]
     updated_at: Mapped[datetime | None]
+
+
+ExclusionCode = Literal[
+    "in_other_rollout", "already_on", "being_deleted", "branch_not_ready", "disabled", "suspended", "held_out",
+    "not_covered", "unknown_size", "unknown_write_rate", "other_major", "never_started", "no_way_back",
+]  # fmt: skip
 
 
 class RolloutExclusion(Base):

@@ -11,10 +11,13 @@ import (
 	"time"
 )
 
-// What a link does to what passes, in both directions.
+// What a link does to what passes, in both directions where nothing else is said.
 type weather struct {
 	// Nothing passes; connections stay, and what they have sent arrives once the link is thawed, as after a partition.
 	Frozen bool `json:"frozen"`
+	// The same of one direction alone: of what goes to the server, or of what comes back from it.
+	FrozenThere bool `json:"frozen_there"`
+	FrozenBack  bool `json:"frozen_back"`
 	// Connections are reset, and new ones too.
 	Closed bool `json:"closed"`
 	// Everything arrives this much later, and up to as much again later than that.
@@ -164,8 +167,8 @@ func (it *link) carry(near net.Conn) {
 	it.mutex.Unlock()
 	var both sync.WaitGroup
 	both.Add(2)
-	go func() { defer both.Done(); it.pass(near, far) }()
-	go func() { defer both.Done(); it.pass(far, near) }()
+	go func() { defer both.Done(); it.pass(near, far, false) }()
+	go func() { defer both.Done(); it.pass(far, near, true) }()
 	both.Wait()
 	it.mutex.Lock()
 	delete(it.open, near)
@@ -181,7 +184,7 @@ type piece struct {
 
 // pass carries one direction, in order. An end is passed on as the end of this direction alone, since who fetches WAL
 // says so when it has asked; a reset ends both.
-func (it *link) pass(from, to net.Conn) {
+func (it *link) pass(from, to net.Conn, back bool) {
 	pieces := make(chan piece, 256)
 	var failed error
 	go func() {
@@ -200,7 +203,7 @@ func (it *link) pass(from, to net.Conn) {
 	}()
 	for one := range pieces {
 		time.Sleep(time.Until(one.due))
-		it.untilThawed()
+		it.untilThawed(back)
 		if _, err := to.Write(one.data); err != nil {
 			reset(from)
 			reset(to)
@@ -209,7 +212,7 @@ func (it *link) pass(from, to net.Conn) {
 			return
 		}
 	}
-	it.untilThawed()
+	it.untilThawed(back)
 	if failed == io.EOF {
 		_ = to.(*net.TCPConn).CloseWrite()
 		return
@@ -232,10 +235,14 @@ func (it *link) arrival() time.Time {
 	return time.Now().Add(late)
 }
 
-func (it *link) untilThawed() {
+func (it *link) untilThawed(back bool) {
 	it.mutex.Lock()
 	defer it.mutex.Unlock()
-	for it.weather.Frozen && !it.weather.Closed {
+	for it.weather.holds(back) && !it.weather.Closed {
 		it.changed.Wait()
 	}
+}
+
+func (now weather) holds(back bool) bool {
+	return now.Frozen || back && now.FrozenBack || !back && now.FrozenThere
 }

@@ -18,6 +18,9 @@ from weirtorture.history import FAILED, OK, UNKNOWN, History, Operation
 from weirtorture.schedule import FOUNDERS, Fault, Schedule
 from weirtorture.trial import Trial
 
+# The fixtures of a module are made once.
+pytestmark = pytest.mark.xdist_group("checks")
+
 
 @pytest.fixture(scope="module", autouse=True)
 def program() -> None:

@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from clocks import Clock
 from disks import MountRefusedError, failing_while, small_disk, stuck_while
 from harness import PG_BIN, Compute, Engine, Timeline, wait_for
+from preload import together
 from workloads import SMALL_LAYERS
 
+from .namespaces import Node
 from .programs import Network
 from .schedule import FOUNDERS, SPARES
 
@@ -55,6 +58,11 @@ class Cluster:
     pg_bin_dir: Path = PG_BIN
     # What commits wait for.
     durability: str = "flush"
+    # Whether each safekeeper gets a network of its own.
+    namespaces: bool = False
+    nodes: dict[int, Node] = field(default_factory=dict[int, Node])
+    # By the names of processes: each one's own.
+    clocks: dict[str, Clock] = field(default_factory=dict[str, Clock])
     computes: list[Compute] = field(default_factory=list[Compute])
     # Computes that clients have used; the last one is the one they are to use.
     _given_out: list[Compute] = field(default_factory=list[Compute])
@@ -69,10 +77,14 @@ class Cluster:
         faults.mkdir()
         self.engine = Engine(self.root, safekeeper_count=len(FOUNDERS + SPARES))
         for number in FOUNDERS + SPARES:
-            self.engine.safekeeper_environments[number] = {
-                **stuck_while(faults, faults / f"stuck-{number}"),
-                **failing_while(faults, self.disk(number), faults / f"fails-{number}"),
-            }
+            self.engine.safekeeper_environments[number] = together(
+                stuck_while(faults, faults / f"stuck-{number}"),
+                failing_while(faults, self.disk(number), faults / f"fails-{number}"),
+                self._clock(f"safekeeper-{number}"),
+            )
+            if self.namespaces:
+                self._separate(number)
+        self.engine.pageserver_environment = self._clock("pageserver")
         for number in self.small:
             self._stack.enter_context(small_disk(self.disk(number), DISK_MIB))
         self._stack.callback(self.engine.close)
@@ -81,6 +93,17 @@ class Cluster:
 
     def close(self) -> None:
         self._stack.close()
+
+    def _clock(self, name: str) -> dict[str, str]:
+        clock = self.clocks[name] = Clock(self.root / "faults", name)
+        return clock.environment
+
+    def _separate(self, number: int) -> None:
+        node = self.nodes[number] = Node(number)
+        self._stack.callback(node.close)
+        node.start()
+        self.engine.safekeeper_hosts[number] = node.address
+        self.engine.safekeeper_launchers[number] = node.launcher
 
     def disk(self, number: int) -> Path:
         return self.root / f"safekeeper-{number}"
@@ -97,8 +120,8 @@ class Cluster:
     def links(self, near: str) -> list[str]:
         """Addresses of all safekeepers for somebody, by links of his own."""
         return [
-            self.network.open(near, f"safekeeper-{number}", f"127.0.0.1:{self.engine.wal_ports[number - 1]}")
-            for number in FOUNDERS + SPARES
+            self.network.open(near, f"safekeeper-{number}", address)
+            for number, address in enumerate(self.engine.wal_addresses(), 1)
         ]
 
     def _create_timeline(self) -> Timeline:
@@ -119,7 +142,7 @@ class Cluster:
         return timeline
 
     def identity(self, number: int) -> dict[str, Any]:
-        url = f"http://127.0.0.1:{self.engine.http_ports[number - 1]}/v1/disk"
+        url = f"http://{self.engine.host(number)}:{self.engine.http_ports[number - 1]}/v1/disk"
         return httpx.get(url, timeout=5).raise_for_status().json()
 
     def _create_log(self, number: int, timeline: Timeline, **role: Any) -> None:
@@ -179,6 +202,7 @@ class Cluster:
             compute = self.engine.compute(
                 self.timeline,
                 wait=False,
+                environment=self._clock(name),
                 safekeepers=self.links(name),
                 pageserver={
                     "pages": self.network.open(f"{name} pages", "pageserver", pages),

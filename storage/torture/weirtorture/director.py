@@ -260,6 +260,24 @@ class Director:
         self._disturb("compute", fault, **(weather or {"frozen": True}))
         self.away.safekeepers(fault.safekeepers, -1)
 
+    def _one_way_partition(self, fault: Fault) -> None:
+        self._partition(fault, **{f"frozen_{fault.details['lost']}": True})
+
+    def _node_partition(self, fault: Fault) -> None:
+        """Cuts a safekeeper off, or everybody from it: its wire, or its links where it has no wire of its own."""
+        (number,) = fault.safekeepers
+        lost = fault.details["lost"]
+        self.away.safekeepers(fault.safekeepers, 1)
+        node = self.cluster.nodes.get(number)
+        if node is None:
+            self._disturb("", fault, **{"frozen" if lost == "both" else f"frozen_{lost}": True})
+        else:
+            with self._claim(f"network of safekeeper-{number}"):
+                node.lose(lost)
+                self._rest(fault.seconds)
+                node.heal()
+        self.away.safekeepers(fault.safekeepers, -1)
+
     def _links_closed(self, fault: Fault) -> None:
         self._partition(fault, closed=True)
 
@@ -275,6 +293,23 @@ class Director:
 
     _links_lossy = _links_slow
     _links_cut = _links_slow
+
+    # --- clocks
+
+    def _clock_moved(self, who: str, fault: Fault) -> None:
+        with self._claim(f"clock of {who}"):
+            self.cluster.clocks[who].move(float(fault.details["hours"]) * 3600)
+            self._rest(fault.seconds)
+            self.cluster.clocks[who].move(0)
+
+    def _safekeeper_clock_moved(self, fault: Fault) -> None:
+        self._clock_moved(f"safekeeper-{fault.safekeepers[0]}", fault)
+
+    def _pageserver_clock_moved(self, fault: Fault) -> None:
+        self._clock_moved("pageserver", fault)
+
+    def _compute_clock_moved(self, fault: Fault) -> None:
+        self._clock_moved(self.cluster.name(self.cluster.current()), fault)
 
     # --- the pageserver
 

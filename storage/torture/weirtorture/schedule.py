@@ -14,8 +14,9 @@ import random
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-# The seeds of `make test`: together they have every kind of fault that is about disks, members or takeovers.
-SHORT = (8, 10, 23)
+# The seeds of `make test`, which have every kind of fault together, and how long their load lasts, seconds.
+SHORT = (1, 13, 18, 23, 38, 54, 116, 154, 210, 244)
+SHORT_SECONDS = 10.0
 FOUNDERS = (1, 2, 3)
 SPARES = (4, 5)
 
@@ -26,16 +27,22 @@ SAFEKEEPER_KINDS = (
     "safekeeper_disk_full",
     "safekeeper_disk_fails",
     "safekeeper_disk_stuck",
+    "safekeeper_clock_moved",
+    "node_partition",
 )
 DISK_KINDS = ("safekeeper_disk_lost", "safekeeper_disk_restored")
 NETWORK_KINDS = (
     "partition",
+    "one_way_partition",
     "pageserver_partition",
     "links_closed",
     "links_slow",
     "links_lossy",
     "links_cut",
 )
+CLOCK_KINDS = ("safekeeper_clock_moved", "pageserver_clock_moved", "compute_clock_moved")
+# By how much a clock is wrong at most, hours.
+CLOCK_HOURS = 48.0
 # How long a fault lasts, seconds, and how often it is drawn beside the others.
 KINDS: dict[str, tuple[float, float, float]] = {
     "safekeeper_killed": (0.2, 5, 2),
@@ -49,6 +56,8 @@ KINDS: dict[str, tuple[float, float, float]] = {
     "majority_killed": (0.5, 5, 1),
     "all_safekeepers_killed": (0.2, 4, 1),
     "partition": (1, 6, 1.5),
+    "one_way_partition": (1, 6, 1.5),
+    "node_partition": (1, 6, 1.5),
     "pageserver_partition": (1, 6, 1),
     "links_closed": (0.5, 4, 1),
     "links_slow": (2, 6, 1),
@@ -63,6 +72,9 @@ KINDS: dict[str, tuple[float, float, float]] = {
     "takeover": (0.5, 4, 1),
     "isolated_takeover": (1, 5, 1),
     "members_five_and_back": (3, 6, 1),
+    "safekeeper_clock_moved": (1, 8, 1),
+    "pageserver_clock_moved": (1, 8, 1),
+    "compute_clock_moved": (1, 8, 1),
 }
 # Member changes and takeovers take their time; a trial begins them early.
 EARLY = ("members_five_and_back", "safekeeper_disk_lost", "safekeeper_disk_restored", "takeover", "isolated_takeover")
@@ -124,7 +136,7 @@ def _fault(chance: random.Random, kind: str, seconds: float) -> Fault:
     at = round(chance.uniform(1.0, last), 2)
     lasts = round(chance.uniform(shortest, longest), 2)
     if kind in SAFEKEEPER_KINDS or kind in DISK_KINDS:
-        return Fault(kind, at, lasts, (chance.choice(FOUNDERS),), _disk_details(chance, kind, at))
+        return Fault(kind, at, lasts, (chance.choice(FOUNDERS),), _details(chance, kind, at))
     if kind == "majority_killed":
         return Fault(kind, at, lasts, tuple(sorted(chance.sample(FOUNDERS, 2))))
     if kind == "all_safekeepers_killed":
@@ -138,15 +150,24 @@ def _fault(chance: random.Random, kind: str, seconds: float) -> Fault:
     if kind == "isolated_takeover":
         # Not drawn: what comes later in the seed's schedule stays as it is.
         return Fault(kind, at, lasts, (), {"old_is": ("cut_off", "stopped")[round(at * 100) % 2]})
-    return Fault(kind, at, lasts)
+    return Fault(kind, at, lasts, (), _details(chance, kind, at))
 
 
-def _disk_details(chance: random.Random, kind: str, at: float) -> dict[str, Any]:
-    # How old the copy is that is put back, seconds.
-    return {"copy_age": round(chance.uniform(0.3, at - 0.5), 2)} if kind == "safekeeper_disk_restored" else {}
+def _details(chance: random.Random, kind: str, at: float) -> dict[str, Any]:
+    if kind == "safekeeper_disk_restored":
+        # How old the copy is that is put back, seconds.
+        return {"copy_age": round(chance.uniform(0.3, at - 0.5), 2)}
+    if kind == "node_partition":
+        # What goes to the safekeeper, what comes back from it, or both.
+        return {"lost": chance.choice(("there", "back", "both"))}
+    if kind in CLOCK_KINDS:
+        return {"hours": round(chance.uniform(0.05, CLOCK_HOURS) * chance.choice((-1, 1)), 2)}
+    return {}
 
 
 def _network_details(chance: random.Random, kind: str) -> dict[str, Any]:
+    if kind == "one_way_partition":
+        return {"lost": chance.choice(("there", "back"))}
     if kind == "links_slow":
         return {"delay_ms": chance.randint(20, 150), "jitter_ms": chance.randint(0, 100)}
     if kind == "links_lossy":

@@ -42,6 +42,8 @@ class Result:
     lost: list[str] = field(default_factory=list[str])
     wrong: list[str] = field(default_factory=list[str])
     undecided: list[str] = field(default_factory=list[str])
+    # Whether safekeepers had networks of their own, or the proxy had to do.
+    namespaces: bool = False
     # What did not come back though everything had healed, or broke the trial itself.
     stuck: list[str] = field(default_factory=list[str])
     unavailable_seconds: float = 0.0
@@ -74,11 +76,18 @@ class Trial:
     pg_bin_dir: Path = PG_BIN
     clients: int = 8
     durability: str = "flush"
+    # Whether safekeepers get networks of their own: in a process that has one itself (`apart.py`).
+    namespaces: bool = False
 
     def run(self) -> Result:
         began = time.monotonic()
         root = Path(tempfile.mkdtemp(prefix="weir-torture-"))
-        result = Result(self.schedule.seed, server_minor(self.pg_bin_dir), self.schedule.as_json())
+        result = Result(
+            self.schedule.seed,
+            server_minor(self.pg_bin_dir),
+            self.schedule.as_json(),
+            namespaces=self.namespaces,
+        )
         small = tuple(
             number
             for fault in self.schedule.faults
@@ -86,7 +95,13 @@ class Trial:
             for number in fault.safekeepers
         )
         cluster = Cluster(
-            root, self.schedule.seed, self.schedule.full_page_writes, small, self.pg_bin_dir, self.durability
+            root,
+            self.schedule.seed,
+            self.schedule.full_page_writes,
+            small,
+            self.pg_bin_dir,
+            self.durability,
+            self.namespaces,
         )
         shutil.rmtree(self.keep, ignore_errors=True)
         self.keep.mkdir(parents=True)

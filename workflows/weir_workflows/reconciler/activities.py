@@ -32,11 +32,12 @@ from weir.kit.clock import now
 from weir.operations.models import OperationKind
 from weir.operations.repository import OperationRepository
 from weir.operations.service import enqueue
-from weir.rollouts.repository import RolloutRepository, restarting
+from weir.rollouts.run.repository import RolloutRepository
+from weir.rollouts.run.restarts import restarting
 from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
-from weir_workflows.reconciler.going_back import finish_going_back, restore_thresholds
 from weir_workflows.reconciler.idle import lock_idle
+from weir_workflows.reconciler.rollbacks import finish_rollbacks, restore_thresholds
 from weir_workflows.reconciler.rollouts import confirm_deferred, watch_deadlines
 from weir_workflows.reconciler.safekeepers import repair_safekeepers
 from weir_workflows.reconciler.storage import repair_descriptions, repair_tenants
@@ -103,7 +104,7 @@ class ReconcilerActivities:
             await record_versions(self._r, rows, seen)
             await finish_restarts(self._r, rows, seen, rolling)
             await watch_deadlines(self._r)
-            await finish_going_back(self._r, rows, seen)
+            await finish_rollbacks(self._r, rows, seen)
             await restore_thresholds(self._r)
             # Last, since it talks to computes that may not answer.
             switched = await self._repair_switches(rows, seen, rolling)

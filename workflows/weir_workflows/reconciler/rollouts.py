@@ -99,7 +99,7 @@ async def watch_deadlines(resources: Resources) -> list[str]:
         await _clear(session, at, changes)
         raised = [
             *await _overdue_steps(session, at),
-            *await _overdue_going_back(session, at, changes),
+            *await _overdue_rollbacks(session, at, changes),
             *await _held_too_long(session, at),
         ]
         fresh: list[str] = []
@@ -155,7 +155,7 @@ async def _overdue_steps(session: AsyncSession, at: datetime) -> list[dict[str, 
     ]
 
 
-def _still_going_back(at: datetime, changes: Changes) -> tuple[ColumnElement[bool], ...]:
+def _rollback_overdue(at: datetime, changes: Changes) -> tuple[ColumnElement[bool], ...]:
     """Of running computes: those that are idle go back when they start, and have their time from then on."""
     patience = Rollout.strategy["step_deadline_seconds"].as_integer() * literal(timedelta(seconds=1))
     return (
@@ -163,18 +163,18 @@ def _still_going_back(at: datetime, changes: Changes) -> tuple[ColumnElement[boo
         RolloutMember.rolled_back_at.is_not(None),
         RolloutMember.rollback_lsn.is_(None),
         Endpoint.desired_state == EndpointState.ACTIVE,
-        or_(*(and_(Rollout.feature == change.feature, change.wished_back()) for change in changes.all())),
+        or_(*(and_(Rollout.feature == change.feature, change.has_desired_back()) for change in changes.all())),
         Endpoint.deleted_at.is_(None),
     )
 
 
-async def _overdue_going_back(session: AsyncSession, at: datetime, changes: Changes) -> list[dict[str, object]]:
+async def _overdue_rollbacks(session: AsyncSession, at: datetime, changes: Changes) -> list[dict[str, object]]:
     """Whatever has become of the rollout: who was taken back and is not known to be there is the reconciler's."""
     rows = await session.execute(
         select(RolloutMember, Rollout.name, Rollout.feature)
         .join(Rollout, Rollout.id == RolloutMember.rollout_id)
         .join(Endpoint, Endpoint.id == RolloutMember.endpoint_id)
-        .where(*_still_going_back(at, changes), _not_alerted(BACK_OVERDUE))
+        .where(*_rollback_overdue(at, changes), _not_alerted(BACK_OVERDUE))
         .limit(ALERTS_A_ROUND)
     )
     return [
@@ -231,7 +231,7 @@ async def _clear(session: AsyncSession, at: datetime, changes: Changes) -> None:
         .where(
             RolloutMember.rollout_id == RolloutAlert.rollout_id,
             RolloutMember.endpoint_id == RolloutAlert.endpoint_id,
-            *_still_going_back(at, changes),
+            *_rollback_overdue(at, changes),
         )
         .exists()
     )

@@ -10,7 +10,8 @@ from weir.endpoints.models import Endpoint, EndpointState
 from weir.identity import audit
 from weir.operations.models import OperationKind
 from weir.operations.service import enqueue
-from weir.rollouts.repository import RolloutRepository, minors_needed, restarting
+from weir.rollouts.run.repository import RolloutRepository
+from weir.rollouts.run.restarts import minors_needed, restarting
 from weir_workflows.common.resources import Resources
 from weir_workflows.reconciler.idle import lock_idle
 

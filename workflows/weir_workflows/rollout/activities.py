@@ -5,20 +5,26 @@ from typing import Any
 
 from weir_workflows.common.resources import Resources
 from weir_workflows.rollout.bake_activities import BakeActivities
-from weir_workflows.rollout.going_back import BackActivities, GoingBack
 from weir_workflows.rollout.judge_activities import WaveActivities
-from weir_workflows.rollout.plan_activities import PlanActivities
+from weir_workflows.rollout.pick_activities import PickActivities
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.progress_activities import ProgressActivities
+from weir_workflows.rollout.report_activities import ReportActivities
+from weir_workflows.rollout.rollback_activities import Rollback, RollbackActivities
+from weir_workflows.rollout.scope_activities import ScopeActivities
 from weir_workflows.rollout.switch_activities import SwitchActivities
 
 
 def rollout_activities(resources: Resources) -> list[Callable[..., Any]]:
     probes = Probes(resources)
-    back = GoingBack(resources, probes)
+    rollback = Rollback(resources, probes)
     return [
-        *PlanActivities(resources).all(),
-        *SwitchActivities(resources, probes, back).all(),
-        *BakeActivities(resources, probes, back).all(),
-        *BackActivities(resources, back).all(),
+        *ProgressActivities(resources).all(),
+        *PickActivities(resources).all(),
+        *ReportActivities(resources).all(),
+        *ScopeActivities(resources).all(),
+        *SwitchActivities(resources, probes, rollback).all(),
+        *BakeActivities(resources, probes, rollback).all(),
+        *RollbackActivities(resources, rollback).all(),
         *WaveActivities(resources).all(),
     ]

@@ -17,17 +17,17 @@ from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
 from weir_workflows.rollout import members
 from weir_workflows.rollout.changes import Changes
-from weir_workflows.rollout.going_back import GoingBack
 from weir_workflows.rollout.judging import Judging
 from weir_workflows.rollout.members import Member, Outcome
 from weir_workflows.rollout.messages import Baked, BakeInput, Members
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.rollback_activities import Rollback
 from weir_workflows.rollout.switch_activities import STOPPING
 from weir_workflows.rollout.verdict import Look
 
 log = structlog.get_logger()
 
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 HEALTH_SECONDS = 15.0
 # Shares of the bake after which a regression that is plain already ends it. Error rates are measured with these looks
 # (bench/verdict).
@@ -36,11 +36,11 @@ SHORTEST_LOOK_SECONDS = 30.0
 
 
 class BakeActivities:
-    def __init__(self, resources: Resources, probes: Probes, back: GoingBack) -> None:
+    def __init__(self, resources: Resources, probes: Probes, rollback: Rollback) -> None:
         self._r = resources
         self._probes = probes
         self._changes = Changes(resources, probes)
-        self._back = back
+        self._rollback = rollback
         self._judging = Judging(resources, self._changes)
 
     def all(self) -> list[Callable[..., Any]]:
@@ -51,16 +51,16 @@ class BakeActivities:
         """Until the bake is over or the rollout is stopped. What is plainly broken goes back at once. The window's
         beginning is stored, so a repeated call goes on with the same one."""
         async with heartbeats():
-            await self._back.finish(message.rollout_id, message.compute_ids)
+            await self._rollback.finish(message.rollout_id, message.compute_ids)
             baking = await self._begin(message)
             if not baking:
-                await self._back.obey(message.rollout_id, message.compute_ids)
+                await self._rollback.carry_out_wishes(message.rollout_id, message.compute_ids)
                 return Baked(0, stopped=False)
             if not message.bake_seconds:
                 reason = "the switch is confirmed; nothing was judged, since the bake is 0 s"
                 ends: dict[str, Outcome] = dict.fromkeys(baking, (MemberState.PASSED, reason))
-                await members.settle(self._r.database, message.rollout_id, ends, *members.UNBAKED)
-                await self._back.obey(message.rollout_id, message.compute_ids)
+                await members.record_outcomes(self._r.database, message.rollout_id, ends, *members.UNBAKED)
+                await self._rollback.carry_out_wishes(message.rollout_id, message.compute_ids)
                 return Baked(0, stopped=False)
             return await self._watch(message, baking)
 
@@ -102,7 +102,7 @@ class BakeActivities:
                 share = looks.pop(0)
                 if not looks or elapsed < looks[0] * message.bake_seconds:
                     await self._early_look(message, strategy, found, share, at)
-            await asyncio.sleep(min(LOOK_SECONDS, max(0.05, (end - now()).total_seconds())))
+            await asyncio.sleep(min(POLL_SECONDS, max(0.05, (end - now()).total_seconds())))
         async with self._r.database.transaction() as session:
             left = [item.id for item in found if item.member.after_end is None]
             await members.write(session, message.rollout_id, left, *members.UNBAKED, after_end=end)
@@ -121,7 +121,7 @@ class BakeActivities:
             return [], strategy, True
         asked = [item.id for item in found if item.member.wish == Wish.BACK]
         if asked:
-            await self._back.obey(rollout_id, asked)
+            await self._rollback.carry_out_wishes(rollout_id, asked)
         return [item for item in found if item.member.wish != Wish.BACK], strategy, False
 
     async def _end_the_broken(self, rollout_id: str, found: list[Member]) -> None:
@@ -131,7 +131,7 @@ class BakeActivities:
             if faults
         }
         if ends:
-            await self._back.take(rollout_id, ends, *members.UNBAKED)
+            await self._rollback.start(rollout_id, ends, *members.UNBAKED)
 
     async def _faults(self, found: list[Member]) -> dict[str, list[str]]:
         async def one(item: Member) -> list[str]:
@@ -167,13 +167,13 @@ class BakeActivities:
                 ended = await members.load(session, message.rollout_id, list(bad))
             await self._judging.keep(ended, bad)
             ends: dict[str, Outcome] = {i: (MemberState.REGRESSED, result.reason) for i, result in bad.items()}
-            await self._back.take(message.rollout_id, ends, *members.UNBAKED)
+            await self._rollback.start(message.rollout_id, ends, *members.UNBAKED)
 
     @activity.defn
     async def judge_batch(self, message: Members) -> None:
         """Takes the figures of both windows, judges them, keeps them as evidence; who regressed goes back."""
         async with heartbeats():
-            await self._back.finish(message.rollout_id, message.compute_ids)
+            await self._rollback.finish(message.rollout_id, message.compute_ids)
             async with self._r.database.transaction() as session:
                 _, strategy = await members.load_rollout(session, message.rollout_id)
                 found = [
@@ -197,11 +197,11 @@ class BakeActivities:
                     ends[item.id] = (MemberState.PASSED, result.reason)
                 elif result.verdict == "inconclusive":
                     ends[item.id] = (MemberState.INCONCLUSIVE, result.reason)
-            await members.settle(self._r.database, message.rollout_id, ends, *members.UNBAKED)
+            await members.record_outcomes(self._r.database, message.rollout_id, ends, *members.UNBAKED)
             bad: dict[str, Outcome] = {
                 ident: (MemberState.REGRESSED, result.reason)
                 for ident, result in judged.items()
                 if result.verdict == "regress"
             }
-            await self._back.take(message.rollout_id, bad, *members.UNBAKED)
-            await self._back.obey(message.rollout_id, message.compute_ids)
+            await self._rollback.start(message.rollout_id, bad, *members.UNBAKED)
+            await self._rollback.carry_out_wishes(message.rollout_id, message.compute_ids)

@@ -13,13 +13,13 @@ with workflow.unsafe.imports_passed_through():
     from weir_workflows.common import policies
     from weir_workflows.common.errors import reason_of
     from weir_workflows.rollout.bake_activities import BakeActivities
-    from weir_workflows.rollout.going_back import BackActivities
     from weir_workflows.rollout.messages import BackInput, BakeInput, BatchInput, BatchSignal, Members
+    from weir_workflows.rollout.rollback_activities import RollbackActivities
     from weir_workflows.rollout.switch_activities import SwitchActivities
 
 BATCH_WORKFLOW = "rollout_batch"
-# A batch that found the rollout paused is told when it goes on; this is for the case that it was not.
-PAUSE_LOOK = timedelta(minutes=30)
+# A batch gets a signal when a pause ends; should the signal be lost, the batch reads the status again after so long.
+PAUSE_POLL = timedelta(minutes=30)
 # Prometheus has scraped the last sample of a window by then.
 METRICS_LAG = timedelta(seconds=4)
 
@@ -32,11 +32,11 @@ class BatchWorkflow:
         self._members = Members(message.rollout_id, message.batch.compute_ids)
         self._paused = message.paused
         self._stopped = False
-        self._heard = 0
+        self._signals = 0
 
     @workflow.signal
     def control(self, signal: BatchSignal) -> None:
-        self._heard += 1
+        self._signals += 1
         self._paused = signal.paused
         self._stopped = self._stopped or signal.stopped
 
@@ -49,7 +49,7 @@ class BatchWorkflow:
         except ActivityError as failure:
             reason = f"the step could not be done: {reason_of(failure)}"
             await workflow.execute_activity_method(
-                BackActivities.give_up,
+                RollbackActivities.give_up,
                 BackInput(self._members.rollout_id, self._members.compute_ids, "failed", reason),
                 **policies.RECORD,
             )
@@ -79,7 +79,7 @@ class BatchWorkflow:
             await workflow.wait_condition(lambda: not self._paused or self._stopped)
             if self._stopped:
                 return False
-            heard = self._heard
+            seen = self._signals
             result = await workflow.execute_activity_method(
                 SwitchActivities.switch_batch, self._members, **policies.BATCH
             )
@@ -88,20 +88,20 @@ class BatchWorkflow:
             if not result.waiting:
                 return True
             if result.paused:
-                await self._until_told(heard)
+                await self._until_signalled(seen)
             else:
-                await self._until_changed(result.retry_seconds)
+                await self._until_thawed(result.retry_seconds)
 
-    async def _until_told(self, heard: int) -> None:
-        """Nobody is told of a pause, which the stored status says; of its end everybody is. What was said while the
-        status was being read counts: it may be the end of that pause."""
+    async def _until_signalled(self, seen: int) -> None:
+        """Waits for the end of a pause. A batch gets no signal when a pause begins, since activities read the stored
+        status; it gets one when the pause ends. A signal that came after the count was `seen` may be that one."""
         try:
-            await workflow.wait_condition(lambda: self._heard != heard or self._stopped, timeout=PAUSE_LOOK)
+            await workflow.wait_condition(lambda: self._signals != seen or self._stopped, timeout=PAUSE_POLL)
         except TimeoutError:
             return
 
-    async def _until_changed(self, seconds: float) -> None:
-        """A freeze is over when its time has come."""
+    async def _until_thawed(self, seconds: float) -> None:
+        """Waits until the freeze is over, the rollout is paused, or it stops."""
         try:
             await workflow.wait_condition(
                 lambda: self._paused or self._stopped, timeout=timedelta(seconds=min(seconds, 3600.0))

@@ -18,8 +18,8 @@ from weir.computes import metrics
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.kit.clock import now
 from weir.projects.models import Project
-from weir.rollouts.evidence_collect import EvidenceSubject, collect_controls, measure
-from weir.rollouts.evidence_store import keep_measurement
+from weir.rollouts.evidence.collect import EvidenceSubject, collect_controls, measure
+from weir.rollouts.evidence.store import keep_measurement
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import IN_PROGRESS, RolloutEvidence, RolloutMember
 from weir_workflows.common.resources import Resources
@@ -242,22 +242,9 @@ class Judging:
         committed, *histograms = await asyncio.gather(
             *(self._r.prometheus.range(query, start, last, step) for query in queries)
         )
-        rates = {
-            labels.get("compute_id", ""): np.diff(_edges(points, start, step, intervals))
-            for labels, points in committed
-        }
-        latencies: dict[str, dict[str, Histograms]] = defaultdict(dict)
-        for name, series in zip(HISTOGRAMS, histograms, strict=True):
-            for ident, edges in _by_le(series, start, step, intervals).items():
-                latencies[ident][name] = Histograms.from_cumulative(edges)
-        return {
-            ident: Window(
-                seconds_per_interval=step,
-                latencies=latencies.get(ident, {}),
-                rates={"transactions": rates[ident]} if ident in rates else {},
-            )
-            for ident in ids
-        }
+        return windows_of(
+            ids, committed, dict(zip(HISTOGRAMS, histograms, strict=True)), Grid(start, step, intervals)
+        )
 
     # Evidence.
 
@@ -365,19 +352,49 @@ def _by_compute(query: str) -> str:
     return query.replace("sum(", "sum by (compute_id) (").replace("sum by (le)", "sum by (compute_id, le)")
 
 
-def _edges(points: list[tuple[float, float]], start: datetime, step: float, intervals: int) -> np.ndarray:
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """A window's intervals: `count` of them, each `step` seconds long, from `start` on."""
+
+    start: datetime
+    step: float
+    count: int
+
+
+def windows_of(
+    ids: Sequence[str], committed: list[Series], histograms: dict[str, list[Series]], grid: Grid
+) -> dict[str, Window]:
+    """The window of each compute, from what Prometheus has of all of them. The window of a compute that was not
+    scraped is as long as the others', without events, so that the others can be judged."""
+    rates = {labels.get("compute_id", ""): np.diff(_edges(points, grid)) for labels, points in committed}
+    latencies: dict[str, dict[str, Histograms]] = defaultdict(dict)
+    for name, series in histograms.items():
+        for ident, edges in _by_le(series, grid).items():
+            latencies[ident][name] = Histograms.from_cumulative(edges)
+    unscraped = np.full(grid.count, math.nan)
+    return {
+        ident: Window(
+            seconds_per_interval=grid.step,
+            latencies=latencies.get(ident, {}),
+            rates={"transactions": rates.get(ident, unscraped)},
+        )
+        for ident in ids
+    }
+
+
+def _edges(points: list[tuple[float, float]], grid: Grid) -> np.ndarray:
     """A counter at the edges of the intervals; NaN where it was not scraped."""
-    edges = np.full(intervals + 1, math.nan)
+    edges = np.full(grid.count + 1, math.nan)
     for at, value in points:
-        index = round((at - start.timestamp()) / step)
-        if 0 <= index <= intervals:
+        index = round((at - grid.start.timestamp()) / grid.step)
+        if 0 <= index <= grid.count:
             edges[index] = value
     return edges
 
 
-def _by_le(series: list[Series], start: datetime, step: float, intervals: int) -> dict[str, dict[str, list[float]]]:
+def _by_le(series: list[Series], grid: Grid) -> dict[str, dict[str, list[float]]]:
     found: dict[str, dict[str, list[float]]] = defaultdict(dict)
     for labels, points in series:
-        edges = _edges(points, start, step, intervals)
+        edges = _edges(points, grid)
         found[labels.get("compute_id", "")][labels.get("le", "")] = edges.tolist()
     return found

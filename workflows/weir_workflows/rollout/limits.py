@@ -11,7 +11,7 @@ PREFLIGHTS_AT_ONCE = 8
 # Computes that this process talks to at once: more cost more CPU a call and are no faster.
 CALLS_AT_ONCE = 24
 # And looks at beside that, before a switch and after it.
-LOOKS_AT_ONCE = 12
+PROBES_AT_ONCE = 12
 # Computes that this process restarts at once: each is disconnected while others' restarts slow its own.
 RESTARTS_AT_ONCE = 4
 # Batches of computes that are taken back at once.

@@ -1,4 +1,4 @@
-"""Members of a rollout with everything known of their computes, and what is written about them."""
+"""Members of a rollout with the rows of their computes, and the writes of every step about members."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ def _in(*states: MemberState) -> ColumnElement[bool]:
 
 
 # Where members still are that a step goes on with. A step whose worker was given up for dead may run beside its
-# repetition, which has gone on: what it has read is old then, and whoever is further it leaves alone.
+# repetition. What the first has read is old then; by these conditions it writes nothing about members further on.
 UNSWITCHED: Only = (
     RolloutMember.switched_at.is_(None),
     _in(MemberState.PREFLIGHT, MemberState.BASELINE, MemberState.ARMING),
@@ -60,12 +60,13 @@ def among(column: InstrumentedAttribute[str], ids: Iterable[str]) -> ColumnEleme
 
 
 async def load(session: AsyncSession, rollout_id: str, ids: Iterable[str]) -> list[Member]:
-    """Deleted endpoints too: a rollout has to say of them that they are gone."""
+    """Members of one rollout. Members whose endpoint is deleted are among them, since the rollout reports those
+    too."""
     return await load_chosen(session, RolloutMember.rollout_id == rollout_id, among(RolloutMember.endpoint_id, ids))
 
 
 async def load_chosen(session: AsyncSession, *chosen: ColumnElement[bool], limit: int | None = None) -> list[Member]:
-    """Of any rollouts."""
+    """Members of any rollouts."""
     rows = await session.execute(
         select(RolloutMember, Endpoint, Branch, Project, Rollout.feature)
         .join(Rollout, Rollout.id == RolloutMember.rollout_id)
@@ -91,11 +92,22 @@ def by_feature(items: Iterable[Member]) -> list[tuple[str, list[Member]]]:
     return sorted(found.items())
 
 
-async def load_rollout(session: AsyncSession, rollout_id: str) -> tuple[Rollout, Strategy]:
-    rollout = await session.get(Rollout, rollout_id, populate_existing=True)
+async def find_rollout(session: AsyncSession, rollout_id: str, *, lock: bool = False) -> Rollout:
+    """The rollout's row; with `lock` nobody else changes it until this transaction ends. Where there is no such
+    rollout, raises an error that Temporal does not retry."""
+    rollout = await session.get(Rollout, rollout_id, with_for_update=lock, populate_existing=True)
     if rollout is None:
         raise missing("rollout", rollout_id)
-    return rollout, Strategy.model_validate(rollout.strategy)
+    return rollout
+
+
+def strategy_of(rollout: Rollout) -> Strategy:
+    return Strategy.model_validate(rollout.strategy)
+
+
+async def load_rollout(session: AsyncSession, rollout_id: str) -> tuple[Rollout, Strategy]:
+    rollout = await find_rollout(session, rollout_id)
+    return rollout, strategy_of(rollout)
 
 
 async def write(
@@ -147,10 +159,11 @@ async def write_each(
     await (await session.connection()).execute(statement, rows)
 
 
-async def going_forward(
+async def lock_unless_rolled_back(
     session: AsyncSession, rollout_id: str, ids: Iterable[str], *only: ColumnElement[bool]
 ) -> set[str]:
-    """Those that nobody has taken back, and of whom `only` holds; until this transaction ends that stays so."""
+    """Locks, until this transaction ends, those members that have not been rolled back and for which `only` holds;
+    answers with their ids."""
     rows = await session.scalars(
         select(RolloutMember.endpoint_id)
         .where(
@@ -165,11 +178,11 @@ async def going_forward(
     return set(rows.all())
 
 
-async def settle(
+async def record_outcomes(
     database: Database, rollout_id: str, outcomes: dict[str, Outcome], *only: ColumnElement[bool]
 ) -> None:
-    """Writes how members ended of whom `only` still holds, or that they wait again, measured afresh; nobody is to be
-    alerted about them."""
+    """Writes the outcomes of those members for which `only` still holds, and clears their deadlines. An outcome of
+    `pending` returns the member to those waiting, to be measured afresh."""
     if not outcomes:
         return
     async with database.transaction() as session:
@@ -186,9 +199,9 @@ async def settle(
         )
 
 
-async def asked(session: AsyncSession, rollout_id: str, ids: Iterable[str]) -> dict[str, str]:
-    """Of which of these a person has asked something, and who. Until this transaction ends nobody asks anything new:
-    who comes later finds the computes switched."""
+async def wishes(session: AsyncSession, rollout_id: str, ids: Iterable[str]) -> dict[str, str]:
+    """The members about which a person has asked something, each with that person. The rows stay locked until this
+    transaction ends, so that a later wish finds the computes switched."""
     rows = await session.execute(
         select(RolloutMember.endpoint_id, RolloutMember.wish, RolloutMember.wish_by)
         .where(RolloutMember.rollout_id == rollout_id, among(RolloutMember.endpoint_id, ids))
@@ -196,6 +209,24 @@ async def asked(session: AsyncSession, rollout_id: str, ids: Iterable[str]) -> d
         .with_for_update()
     )
     return {ident: by or "" for ident, wish, by in rows.all() if wish is not None}
+
+
+def left_out(reason: str) -> dict[str, Any]:
+    """What is written of a compute that this rollout leaves as it is."""
+    return {"state": MemberState.SKIPPED, "reason": reason, "deadline_at": None, "updated_at": now()}
+
+
+async def leave_out_unswitched(session: AsyncSession, rollout_id: str) -> None:
+    """After a stop: members that were being measured stay as they are."""
+    await session.execute(
+        update(RolloutMember)
+        .where(
+            RolloutMember.rollout_id == rollout_id,
+            RolloutMember.state.in_(IN_PROGRESS),
+            RolloutMember.switched_at.is_(None),
+        )
+        .values(left_out("the rollout was stopped before this compute was switched"))
+    )
 
 
 def deadline(strategy: Strategy, seconds: float = 0) -> datetime:

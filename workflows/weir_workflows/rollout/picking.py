@@ -39,7 +39,8 @@ class Room:
 def choose(
     candidates: list[Row[*tuple[Any, ...]]], room: Room, strategy: Strategy, at: datetime
 ) -> tuple[list[Row[*tuple[Any, ...]]], float, str | None]:
-    """Who fits now; and when to look again and why, if somebody waits for more than for others to finish."""
+    """The candidates that may be taken up now; when to pick again, in seconds; and why, where something else than
+    room for more members stands in the way."""
     chosen: list[Row[*tuple[Any, ...]]] = []
     opening: datetime | None = None
     resting = 0

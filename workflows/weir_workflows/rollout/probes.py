@@ -1,4 +1,5 @@
-"""Looks at one compute and at its storage: who is able, who is healthy, who has seen the switch. Changes nothing."""
+"""Probes of one compute and of its storage: whether each is healthy, and whether it has seen a switch.
+A probe changes nothing."""
 
 import asyncio
 import zlib
@@ -13,17 +14,17 @@ from weir.clients.safekeeper import LogStatus
 from weir.computes.repository import ComputeRow
 from weir.kit.ids import parse_lsn
 from weir_workflows.common.resources import Resources
-from weir_workflows.rollout.limits import CALLS_AT_ONCE, LOOKS_AT_ONCE, RESTARTS_AT_ONCE
+from weir_workflows.rollout.limits import CALLS_AT_ONCE, PROBES_AT_ONCE, RESTARTS_AT_ONCE
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 60.0
+RETRY_SECONDS = 60.0
 # A fault counts once it has lasted this long.
 FAULT_SECONDS = 10.0
-FAULT_LOOK_SECONDS = 2.0
+FAULT_POLL_SECONDS = 2.0
 
 
-async def patiently(call: Callable[[], Awaitable[T]], seconds: float = PATIENCE_SECONDS) -> T:
+async def retrying(call: Callable[[], Awaitable[T]], seconds: float = RETRY_SECONDS) -> T:
     """Repeats a call that may be repeated for as long as the other side is away or overloaded: a program that is
     being restarted is no fault of the compute. Raises the last RemoteError."""
     loop = asyncio.get_running_loop()
@@ -44,7 +45,7 @@ class Probes:
         self._calls = asyncio.Semaphore(CALLS_AT_ONCE)
         self._restarts = asyncio.Semaphore(RESTARTS_AT_ONCE)
         # Apart from the others: hundreds that are only looked at must not stand before those that are being switched.
-        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._probes = asyncio.Semaphore(PROBES_AT_ONCE)
 
     def slot(self) -> asyncio.Semaphore:
         """Held by every piece of work on one compute, so that many batches do not drown the machine."""
@@ -72,13 +73,13 @@ class Probes:
         loop = asyncio.get_running_loop()
         first: float | None = None
         while True:
-            async with self._looks:
+            async with self._probes:
                 fault, status = await self.faults(row)
             # From the first look that found it: who waits in line for that look is not faulty.
             first = first or loop.time()
             if fault is None or loop.time() >= first + FAULT_SECONDS:
                 return fault, status
-            await asyncio.sleep(FAULT_LOOK_SECONDS)
+            await asyncio.sleep(FAULT_POLL_SECONDS)
 
     async def storage_fault(self, row: ComputeRow) -> str | None:
         """Whether storage is able to make images for this branch, and safekeepers to take its WAL."""

@@ -27,35 +27,36 @@ from weir_workflows.common.resources import Resources
 from weir_workflows.rollout import members
 from weir_workflows.rollout.changes import Changes
 from weir_workflows.rollout.changes.protocol import ChangeError, Record
-from weir_workflows.rollout.going_back import GoingBack, going_back
 from weir_workflows.rollout.limits import CHUNKS_AT_ONCE, PREFLIGHTS_AT_ONCE
 from weir_workflows.rollout.members import Member, Outcome
 from weir_workflows.rollout.messages import BatchInput, Begun, Members, Switched
 from weir_workflows.rollout.probes import Probes
+from weir_workflows.rollout.rollback_activities import Rollback, rollback_unconfirmed
 
 # Until this a switch, once its wish is stored, is not late.
 SWITCH_SECONDS = 30.0
-LOOK_AGAIN_SECONDS = 2.0
+POLL_SECONDS = 2.0
 LONGEST_WAIT_SECONDS = 3600.0
 STOPPING = (RolloutStatus.ABORTING, RolloutStatus.ROLLING_BACK, RolloutStatus.ABORTED, RolloutStatus.ROLLED_BACK)
 _UNSWITCHED = (MemberState.PREFLIGHT, MemberState.BASELINE)
 
 
 @dataclass(frozen=True)
-class _May:
-    """Whether anything may begin; `asked`: of whom a person has asked otherwise, and who."""
+class _Permission:
+    """Whether a switch may begin. `wishes`: the members that a person has asked to leave out, each with that
+    person."""
 
     held: bool
     stopped: bool
-    asked: dict[str, str]
+    wishes: dict[str, str]
 
 
 class SwitchActivities:
-    def __init__(self, resources: Resources, probes: Probes, back: GoingBack) -> None:
+    def __init__(self, resources: Resources, probes: Probes, rollback: Rollback) -> None:
         self._r = resources
         self._probes = probes
         self._changes = Changes(resources, probes)
-        self._back = back
+        self._rollback = rollback
         self._chunks = asyncio.Semaphore(CHUNKS_AT_ONCE)
         self._preflights = asyncio.Semaphore(PREFLIGHTS_AT_ONCE)
 
@@ -66,7 +67,8 @@ class SwitchActivities:
 
     @activity.defn
     async def begin_batch(self, message: BatchInput) -> Begun:
-        """Of a rollout that is being stopped nothing begins: nobody waits then for the end of a baseline."""
+        """Preflight and the start of the baseline. Nothing begins in a rollout that is being stopped, so that its
+        end does not wait for a baseline."""
         async with heartbeats(), self._preflights:
             return await self._begin(message)
 
@@ -84,7 +86,7 @@ class SwitchActivities:
         rest = [item for item in fresh if item.id not in outcomes]
         deferred = [item for item in rest if _starts_later(item)]
         measuring = [item for item in rest if not _starts_later(item)]
-        await members.settle(self._r.database, message.rollout_id, outcomes, *members.UNSWITCHED)
+        await members.record_outcomes(self._r.database, message.rollout_id, outcomes, *members.UNSWITCHED)
         await self._defer(message.rollout_id, deferred, strategy)
         return await self._measure(message, measuring, strategy, restarts)
 
@@ -130,49 +132,49 @@ class SwitchActivities:
         return unready
 
     async def _defer(self, rollout_id: str, deferred: list[Member], strategy: Strategy) -> None:
-        """Suspended computes: storage is armed and the wish stored; the next start carries it out. Whoever may not be
-        switched now waits for another batch, or is left out."""
+        """Suspended computes: storage is armed and the switch stored, and the next start carries the switch out. A
+        member that may not be switched now waits for another batch or is left out."""
         if not deferred:
             return
         outcomes: dict[str, Outcome] = {}
         armed = await self._arm(rollout_id, deferred, strategy, outcomes)
         async with self._r.database.transaction() as session:
             ids = [item.id for item in armed]
-            unswitched = await members.going_forward(session, rollout_id, ids, *members.UNSWITCHED)
-            may = await self._may_begin(session, rollout_id, ids)
-            outcomes |= {ident: (MemberState.SKIPPED, f"skipped by {by}") for ident, by in may.asked.items()}
-            rest = [ident for ident in ids if ident in unswitched and ident not in may.asked]
-            if may.stopped:
+            unswitched = await members.lock_unless_rolled_back(session, rollout_id, ids, *members.UNSWITCHED)
+            permission = await self._permission(session, rollout_id, ids)
+            outcomes |= {ident: (MemberState.SKIPPED, f"skipped by {by}") for ident, by in permission.wishes.items()}
+            rest = [ident for ident in ids if ident in unswitched and ident not in permission.wishes]
+            if permission.stopped:
                 stopped = "the rollout was stopped before this compute was switched"
                 outcomes |= dict.fromkeys(rest, (MemberState.SKIPPED, stopped))
-            elif may.held:
+            elif permission.held:
                 outcomes |= dict.fromkeys(rest, (MemberState.PENDING, "nothing may begin now; tried again"))
             else:
-                await self._wish(session, rollout_id, [item for item in armed if item.id in rest])
+                await self._set_desired(session, rollout_id, [item for item in armed if item.id in rest])
                 reason = "suspended; it switches when it starts next"
                 state = MemberState.DEFERRED
                 await members.write(
                     session, rollout_id, rest, state=state, reason=reason, switched_at=now(), deadline_at=None
                 )
-        await members.settle(self._r.database, rollout_id, outcomes, *members.UNSWITCHED)
+        await members.record_outcomes(self._r.database, rollout_id, outcomes, *members.UNSWITCHED)
 
-    async def _wish(self, session: AsyncSession, rollout_id: str, items: list[Member]) -> None:
+    async def _set_desired(self, session: AsyncSession, rollout_id: str, items: list[Member]) -> None:
         for feature, alike in members.by_feature(items):
-            await self._changes.of(feature).wish(session, rollout_id, alike)
+            await self._changes.of(feature).set_desired(session, rollout_id, alike)
 
-    async def _may_begin(self, session: AsyncSession, rollout_id: str, ids: list[str]) -> "_May":
-        """Read in the transaction that stores a wish, and so as it is at that moment: once a pause, a stop or a skip
-        has been answered nothing new is wished."""
+    async def _permission(self, session: AsyncSession, rollout_id: str, ids: list[str]) -> "_Permission":
+        """Reads, in the transaction that stores a switch, whether the switch may begin: once a pause, a stop or a
+        skip has been answered, no new switch is stored."""
         rollout, strategy = await members.load_rollout(session, rollout_id)
-        held, _ = _held(rollout, strategy)
-        return _May(held, rollout.status in STOPPING, await members.asked(session, rollout_id, ids))
+        held, _ = _paused_or_frozen(rollout, strategy)
+        return _Permission(held, rollout.status in STOPPING, await members.wishes(session, rollout_id, ids))
 
     # The switch.
 
     @activity.defn
     async def switch_batch(self, message: Members) -> Switched:
-        """In chunks: may it go on, wish, send, confirm, write down. A pause, a freeze, a stop or a wish about a
-        compute takes effect before the next wish is stored."""
+        """Switches the members in chunks. A pause, a freeze, a stop or a wish takes effect before the next chunk's
+        switch is stored."""
 
         async def one(ids: list[str]) -> Switched:
             async with self._chunks:
@@ -188,7 +190,7 @@ class SwitchActivities:
             confirmed=sum(chunk.confirmed for chunk in done),
             waiting=sum(chunk.waiting for chunk in done),
             stopped=any(chunk.stopped for chunk in done),
-            retry_seconds=max((chunk.retry_seconds for chunk in done), default=LOOK_AGAIN_SECONDS),
+            retry_seconds=max((chunk.retry_seconds for chunk in done), default=POLL_SECONDS),
             paused=any(chunk.paused for chunk in done),
         )
 
@@ -197,16 +199,16 @@ class SwitchActivities:
         async with self._r.database.transaction() as session:
             rollout, strategy = await members.load_rollout(session, rollout_id)
             everyone = await members.load(session, rollout_id, message.compute_ids)
-        await self._back.finish(rollout_id, [item.id for item in everyone if going_back(item)])
+        await self._rollback.finish(rollout_id, [item.id for item in everyone if rollback_unconfirmed(item)])
         found = [item for item in everyone if _to_switch(item)]
         fresh = [item for item in found if item.member.switched_at is None]
-        held, retry = _held(rollout, strategy)
+        held, retry = _paused_or_frozen(rollout, strategy)
         stopped, waiting = rollout.status in STOPPING, 0
         if stopped:
             fresh = []
         elif held:
             waiting = len(fresh)
-            await self._excuse(rollout_id, fresh, strategy)
+            await self._extend_deadlines(rollout_id, fresh, strategy)
             fresh = []
         else:
             fresh = await self._leave_out(rollout_id, fresh, strategy)
@@ -215,14 +217,15 @@ class SwitchActivities:
         resting = [item for item in begun if item.row.endpoint.desired_state != EndpointState.ACTIVE]
         later: Outcome = (MemberState.DEFERRED, "was suspended; it switches when it starts next")
         deferred: dict[str, Outcome] = {item.id: later for item in resting}
-        await members.settle(self._r.database, rollout_id, deferred, *members.UNCONFIRMED)
-        await self._back.obey(rollout_id, [item.id for item in resting])
+        await members.record_outcomes(self._r.database, rollout_id, deferred, *members.UNCONFIRMED)
+        await self._rollback.carry_out_wishes(rollout_id, [item.id for item in resting])
         begun = [item for item in begun if item not in resting]
         confirmed, late = await self._switch_chunk(rollout_id, [*begun, *fresh], strategy)
         return Switched(confirmed, waiting + late, stopped, retry, rollout.status == RolloutStatus.PAUSED)
 
-    async def _excuse(self, rollout_id: str, fresh: list[Member], strategy: Strategy) -> None:
-        """Nobody is to be alerted about computes that wait for the end of a freeze."""
+    async def _extend_deadlines(self, rollout_id: str, fresh: list[Member], strategy: Strategy) -> None:
+        """Moves the deadlines of members that wait for the end of a freeze, so that no alert is raised about
+        them."""
         frozen = frozen_until(strategy.freeze_windows, now())
         if frozen is None or not fresh:
             return
@@ -247,17 +250,17 @@ class SwitchActivities:
                 and opens_at(WeeklyWindow.model_validate(window), at) > at
             ):
                 outcomes[item.id] = (MemberState.PENDING, "its maintenance window ended before it was switched")
-        await members.settle(self._r.database, rollout_id, outcomes, *members.UNSWITCHED)
+        await members.record_outcomes(self._r.database, rollout_id, outcomes, *members.UNSWITCHED)
         return [item for item in fresh if item.id not in outcomes]
 
     async def _switch_chunk(self, rollout_id: str, chunk: list[Member], strategy: Strategy) -> tuple[int, int]:
-        """How many are confirmed, and how many may not be switched any more. Who fails goes back at once."""
+        """(members confirmed, members that may not be switched now). A member that fails is rolled back at once."""
         if not chunk:
             return 0, 0
         failures: dict[str, Outcome] = {}
         armed = await self._arm(rollout_id, chunk, strategy, failures)
         async with self._r.database.transaction() as session:
-            ready = await self._store_wish(session, rollout_id, armed, strategy)
+            ready = await self._store_desired(session, rollout_id, armed, strategy)
         ids = [item.id for item in ready]
         answers = await asyncio.gather(*(self._send(item, failures) for item in ready))
         sent = [(item, answer) for item, answer in zip(ready, answers, strict=True) if item.id not in failures]
@@ -271,30 +274,33 @@ class SwitchActivities:
             changes = {ident: extra | at for ident, extra in done.items()}
             await members.write_each(session, rollout_id, changes, *members.UNCONFIRMED)
         # Whose wish an earlier attempt has stored must go back too, although storage could not be armed again.
-        wished = {*ids, *(item.id for item in chunk if item.member.switched_at is not None)}
-        unarmed = {ident: out for ident, out in failures.items() if ident not in wished}
-        await members.settle(self._r.database, rollout_id, unarmed, *members.UNSWITCHED)
-        sorry = {ident: out for ident, out in failures.items() if ident in wished}
-        await self._back.take(rollout_id, sorry, *members.UNCONFIRMED)
+        desired = {*ids, *(item.id for item in chunk if item.member.switched_at is not None)}
+        unarmed = {ident: out for ident, out in failures.items() if ident not in desired}
+        await members.record_outcomes(self._r.database, rollout_id, unarmed, *members.UNSWITCHED)
+        failed = {ident: out for ident, out in failures.items() if ident in desired}
+        await self._rollback.start(rollout_id, failed, *members.UNCONFIRMED)
         return len(done), len(armed) - len(ready)
 
-    async def _store_wish(
+    async def _store_desired(
         self, session: AsyncSession, rollout_id: str, armed: list[Member], strategy: Strategy
     ) -> list[Member]:
-        """Those of whom the switch is wished from now on. The others stay as they are and are looked at again; but of
-        those whose wish was stored before none that has been taken back, or confirmed, since."""
+        """Stores the switch of the members that may be switched, and answers with those to switch. The other
+        members stay as they are for a later attempt. A member whose switch was stored by an earlier attempt is left
+        out if it has been rolled back or confirmed since."""
         # All are locked at once, in one order; those below are some of them.
-        forward = await members.going_forward(session, rollout_id, [i.id for i in armed], *members.UNCONFIRMED)
+        forward = await members.lock_unless_rolled_back(
+            session, rollout_id, [i.id for i in armed], *members.UNCONFIRMED
+        )
         unswitched = [item.id for item in armed if item.member.switched_at is None]
-        fresh = await members.going_forward(session, rollout_id, unswitched, *members.UNSWITCHED)
-        may = await self._may_begin(session, rollout_id, sorted(fresh))
-        none = may.held or may.stopped
+        fresh = await members.lock_unless_rolled_back(session, rollout_id, unswitched, *members.UNSWITCHED)
+        permission = await self._permission(session, rollout_id, sorted(fresh))
+        none = permission.held or permission.stopped
         blocked = await self._changes.of(armed[0].feature).blocked(session, armed) if armed else set[str]()
-        first = {ident for ident in fresh if not none and ident not in may.asked and ident not in blocked}
+        first = {ident for ident in fresh if not none and ident not in permission.wishes and ident not in blocked}
         ready = [item for item in armed if item.id in forward]
         ready = [item for item in ready if item.id in first or item.member.switched_at is not None]
         ids, at = [item.id for item in ready], now()
-        await self._wish(session, rollout_id, ready)
+        await self._set_desired(session, rollout_id, ready)
         await members.write(session, rollout_id, first, switched_at=at, baseline_end=at)
         # What was measured last before the switch is the baseline, however long the switch had to wait.
         spans = {
@@ -368,14 +374,14 @@ def _to_switch(item: Member) -> bool:
     return item.member.state in states and item.member.confirmed_at is None
 
 
-def _held(rollout: Rollout, strategy: Strategy) -> tuple[bool, float]:
+def _paused_or_frozen(rollout: Rollout, strategy: Strategy) -> tuple[bool, float]:
     """Whether nothing may be switched now, and when to look again."""
     if rollout.status == RolloutStatus.PAUSED:
         # The batch hears of the end of a pause by signal; this is for the moment before it has heard of the pause.
-        return True, LOOK_AGAIN_SECONDS
+        return True, POLL_SECONDS
     at = now()
     frozen = frozen_until(strategy.freeze_windows, at)
     if frozen is None:
-        return False, LOOK_AGAIN_SECONDS
+        return False, POLL_SECONDS
     wait = min(frozen[0] - at, timedelta(seconds=LONGEST_WAIT_SECONDS))
     return True, wait.total_seconds()

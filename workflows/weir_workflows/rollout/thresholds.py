@@ -13,7 +13,7 @@ from weir.rollouts.intent import Strategy
 from weir.rollouts.models import MemberState, Rollout, RolloutMember
 from weir_workflows.common.resources import Resources
 from weir_workflows.rollout.members import Member, among
-from weir_workflows.rollout.probes import PATIENCE_SECONDS, Probes, patiently
+from weir_workflows.rollout.probes import RETRY_SECONDS, Probes, retrying
 
 THRESHOLD = "image_threshold_pushdown"
 DEFAULT_PUSHDOWN_THRESHOLD = 16
@@ -24,7 +24,7 @@ async def current(resources: Resources, item: Member) -> int:
     return int(config.get(THRESHOLD) or DEFAULT_PUSHDOWN_THRESHOLD)
 
 
-async def kept(session: AsyncSession, rollout_id: str, project_ids: list[str]) -> dict[str, int]:
+async def stored(session: AsyncSession, rollout_id: str, project_ids: list[str]) -> dict[str, int]:
     """By project, the threshold from before this rollout, where one of its computes has been armed already."""
     rows = await session.execute(
         select(RolloutMember.project_id, RolloutMember.previous_threshold).where(
@@ -44,7 +44,7 @@ async def arm(resources: Resources, item: Member, strategy: Strategy, before: in
 
 
 async def disarm(
-    resources: Resources, probes: Probes, items: Iterable[Member], patience: float = PATIENCE_SECONDS
+    resources: Resources, probes: Probes, items: Iterable[Member], patience: float = RETRY_SECONDS
 ) -> dict[str, str]:
     """Puts the old thresholds back, unless another compute of the project relies on the present one or is about to.
     Answers with what storage refused, by compute."""
@@ -65,7 +65,7 @@ async def disarm(
         async with probes.slot():
             try:
                 tenant = item.row.project.tenant_id
-                await patiently(lambda: resources.pageserver.configure_tenant(tenant, config), patience)
+                await retrying(lambda: resources.pageserver.configure_tenant(tenant, config), patience)
             except RemoteError as error:
                 errors[item.id] = str(error)
 

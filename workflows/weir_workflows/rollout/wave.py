@@ -8,12 +8,11 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ChildWorkflowError
 
 with workflow.unsafe.imports_passed_through():
-    from weir.operations.messages import batch_workflow_id
+    from weir.rollouts.messages import batch_workflow_id
     from weir_workflows.common import policies
     from weir_workflows.common.errors import reason_of
     from weir_workflows.rollout import limits
     from weir_workflows.rollout.batch import BatchWorkflow
-    from weir_workflows.rollout.going_back import BackActivities
     from weir_workflows.rollout.judge_activities import WaveActivities
     from weir_workflows.rollout.messages import (
         BackInput,
@@ -27,7 +26,10 @@ with workflow.unsafe.imports_passed_through():
         WaveReport,
         WaveTally,
     )
-    from weir_workflows.rollout.plan_activities import PlanActivities
+    from weir_workflows.rollout.pick_activities import PickActivities
+    from weir_workflows.rollout.progress_activities import ProgressActivities
+    from weir_workflows.rollout.report_activities import ReportActivities
+    from weir_workflows.rollout.rollback_activities import RollbackActivities
 
 
 UNJUDGED = "unjudged"
@@ -40,9 +42,9 @@ class RolloutRun(Protocol):
     def stopping(self) -> bool: ...
     @property
     def paused(self) -> bool: ...
-    async def go(self) -> bool: ...
-    async def hold(self, reason: str, gate: str) -> bool: ...
-    async def say(self, waits: str | None) -> None: ...
+    async def until_resumed(self) -> bool: ...
+    async def wait_for_approval(self, reason: str, gate: str) -> bool: ...
+    async def report_waiting(self, waits: str | None) -> None: ...
     async def pass_time(self, seconds: float) -> bool: ...
 
 
@@ -68,7 +70,7 @@ class WaveRun:
         self.next_batch = next_batch
         self._batches: dict[int, asyncio.Task[None]] = {}
         self._handles: dict[int, workflow.ChildWorkflowHandle[BatchWorkflow, None]] = {}
-        self._told = 0
+        self._wakeups = 0
 
     @staticmethod
     def history_is_long() -> bool:
@@ -89,11 +91,11 @@ class WaveRun:
             await self._soak()
         return True
 
-    def look(self) -> None:
-        """Somebody has said something: whatever the wave waits for, it looks around."""
-        self._told += 1
+    def wake(self) -> None:
+        """A control has come: the wave stops waiting and decides anew what to do."""
+        self._wakeups += 1
 
-    async def tell(self, *, paused: bool, stopped: bool) -> None:
+    async def signal_batches(self, *, paused: bool, stopped: bool) -> None:
         """Passes a person's control on to every batch under way."""
         signal = BatchSignal(paused=paused, stopped=stopped)
         await asyncio.gather(*(self._signal(handle, signal) for handle in list(self._handles.values())))
@@ -101,8 +103,8 @@ class WaveRun:
     async def _signal(self, handle: workflow.ChildWorkflowHandle[BatchWorkflow, None], signal: BatchSignal) -> None:
         try:
             await handle.signal(BatchWorkflow.control, signal)
-        except Exception as error:  # noqa: BLE001  a batch that has just ended has nothing to be told
-            workflow.logger.info("a batch was not told: %s", error)
+        except Exception as error:  # noqa: BLE001  a batch that has just ended needs no signal
+            workflow.logger.info("a batch was not signalled: %s", error)
 
     async def drain(self) -> None:
         await asyncio.gather(*self._batches.values())
@@ -110,33 +112,33 @@ class WaveRun:
     # Batches.
 
     async def _work(self) -> tuple[bool, WaveTally]:
-        """Takes computes up until none waits, too many went bad, the rollout stops or the history is long (False).
-        Nobody is taken up before those of an earlier run have been counted: its hold stands."""
+        """Takes computes up until none is left, too many have failed, the rollout stops, or the history is long
+        (False). Computes of an earlier run are counted before any are picked, so that a wave it held stays held."""
         tally = await self._tally() if workflow.patched("counted-before-picking") else WaveTally()
         heeds = workflow.patched("heard-while-picking")
         while True:
-            # What is said from here on is heard below, however long the looking takes.
-            told = self._told
+            # A control that comes while computes are picked ends the wait below at once.
+            seen = self._wakeups
             long = self.history_is_long()
             stop = self._rollout.stopping or self._too_many(tally) or long
             wait = limits.LONGEST_WAIT_SECONDS
             if not stop and not self._batches and self._rollout.paused:
-                await self._rollout.go()
+                await self._rollout.until_resumed()
                 continue
             if not stop and not self._rollout.paused:
                 picked = await workflow.execute_activity_method(
-                    PlanActivities.pick_computes,
+                    PickActivities.pick_computes,
                     PickInput(self._id, self._plan.index, self.next_batch),
                     **policies.RECORD,
                 )
                 await self._start_all(picked.batches)
-                await self._rollout.say(None if self._batches else picked.why)
+                await self._rollout.report_waiting(None if self._batches else picked.why)
                 wait = picked.retry_seconds
                 if not self._batches and not picked.pending:
                     return True, await self._tally()
             if stop and not self._batches:
                 return not long or self._rollout.stopping or self._too_many(tally), await self._tally()
-            if await self._until_something(wait, told if heeds else self._told):
+            if await self._until_woken(wait, seen if heeds else self._wakeups):
                 tally = await self._tally()
 
     async def _start_all(self, batches: list[PickedBatch]) -> None:
@@ -149,7 +151,7 @@ class WaveRun:
 
     async def _start(self, batch: PickedBatch) -> None:
         self.next_batch = max(self.next_batch, batch.number + 1)
-        told = self._told
+        seen = self._wakeups
         handle = await workflow.start_child_workflow(
             BatchWorkflow.run,
             BatchInput(self._id, batch, self._plan.settle_seconds, self._rollout.paused),
@@ -157,7 +159,7 @@ class WaveRun:
         )
         self._handles[batch.number] = handle
         self._batches[batch.number] = asyncio.create_task(self._await(handle, batch))
-        if told != self._told:
+        if seen != self._wakeups:
             await self._signal(handle, BatchSignal(paused=self._rollout.paused, stopped=self._rollout.stopping))
 
     async def _await(self, handle: workflow.ChildWorkflowHandle[BatchWorkflow, None], batch: PickedBatch) -> None:
@@ -167,17 +169,17 @@ class WaveRun:
             workflow.logger.warning("a batch ended early: %s", error)
             reason = "its batch was ended from outside before it was done"
             await workflow.execute_activity_method(
-                BackActivities.give_up,
+                RollbackActivities.give_up,
                 BackInput(self._id, batch.compute_ids, "failed", reason),
                 **policies.BACK,
             )
 
-    async def _until_something(self, seconds: float, told: int) -> bool:
-        """Until a batch ends, somebody has said something since `told`, or it is time to look again. True when one
-        has."""
+    async def _until_woken(self, seconds: float, seen: int) -> bool:
+        """Waits until a batch ends, until a control has come since the count of wake-ups was `seen`, or until
+        `seconds` have passed. True when a batch has ended."""
         try:
             await workflow.wait_condition(
-                lambda: self._ended() or self._told != told, timeout=timedelta(seconds=max(1.0, seconds))
+                lambda: self._ended() or self._wakeups != seen, timeout=timedelta(seconds=max(1.0, seconds))
             )
         except TimeoutError:
             return False
@@ -191,7 +193,7 @@ class WaveRun:
 
     async def _tally(self) -> WaveTally:
         return await workflow.execute_activity_method(
-            PlanActivities.tally_wave, WaveRef(self._id, self._plan.index), **policies.RECORD
+            ProgressActivities.tally_wave, WaveRef(self._id, self._plan.index), **policies.RECORD
         )
 
     def _too_many(self, tally: WaveTally) -> bool:
@@ -213,7 +215,7 @@ class WaveRun:
         unclear = judged.reason if judged.verdict == UNJUDGED else self._unclear(tally)
         if unclear is not None:
             await self._report("held", unclear)
-            if await self._rollout.hold(
+            if await self._rollout.wait_for_approval(
                 f"wave {name} is inconclusive: {unclear}", f"wave-{self._plan.index}-inconclusive"
             ):
                 await self._report("passed", f"approved although inconclusive: {unclear}")
@@ -230,7 +232,8 @@ class WaveRun:
         return True
 
     async def _judge(self) -> WaveJudged:
-        """That nobody can judge the wave is no verdict: it holds, as one that is inconclusive."""
+        """The verdict over the wave's members together. Where they cannot be judged, the wave is held as an
+        inconclusive one is."""
         try:
             return await workflow.execute_activity_method(
                 WaveActivities.judge_wave, WaveRef(self._id, self._plan.index), **policies.JUDGE
@@ -239,9 +242,10 @@ class WaveRun:
             return WaveJudged(UNJUDGED, f"its computes could not be judged together: {reason_of(failure)}")
 
     async def _fail(self, reason: str, why: str) -> bool:
-        """Who approves a wave that failed wants the rest of it, however many more do not pass."""
+        """A failed wave waits for approval. An approval means the rest of the wave, however many more members
+        fail."""
         await self._report("failed", reason)
-        if not await self._rollout.hold(why, f"wave-{self._plan.index}-failed"):
+        if not await self._rollout.wait_for_approval(why, f"wave-{self._plan.index}-failed"):
             return True
         self.approved, self._max_failed_percent = True, 100.0
         done, _ = await self._work()
@@ -262,16 +266,16 @@ class WaveRun:
         if self._plan.soak_seconds:
             until = workflow.now() + timedelta(seconds=self._plan.soak_seconds)
             await self._report("soaking", None, until.isoformat())
-            await self._rollout.say(f"soaks until {until.isoformat(timespec='seconds')}")
+            await self._rollout.report_waiting(f"soaks until {until.isoformat(timespec='seconds')}")
             if not await self._rollout.pass_time(self._plan.soak_seconds):
                 return True
-            await self._rollout.say(None)
+            await self._rollout.report_waiting(None)
             await self._report("passed", None)
         return True
 
     async def _report(self, state: str, reason: str | None, soak_until: str | None = None) -> None:
         report = WaveReport(self._id, self._plan.index, state, reason, workflow.now().isoformat(), soak_until)
-        await workflow.execute_activity_method(PlanActivities.report_wave, report, **policies.RECORD)
+        await workflow.execute_activity_method(ReportActivities.report_wave, report, **policies.RECORD)
 
 
 def _listed(count: int, examples: list[str]) -> str:

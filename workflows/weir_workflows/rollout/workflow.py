@@ -19,7 +19,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from weir.operations.messages import (
+    from weir.rollouts.messages import (
         ROLLOUT_CONTROL_UPDATE,
         ROLLOUT_WORKFLOW,
         RolloutControl,
@@ -36,8 +36,10 @@ with workflow.unsafe.imports_passed_through():
         WavePlan,
         WaveReport,
     )
-    from weir_workflows.rollout.plan_activities import PlanActivities
-    from weir_workflows.rollout.rollback import go_back
+    from weir_workflows.rollout.progress_activities import ProgressActivities
+    from weir_workflows.rollout.report_activities import ReportActivities
+    from weir_workflows.rollout.rollback import roll_back
+    from weir_workflows.rollout.scope_activities import ScopeActivities
     from weir_workflows.rollout.wave import WaveRun
 
 ACTIONS = ("pause", "resume", "approve", "skip", "abort", "rollback")
@@ -62,21 +64,23 @@ class RolloutWorkflow:
         self._approved_wave = progress.approved_wave if progress else None
         self._stop: str | None = None
         self._stopped_by = ""
-        self._held: str | None = None
-        self._held_at: str | None = None
-        self._waits: str | None = None
+        self._held_for: str | None = None
+        self._gate_name: str | None = None
+        self._waiting_for: str | None = None
         self._approvals = 0
         self._wave: int | None = None
         self._running: WaveRun | None = None
-        # What goes on after a control was answered: going back, and telling batches.
-        self._aside: list[asyncio.Task[None]] = []
+        # Work that goes on after a control was answered: rollbacks, and signals to batches.
+        self._background: list[asyncio.Task[None]] = []
         self._closed: tuple[str, str | None] | None = None
         self._published: tuple[str, str | None, int | None] | None = None
         self._publishing = asyncio.Lock()
 
     @workflow.run
     async def run(self, message: RolloutInput) -> str:
-        resumed = await workflow.execute_activity_method(PlanActivities.resume_rollout, self._id, **policies.RECORD)
+        resumed = await workflow.execute_activity_method(
+            ProgressActivities.resume_rollout, self._id, **policies.RECORD
+        )
         if message.progress is None:
             self._take_over(resumed)
         try:
@@ -89,7 +93,7 @@ class RolloutWorkflow:
         return self._status()[0]
 
     def _take_over(self, resumed: Resumed) -> None:
-        """Of a rollout whose workflow was lost, what people had asked for last."""
+        """Takes over, from the database, the controls that were in force when an earlier workflow was lost."""
         self._next_batch = max(self._next_batch, resumed.next_batch)
         self._paused = resumed.status == "paused"
         self._paused_by = resumed.asked_by if self._paused else ""
@@ -113,7 +117,7 @@ class RolloutWorkflow:
             await self._go_on_as_new()
 
     async def _go_on_as_new(self, *, within: bool = False) -> None:
-        """With no batch and nobody going back, when the history has grown long."""
+        """Continues as a new run once the history has grown long, with no batch and no rollback under way."""
         if not within and not WaveRun.history_is_long():
             return
         await self._drain()
@@ -135,9 +139,9 @@ class RolloutWorkflow:
             return "aborting", f"aborted by {self._stopped_by}"
         if self._paused:
             return "paused", f"paused by {self._paused_by}" if self._paused_by else None
-        if self._held is not None:
-            return "held", self._held
-        return "running", self._waits
+        if self._held_for is not None:
+            return "held", self._held_for
+        return "running", self._waiting_for
 
     async def _publish(self) -> None:
         async with self._publishing:
@@ -145,10 +149,10 @@ class RolloutWorkflow:
             if self._published == (status, reason, self._wave):
                 return
             self._published = (status, reason, self._wave)
-            gate = self._held_at if status == "held" else None
+            gate = self._gate_name if status == "held" else None
             asked_by = self._stopped_by or (self._paused_by if status == "paused" else "")
             await workflow.execute_activity_method(
-                PlanActivities.report_rollout,
+                ReportActivities.report_rollout,
                 RolloutReport(self._id, status, reason, self._wave, _now(), gate, asked_by),
                 **policies.RECORD,
             )
@@ -157,9 +161,9 @@ class RolloutWorkflow:
         self._closed = (status, reason)
         await self._publish()
 
-    async def say(self, waits: str | None) -> None:
-        """Why nothing happens at the moment."""
-        self._waits = waits
+    async def report_waiting(self, waits: str | None) -> None:
+        """Publishes why no compute is taken up at the moment; None once one is."""
+        self._waiting_for = waits
         await self._publish()
 
     # Controls.
@@ -169,34 +173,34 @@ class RolloutWorkflow:
         if message.action == "skip":
             applied, text = await self._skip(message)
             if applied:
-                await self._tell("skip")
+                await self._notify_batches("skip")
         elif message.action == "rollback" and (message.wave is not None or message.compute_id is not None):
-            applied, text = await self._take_part_back(message)
+            applied, text = await self._roll_back_part(message)
         else:
             if self._is_of_another_gate(message):
-                text = f"the rollout is held at the gate {self._held_at}, not at {message.gate}: {self._held}"
+                text = f"the rollout is held at the gate {self._gate_name}, not at {message.gate}: {self._held_for}"
                 return RolloutControlResult(False, self._status()[0], text, refused=True)
             applied, text = self._apply(message)
             # First what activities look at before each switch, then the batches.
             await self._publish()
-            await self._tell(message.action)
+            await self._notify_batches(message.action)
         return RolloutControlResult(applied, self._status()[0], text)
 
-    async def _tell(self, action: str) -> None:
-        """What has been stored is in force, and the batches learn of it while this is answered: that they end their
-        waiting, not that nothing new begins. Of a pause and of a skip they need not be told."""
+    async def _notify_batches(self, action: str) -> None:
+        """Ends the waits of the wave and of its batches after a control. The control itself is in force already, for
+        activities read it from the database before each switch: a pause, a skip and an approval need no signal."""
         wave = self._running
         if wave is None:
             return
-        wave.look()
+        wave.wake()
         aside = workflow.patched("answered-before-told")
         if aside and action in {"pause", "skip", "approve"}:
             return
-        telling = asyncio.create_task(wave.tell(paused=self._paused, stopped=self._stop is not None))
+        signalling = asyncio.create_task(wave.signal_batches(paused=self._paused, stopped=self._stop is not None))
         if aside:
-            self._aside.append(telling)
+            self._background.append(signalling)
         else:
-            await telling
+            await signalling
 
     @control.validator
     def _validate(self, message: RolloutControl) -> None:
@@ -206,7 +210,7 @@ class RolloutWorkflow:
     def _is_of_another_gate(self, message: RolloutControl) -> bool:
         """An approval that comes late, of a gate that has been opened since, must not open the next one."""
         named = message.action == "approve" and message.gate is not None
-        return named and self._held is not None and self._held_at != message.gate
+        return named and self._held_for is not None and self._gate_name != message.gate
 
     def _apply(self, message: RolloutControl) -> tuple[bool, str]:
         if self._closed is not None:
@@ -216,10 +220,10 @@ class RolloutWorkflow:
         if self._stop is not None:
             return False, "the rollout is being stopped"
         if message.action == "approve":
-            if self._held is None:
+            if self._held_for is None:
                 return False, "the rollout is not held at a gate"
             self._approvals += 1
-            self._held = None
+            self._held_for = None
             return True, "the gate is open"
         wanted = message.action == "pause"
         if self._paused == wanted:
@@ -235,29 +239,29 @@ class RolloutWorkflow:
 
     async def _skip(self, message: RolloutControl) -> tuple[bool, str]:
         done = await workflow.execute_activity_method(
-            PlanActivities.skip_computes, self._scope(message), **policies.RECORD
+            ScopeActivities.skip_computes, self._scope(message), **policies.RECORD
         )
         if not done.skipped and not done.asked:
             return False, "nothing of it is left to skip; what has been switched can be rolled back"
         return True, f"{done.skipped} computes are skipped, {done.asked} are left out before their switch"
 
-    async def _take_part_back(self, message: RolloutControl) -> tuple[bool, str]:
+    async def _roll_back_part(self, message: RolloutControl) -> tuple[bool, str]:
         scope = self._scope(message)
-        ids = await workflow.execute_activity_method(PlanActivities.ask_back, scope, **policies.RECORD)
+        ids = await workflow.execute_activity_method(ScopeActivities.ask_back, scope, **policies.RECORD)
         if ids:
-            self._aside.append(asyncio.create_task(self._back(ids, f"rolled back by {message.actor}")))
+            self._background.append(asyncio.create_task(self._roll_back(ids, f"rolled back by {message.actor}")))
         if message.wave is not None:
-            await self._report_wave_back(message.wave, message.actor)
+            await self._report_wave_rolled_back(message.wave, message.actor)
         return True, f"{len(ids)} computes go back now, and those under way at their next step"
 
-    async def _back(self, ids: list[str], reason: str) -> None:
-        await go_back(self._id, ids, reason)
+    async def _roll_back(self, ids: list[str], reason: str) -> None:
+        await roll_back(self._id, ids, reason)
 
-    async def _report_wave_back(self, wave: int, actor: str) -> None:
+    async def _report_wave_rolled_back(self, wave: int, actor: str) -> None:
         """A wave that is under way reports itself when it is over."""
         if self._running is None or self._wave != wave:
             report = WaveReport(self._id, wave, "rolled_back", f"rolled back by {actor}", _now())
-            await workflow.execute_activity_method(PlanActivities.report_wave, report, **policies.RECORD)
+            await workflow.execute_activity_method(ReportActivities.report_wave, report, **policies.RECORD)
 
     def _scope(self, message: RolloutControl) -> ScopeInput:
         return ScopeInput(self._id, message.wave, message.compute_id, actor=message.actor)
@@ -272,18 +276,19 @@ class RolloutWorkflow:
     def paused(self) -> bool:
         return self._paused
 
-    async def go(self) -> bool:
-        """Waits while paused. False once the rollout is to stop."""
+    async def until_resumed(self) -> bool:
+        """Waits while the rollout is paused. False once the rollout is to stop."""
         await workflow.wait_condition(lambda: not self._paused or self._stop is not None)
         return self._stop is None
 
-    async def hold(self, reason: str, gate: str) -> bool:
-        """Until somebody approves; False when the rollout is to stop. No two gates of a rollout have one name."""
-        self._held, self._held_at = reason, gate
+    async def wait_for_approval(self, reason: str, gate: str) -> bool:
+        """Waits at a gate until a person approves; False when the rollout is to stop. Every gate of a rollout has a
+        name of its own."""
+        self._held_for, self._gate_name = reason, gate
         seen = self._approvals
         await self._publish()
         await workflow.wait_condition(lambda: self._approvals > seen or self._stop is not None)
-        self._held = None
+        self._held_for = None
         await self._publish()
         return self._stop is None
 
@@ -297,16 +302,18 @@ class RolloutWorkflow:
 
     async def _gate(self, wave: WavePlan, plan: Resumed, before: bool) -> bool:
         await self._publish()
-        if not await self.go():
+        if not await self.until_resumed():
             return False
         if wave.state == "pending" and not before and plan.plan_approval_required and not self._plan_approved:
-            if not await self.hold("the plan waits for approval", "plan"):
+            if not await self.wait_for_approval("the plan waits for approval", "plan"):
                 return False
             self._plan_approved = True
         between = wave.state == "pending" and before and plan.approval_required
-        if between and not await self.hold(f"wave {wave.name} waits for approval", f"wave-{wave.index}-begins"):
+        if between and not await self.wait_for_approval(
+            f"wave {wave.name} waits for approval", f"wave-{wave.index}-begins"
+        ):
             return False
-        return await self.go()
+        return await self.until_resumed()
 
     # Waves, and the end.
 
@@ -327,12 +334,12 @@ class RolloutWorkflow:
             await self._go_on_as_new(within=True)
 
     async def _drain(self) -> None:
-        """Until no batch, no control and nobody who was asked back is under way any more."""
+        """Waits until no batch, no control and no rollback of single computes is under way any more."""
         if self._running is not None:
             await self._running.drain()
         while True:
             await workflow.wait_condition(workflow.all_handlers_finished)
-            aside, self._aside = self._aside, []
+            aside, self._background = self._background, []
             if not aside:
                 return
             await asyncio.gather(*aside, return_exceptions=True)
@@ -345,15 +352,15 @@ class RolloutWorkflow:
             return
         await self._publish()
         keep = self._stop == "abort"
-        await workflow.execute_activity_method(PlanActivities.leave_unswitched, self._id, **policies.RECORD)
+        await workflow.execute_activity_method(ScopeActivities.leave_unswitched, self._id, **policies.RECORD)
         ids = await workflow.execute_activity_method(
-            PlanActivities.switched_computes, ScopeInput(self._id, keep_passed=keep), **policies.RECORD
+            ScopeActivities.switched_computes, ScopeInput(self._id, keep_passed=keep), **policies.RECORD
         )
         who = f" by {self._stopped_by}" if self._stopped_by else ""
         reason = f"the rollout was {'aborted' if keep else 'rolled back'}{who}"
-        failed = await go_back(self._id, ids, reason)
+        failed = await roll_back(self._id, ids, reason)
         if self._wave is not None and not keep:
             for index in range(self._wave + 1):
                 report = WaveReport(self._id, index, "rolled_back", reason, _now())
-                await workflow.execute_activity_method(PlanActivities.report_wave, report, **policies.RECORD)
+                await workflow.execute_activity_method(ReportActivities.report_wave, report, **policies.RECORD)
         await self._close("aborted" if keep else "rolled_back", "; ".join([reason, *failed]))

@@ -8,7 +8,7 @@ from weir.endpoints.models import Endpoint
 from weir.errors import BadRequestError
 from weir.rollouts.features.protocol import Candidate
 from weir.rollouts.intent import Strategy
-from weir.rollouts.schemas import ExclusionCode
+from weir.rollouts.models import ExclusionCode
 
 
 class ImagePushdown:
@@ -23,7 +23,7 @@ class ImagePushdown:
         "ingested by the storage of the branch; its position in the WAL is given for every compute."
     )
 
-    def settled(self, strategy: Strategy) -> Strategy:
+    def resolved(self, strategy: Strategy) -> Strategy:
         if strategy.target_version is not None:
             raise BadRequestError("target_version is for rollouts of postgres_minor")
         return strategy

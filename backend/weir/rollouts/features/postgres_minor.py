@@ -11,7 +11,7 @@ from weir.endpoints.models import Endpoint
 from weir.errors import BadRequestError
 from weir.rollouts.features.protocol import Candidate
 from weir.rollouts.intent import Strategy
-from weir.rollouts.schemas import ExclusionCode
+from weir.rollouts.models import ExclusionCode
 
 # A compute that has just started reads from storage what it had in memory before. What it does meanwhile says little
 # about the minor.
@@ -30,7 +30,7 @@ class PostgresMinor:
         "long the compute accepted no connections is from the stop until its agent said that it serves queries again."
     )
 
-    def settled(self, strategy: Strategy) -> Strategy:
+    def resolved(self, strategy: Strategy) -> Strategy:
         available = postgres_versions.available(get_settings())
         target = strategy.target_version or postgres_versions.newest(available)
         if target is None:

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement
 
 from weir.computes.repository import ComputeRow
 from weir.rollouts.intent import Strategy
-from weir.rollouts.schemas import ExclusionCode
+from weir.rollouts.models import ExclusionCode
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Feature(Protocol):
         """When a switch counts as done."""
         ...
 
-    def settled(self, strategy: Strategy) -> Strategy:
+    def resolved(self, strategy: Strategy) -> Strategy:
         """With what is fixed once the plan is made. Raises BadRequestError for what this feature cannot do."""
         ...
 

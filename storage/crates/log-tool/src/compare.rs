@@ -5,8 +5,8 @@ use std::io;
 use pg_types::{Lsn, WAL_SEGMENT_BYTES, XLOG_BLCKSZ};
 use serde::Serialize;
 
-use crate::folder::Wal;
 use crate::scan::CHUNK_BYTES;
+use crate::scan::Wal;
 
 /// Differences that are listed; further ones are counted.
 const LISTED: usize = 64;

@@ -3,24 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use pg_types::{Lsn, TenantId, TimelineId, WAL_SEGMENT_BYTES};
+use safekeeper::scan::{Wal, read_or_zero};
 use safekeeper::{cut_wal, segments};
 
 /// Segments from this number on are names that look like one.
 const NO_WAL_GETS_SO_FAR: u64 = (1 << 62) / WAL_SEGMENT_BYTES;
-
-/// Bytes of a log by their position.
-pub trait Wal {
-    /// The first segment that exists at or behind this number.
-    fn segment_from(&self, number: u64) -> Option<u64>;
-
-    /// Fills `buffer` from `at` on, to the end of the segment at most, and gives the length. What a file is too short
-    /// for is zero, as a safekeeper takes it. `NotFound` when there is no such segment.
-    fn read(&mut self, at: Lsn, buffer: &mut [u8]) -> io::Result<usize>;
-}
 
 /// The segments of one timeline's directory, as they were when it was opened.
 pub struct Segments {
@@ -121,20 +111,6 @@ impl Wal for CutFile {
         read_or_zero(&self.file, at.0 - self.begin.0, &mut buffer[..length])?;
         Ok(length)
     }
-}
-
-fn read_or_zero(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(length) => filled += length,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    buffer[filled..].fill(0);
-    Ok(())
 }
 
 /// Files of WAL that was cut off the log in `dir`, in the order of their positions.

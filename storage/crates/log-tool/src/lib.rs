@@ -21,6 +21,7 @@ pub mod folder;
 pub mod judge;
 pub mod member;
 pub mod report;
-pub mod scan;
 pub mod text;
 pub mod voters;
+
+pub use safekeeper::scan;

@@ -1,5 +1,7 @@
 //! The HTTP management API (see `docs/interfaces.md`).
 
+mod timeline_body;
+
 use std::sync::Arc;
 
 use axum::extract::rejection::JsonRejection;
@@ -9,15 +11,15 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use blob::BlobError;
-use consensus::{MemberId, Role, TermStart};
 use pg_types::{Lsn, TenantId, TimelineId};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use self::timeline_body::TimelineBody;
 use crate::control::Identity;
 use crate::offload::filling::{FillError, Filled, Wanted};
 use crate::registry::{Created, Founder, Founding, Listed, Registry, RegistryError};
-use crate::timeline::{OpenError, Status};
+use crate::timeline::OpenError;
 
 pub fn router(registry: Arc<Registry>) -> Router {
     let router = Router::new()
@@ -26,6 +28,10 @@ pub fn router(registry: Arc<Registry>) -> Router {
             post(create).get(status).delete(remove),
         )
         .route("/v1/tenant/{tenant}/timeline/{timeline}/fill", post(fill))
+        .route(
+            "/v1/tenant/{tenant}/timeline/{timeline}/verify",
+            post(verify),
+        )
         .route("/v1/timelines", get(list))
         .route("/v1/disk", get(disk))
         .route("/healthz", get(|| async { "ok\n" }))
@@ -105,115 +111,6 @@ struct CreateBody {
 struct DiskBody {
     node: u64,
     disk: String,
-}
-
-#[derive(Serialize)]
-struct TimelineBody {
-    tenant_id: TenantId,
-    timeline_id: TimelineId,
-    state: &'static str,
-    reason: Option<String>,
-    #[serde(flatten)]
-    positions: Option<Positions>,
-}
-
-#[derive(Serialize)]
-struct Positions {
-    start_lsn: Lsn,
-    system_identifier: String,
-    pg_version: u32,
-    term: pg_types::Term,
-    term_history: Vec<TermStart>,
-    flush_lsn: Lsn,
-    commit_lsn: Lsn,
-    remote_consistent_lsn: Lsn,
-    oldest_lsn: Lsn,
-    offloaded_lsn: Option<Lsn>,
-    member: MemberBody,
-    /// Empty where the log does not name its members yet.
-    members: Vec<MemberBody>,
-    generation: u32,
-    /// The term that confirmed the generation.
-    generation_term: pg_types::Term,
-}
-
-#[derive(Serialize)]
-struct MemberBody {
-    node: u64,
-    disk: String,
-    incarnation: u32,
-    /// `voter`, `learner` or, of a log that is no member of its own configuration, `none`.
-    role: String,
-}
-
-impl MemberBody {
-    fn new(id: MemberId, role: Option<Role>) -> MemberBody {
-        MemberBody {
-            node: id.node,
-            disk: id.disk.to_string(),
-            incarnation: id.incarnation,
-            role: role.map_or_else(|| "none".to_owned(), |role| role.to_string()),
-        }
-    }
-}
-
-impl From<Status> for TimelineBody {
-    fn from(status: Status) -> TimelineBody {
-        let Status {
-            identity,
-            position,
-            oldest_lsn,
-            offloaded_lsn,
-            role,
-            stopped,
-        } = status;
-        TimelineBody {
-            tenant_id: identity.tenant,
-            timeline_id: identity.timeline,
-            state: if stopped.is_some() {
-                "stopped"
-            } else {
-                "active"
-            },
-            reason: stopped,
-            positions: Some(Positions {
-                start_lsn: identity.start_lsn,
-                system_identifier: identity.system_identifier.to_string(),
-                pg_version: identity.pg_version,
-                term: position.term,
-                term_history: position.history.entries().to_vec(),
-                flush_lsn: position.flush_lsn,
-                commit_lsn: position.commit_lsn,
-                remote_consistent_lsn: position.horizon_lsn,
-                oldest_lsn,
-                offloaded_lsn,
-                member: MemberBody::new(position.member, role),
-                members: position
-                    .configuration
-                    .members()
-                    .iter()
-                    .map(|member| MemberBody::new(member.id, Some(member.role)))
-                    .collect(),
-                generation: position.configuration.generation.number,
-                generation_term: position.configuration.generation.term,
-            }),
-        }
-    }
-}
-
-impl From<Listed> for TimelineBody {
-    fn from(listed: Listed) -> TimelineBody {
-        match listed {
-            Listed::Open(timeline) => timeline.status().into(),
-            Listed::Broken((tenant_id, timeline_id), reason) => TimelineBody {
-                tenant_id,
-                timeline_id,
-                state: "stopped",
-                reason: Some(reason),
-                positions: None,
-            },
-        }
-    }
 }
 
 async fn create(
@@ -362,6 +259,27 @@ async fn fill(
         };
         ApiError::new(status, code, error.to_string())
     })?))
+}
+
+/// Looks at the whole log at once; what is damaged is repaired behind the answer.
+async fn verify(
+    State(registry): State<Arc<Registry>>,
+    Path((tenant, timeline)): Path<(String, String)>,
+) -> Result<Json<TimelineBody>, ApiError> {
+    let (tenant, timeline) = ids(&tenant, &timeline)?;
+    let Some(Listed::Open(log)) = registry.get((tenant, timeline)) else {
+        return Err(absent(tenant, timeline));
+    };
+    if let Some(care) = registry.care().cloned() {
+        let looked = log.clone();
+        // It goes on when whoever asked has gone.
+        let look = async move {
+            care.look_at_once(&looked).await;
+            looked.wake_care();
+        };
+        tokio::spawn(look).await.map_err(ApiError::internal)?;
+    }
+    Ok(Json(log.status().into()))
 }
 
 async fn list(State(registry): State<Arc<Registry>>) -> Json<Vec<TimelineBody>> {

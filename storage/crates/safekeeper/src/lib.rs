@@ -8,7 +8,8 @@
 //! - `control`: identity, members, promise, term history, commit LSN, horizon; replaced atomically, checksummed;
 //! - `<segment>`: 16 MiB of WAL each, named as Postgres does, sparse where nothing was written yet;
 //! - `cut/`: WAL that was cut off the log, kept for a week (`cut_wal`);
-//! - `filling/`, `filled/`: WAL from the object store that is about to be the log's (`filled`).
+//! - `filling/`, `filled/`: WAL from the object store that is about to be the log's (`filled`);
+//! - `repairing/`: a segment that is about to replace a damaged one, and `damaged/`: those that were replaced (`replaced`).
 //!
 //! Beside them lies who the directory is and which logs it was given (`disk`).
 //!
@@ -17,7 +18,8 @@
 //! - WAL is reported as flushed only after an fsync that began when it was complete, up to a record boundary;
 //! - a log is cut on disk, zeroes behind the cut, before the history that demanded it is stored, and what is cut off
 //!   is set aside durably before that;
-//! - segments go only when the control file already says that nothing below is needed.
+//! - segments go only when the control file already says that nothing below is needed;
+//! - WAL that is known to be damaged is served to nobody, and offloaded nowhere (`damage`, `care`).
 //!
 //! What a crash leaves: the last control file, and WAL that may end in a torn record. A start finds the end
 //! of the last whole record behind the stored commit LSN, writes that tail once more (what only the page
@@ -27,16 +29,22 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod care;
 pub mod control;
 pub mod cut_wal;
+pub mod damage;
 pub mod disk;
 pub mod filled;
 pub mod metrics;
 pub mod offload;
 mod recovery;
 pub mod registry;
+pub mod repair;
+pub mod replaced;
+pub mod scan;
 pub mod segments;
 pub mod server;
 pub mod timeline;
+pub mod verify;
 
 pub use registry::Registry;

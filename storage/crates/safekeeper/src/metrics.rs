@@ -90,6 +90,29 @@ pub static FILLED_BYTES: LazyLock<IntCounter> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+pub static VERIFIED_BYTES: LazyLock<IntCounter> = LazyLock::new(|| {
+    register_int_counter!(
+        "weir_safekeeper_verified_bytes_total",
+        "WAL on disk that was read to check it"
+    )
+    .expect("registered once")
+});
+pub static DAMAGED_BYTES: LazyLock<IntGaugeVec> = LazyLock::new(|| {
+    register_int_gauge_vec!(
+        "weir_safekeeper_damaged_bytes",
+        "WAL of a timeline in which nothing is proven, and which is not repaired yet",
+        &["tenant_id", "timeline_id"]
+    )
+    .expect("registered once")
+});
+pub static REPAIRS: LazyLock<IntCounterVec> = LazyLock::new(|| {
+    register_int_counter_vec!(
+        "weir_safekeeper_repairs_total",
+        "Segments replaced from a peer or the object store, and damage left as it is, by outcome",
+        &["outcome"]
+    )
+    .expect("registered once")
+});
 pub static POSITION: LazyLock<IntGaugeVec> = LazyLock::new(|| {
     register_int_gauge_vec!(
         "weir_safekeeper_position_bytes",

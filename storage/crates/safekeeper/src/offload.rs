@@ -5,7 +5,8 @@
 //! is followed by takes its place. A log can be made from what is there ([`filling`]).
 //!
 //! Invariants:
-//! - nothing is uploaded that is not committed, or whose records do not check out;
+//! - nothing is uploaded that is not committed, or whose records do not check out: each byte of a piece is checked as it
+//!   was read for this upload, also what was read, checked and uploaded before as part of a shorter piece;
 //! - nothing is deleted but what the pageserver has had durable for a day ([`Options::keep`]), and what is part of a
 //!   longer piece that is there;
 //! - `offloaded_lsn` says nothing that this process has not seen: pieces up to it are in the store, equal to the log's;
@@ -71,6 +72,10 @@ enum OffloadError {
         "the WAL here is damaged: {0}; another safekeeper offloads this segment, `weir log verify` compares them"
     )]
     Damaged(#[from] WalError),
+    #[error(
+        "what was offloaded before as {0} reads otherwise now: the WAL here is damaged; another safekeeper offloads this segment"
+    )]
+    Changed(WalName),
     #[error("the timeline was deleted from the object store")]
     Deleted,
 }
@@ -78,7 +83,7 @@ enum OffloadError {
 impl OffloadError {
     fn outcome(&self) -> &'static str {
         match self {
-            OffloadError::Damaged(_) => "damaged",
+            OffloadError::Damaged(_) | OffloadError::Changed(_) => "damaged",
             OffloadError::Store(BlobError::Corrupt { .. }) => "conflict",
             OffloadError::Deleted => "orphaned",
             OffloadError::Store(_) | OffloadError::Slow | OffloadError::Log(_) => "failed",
@@ -137,6 +142,8 @@ struct Course {
     done: Lsn,
     /// Has taken everything up to `done`.
     decoder: Option<WalStreamDecoder>,
+    /// The last piece that is known to be in the store.
+    last: Option<WalName>,
     commit_since: (Lsn, Instant),
     /// Since when there is something to offload.
     due_since: Option<Instant>,
@@ -156,6 +163,7 @@ impl Course {
             timeline,
             done: Lsn::INVALID,
             decoder: None,
+            last: None,
             commit_since: (Lsn::INVALID, Instant::now()),
             due_since: None,
             horizons: VecDeque::new(),
@@ -184,6 +192,10 @@ impl Course {
                 Ok(()) => PERIOD,
                 Err(error) => {
                     count(error.outcome());
+                    let is_damaged = error.outcome() == "damaged";
+                    if is_damaged && timeline.damages().is_empty() {
+                        timeline.suspect(&error);
+                    }
                     let pause = (pause * 2).min(LONGEST_PAUSE);
                     tracing::warn!(timeline = %timeline.identity.timeline, %error, again_in = ?pause, "WAL is not offloaded");
                     pause
@@ -232,6 +244,7 @@ impl Course {
         tokio::time::timeout(PATIENCE, self.upload(&header, content))
             .await
             .map_err(|_| OffloadError::Slow)??;
+        self.last = Some(header.name());
         self.done = piece.end;
         self.timeline.set_offloaded(self.done);
         Ok(true)
@@ -253,9 +266,13 @@ impl Course {
             None => return Ok(None),
         };
         let timeline = self.timeline.clone();
+        let last = self.last;
         let work = move || {
             let content = timeline.read_piece(begin, end)?;
             let at = decoder.fed_to();
+            if begin < at {
+                check_again(&timeline, begin, &content, last)?;
+            }
             let checked = at.0.saturating_sub(begin.0) as usize;
             let fresh = content.get(checked..).unwrap_or_default();
             let mut records = decoder.feed(at, fresh)?;
@@ -364,6 +381,29 @@ impl Course {
         self.trimmed_to = durable;
         Ok(())
     }
+}
+
+/// Checks what a piece begins with that was checked when it was read before: the disk may have changed it since.
+fn check_again(
+    timeline: &Timeline,
+    begin: Lsn,
+    content: &Bytes,
+    last: Option<WalName>,
+) -> Result<(), OffloadError> {
+    if let Some(last) = last.filter(|last| last.begin == begin)
+        && let Some(same) = content.get(..last.length() as usize)
+        && crc32c::crc32c(same) != last.crc
+    {
+        return Err(OffloadError::Changed(last));
+    }
+    let end = begin + content.len() as u64;
+    let Some(first) = filling::first_record(begin, content).filter(|first| *first < end) else {
+        return Ok(());
+    };
+    let mut decoder = recovery::decoder(&timeline.identity, first);
+    let mut records = decoder.feed(first, &content[(first.0 - begin.0) as usize..])?;
+    while records.next_record()?.is_some() {}
+    Ok(())
 }
 
 /// Whether the log, as it is `now`, holds the same up to `end` as it did.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use pg_types::{Lsn, PgMajor};
+use pg_types::{Lsn, PgMajor, WAL_SEGMENT_BYTES};
 use wal_decode::WalStreamDecoder;
 
 use crate::control::{self, Control, Identity};
@@ -19,6 +19,8 @@ pub struct Recovered {
     pub end: Lsn,
     /// Continues at `end`.
     pub decoder: WalStreamDecoder,
+    /// Names of the files before the stored commit LSN that are missing.
+    pub lost: Vec<String>,
 }
 
 pub fn major(pg_version: u32) -> Result<PgMajor, OpenError> {
@@ -44,12 +46,16 @@ pub fn recover(dir: &Path, control: &Control) -> Result<Recovered, OpenError> {
     let mut segments = Segments::open(dir).map_err(io)?;
     let commit = control.durable.commit_lsn;
     let begin = control.durable.horizon_lsn;
-    if !segments.cover(begin, commit) {
+    let lost = segments.lacking(begin, commit);
+    // With the last one goes what is behind the stored commit LSN and was acknowledged as well: nobody can tell how far that
+    // went, so this log must not say where it ends. Any other one leaves the end known, and is fetched from a peer.
+    if lost.last() == Some(&(commit.0 / WAL_SEGMENT_BYTES)) {
         return Err(OpenError::Missing {
             dir: dir.display().to_string(),
             commit,
         });
     }
+    segments.expect(begin, commit);
     // Left over from a reset or a trim that was cut short.
     segments.remove_below(begin).map_err(io)?;
     let mut scan = decoder(&control.identity, commit);
@@ -76,6 +82,7 @@ pub fn recover(dir: &Path, control: &Control) -> Result<Recovered, OpenError> {
         segments,
         end,
         decoder: next,
+        lost: lost.into_iter().map(crate::segments::name_of).collect(),
     })
 }
 

@@ -1,16 +1,20 @@
 //! All timelines of this safekeeper.
 
+mod founding;
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consensus::{Configuration, MemberId};
+use consensus::Configuration;
 use parking_lot::Mutex;
-use pg_types::{DiskId, TenantId, TimelineId};
+use pg_types::{TenantId, TimelineId};
 use wire::wal::{Failure, FailureKind};
 
+use self::founding::configuration;
+use crate::care::Care;
 use crate::control::{Identity, sync_dir};
 use crate::disk::{Disk, DiskError};
 use crate::metrics;
@@ -22,6 +26,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 const BEING_CREATED: &str = "new";
 const BEING_DELETED: &str = "deleted";
 const MAINTENANCE_PERIOD: Duration = Duration::from_secs(1);
+
+pub use founding::{Founder, Founding};
 
 pub type Id = (TenantId, TimelineId);
 
@@ -40,24 +46,11 @@ pub struct Registry {
     disk: Disk,
     entries: Mutex<HashMap<Id, Entry>>,
     offload: Option<Arc<Offload>>,
+    care: Option<Arc<Care>>,
     /// Held while a timeline is created, deleted or opened again.
     changes: tokio::sync::Mutex<()>,
     /// Locked as long as the process lives, so that no second one works on the same files.
     _lock: fs::File,
-}
-
-/// A safekeeper that a log is founded on, by its number and its disk.
-pub type Founder = (u64, DiskId);
-
-/// How a log begins.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Founding {
-    /// It names no members until a compute writes them down; what an older control plane asks for.
-    Unlisted,
-    /// With these members.
-    On(Vec<Founder>),
-    /// Beside members that have it already.
-    Learner,
 }
 
 /// What `create` found.
@@ -106,6 +99,7 @@ impl Registry {
             disk: Disk::open(dir, node)?,
             entries: Mutex::default(),
             offload: None,
+            care: None,
             changes: tokio::sync::Mutex::default(),
             _lock: lock,
         };
@@ -123,6 +117,18 @@ impl Registry {
             offload: Some(Arc::new(offload)),
             ..self
         }
+    }
+
+    /// The same, and damaged WAL is looked for and repaired.
+    pub fn cared_for_by(self, care: Care) -> Registry {
+        Registry {
+            care: Some(Arc::new(care)),
+            ..self
+        }
+    }
+
+    pub fn care(&self) -> Option<&Arc<Care>> {
+        self.care.as_ref()
     }
 
     pub fn offload(&self) -> Option<&Arc<Offload>> {
@@ -195,6 +201,9 @@ impl Registry {
         tokio::spawn(timeline.clone().run_flusher());
         if let Some(offload) = &self.offload {
             tokio::spawn(offload.clone().watch(timeline.clone()));
+        }
+        if let Some(care) = &self.care {
+            tokio::spawn(care.clone().watch(timeline.clone()));
         }
         tokio::spawn(maintain(timeline));
     }
@@ -406,16 +415,6 @@ impl Registry {
             })
         }
     }
-}
-
-/// A log is founded on the first incarnation that each disk is given of it.
-fn configuration(founders: &[Founder]) -> Result<Configuration, consensus::ChangeError> {
-    let first = |(node, disk): &Founder| MemberId {
-        node: *node,
-        disk: *disk,
-        incarnation: 1,
-    };
-    Configuration::founding(&founders.iter().map(first).collect::<Vec<_>>())
 }
 
 fn parse<T: std::str::FromStr>(name: &std::ffi::OsStr) -> Option<T> {

@@ -21,6 +21,8 @@ pub struct Segments {
     /// Segments with writes that no fsync has covered.
     dirty: BTreeMap<u64, Arc<File>>,
     dir_dirty: bool,
+    /// Segments before this number are complete: one that is too short is damaged, and stays as it is.
+    complete_below: u64,
 }
 
 /// What one fsync covers; runs without any lock.
@@ -51,6 +53,14 @@ pub fn name_of(number: u64) -> String {
     Lsn(number * WAL_SEGMENT_BYTES).segment_file_name(WAL_SEGMENT_BYTES)
 }
 
+/// A file that was lost before needs no removal.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
 impl Segments {
     pub fn open(dir: &Path) -> io::Result<Segments> {
         let mut files = BTreeMap::new();
@@ -64,7 +74,36 @@ impl Segments {
             files,
             dirty: BTreeMap::new(),
             dir_dirty: false,
+            complete_below: 0,
         })
+    }
+
+    /// The segments that hold bytes of `[from, to)` and do not exist.
+    pub fn lacking(&self, from: Lsn, to: Lsn) -> Vec<u64> {
+        let segment = |lsn: u64| lsn / WAL_SEGMENT_BYTES;
+        let numbers = segment(from.0)..=segment(to.0.saturating_sub(1));
+        numbers
+            .filter(|number| from < to && !self.files.contains_key(number))
+            .collect()
+    }
+
+    /// Everything before `to` was there once: a file that is not counts as one that can't be opened, one that is too short
+    /// as one that can't be read to its end.
+    pub fn expect(&mut self, from: Lsn, to: Lsn) {
+        for number in self.lacking(from, to) {
+            self.files.insert(number, None);
+        }
+        self.complete_below = to.0 / WAL_SEGMENT_BYTES;
+    }
+
+    pub fn has(&self, number: u64) -> bool {
+        self.files.contains_key(&number)
+    }
+
+    /// `file` is what the segment's name stands for now, and all of it is durable.
+    pub fn replace(&mut self, number: u64, file: File) {
+        self.dirty.remove(&number);
+        self.files.insert(number, Some(Arc::new(file)));
     }
 
     fn path(&self, number: u64) -> PathBuf {
@@ -103,7 +142,8 @@ impl Segments {
             None => {
                 let file = OpenOptions::new().read(true).write(true).open(path)?;
                 // A crash within a creation or a cut leaves it short.
-                if file.metadata()?.len() < WAL_SEGMENT_BYTES {
+                let may_be_short = number >= self.complete_below;
+                if may_be_short && file.metadata()?.len() < WAL_SEGMENT_BYTES {
                     file.set_len(WAL_SEGMENT_BYTES)?;
                 }
                 let file = Arc::new(file);
@@ -171,7 +211,7 @@ impl Segments {
             .rev()
             .collect();
         for number in &behind {
-            fs::remove_file(self.path(*number))?;
+            remove(&self.path(*number))?;
             self.files.remove(number);
             self.dirty.remove(number);
         }
@@ -196,7 +236,7 @@ impl Segments {
             .map(|(number, _)| *number)
             .collect();
         for number in &below {
-            fs::remove_file(self.path(*number))?;
+            remove(&self.path(*number))?;
             self.files.remove(number);
             self.dirty.remove(number);
         }

@@ -7,16 +7,20 @@
 mod filling;
 mod offloading;
 mod reading;
+mod repairing;
+mod reporting;
 mod writing;
 
 pub use filling::{FillView, Gathered, InstallError};
 pub use offloading::OffloadView;
 pub use reading::Committed;
+use repairing::Health;
+pub use repairing::{MendError, Mended, RepairView, Verified};
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use consensus::{
@@ -30,11 +34,10 @@ use wal_decode::WalStreamDecoder;
 use wire::wal::{Failure, FailureKind};
 
 use crate::control::{self, Control, ControlError, Identity};
+use crate::damage::Damage;
 use crate::disk::{Disk, DiskError, Origin};
-use crate::filled;
-use crate::metrics;
-use crate::recovery;
 use crate::segments::Segments;
+use crate::{filled, metrics, recovery, replaced};
 
 /// What connections of a timeline wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,6 +104,10 @@ pub struct Timeline {
     connections: AtomicU64,
     /// See [`Timeline::offloaded_lsn`]; 0 for none.
     offloaded: AtomicU64,
+    /// Taken for moments, and with nothing else behind it.
+    health: Mutex<Health>,
+    suspected: Notify,
+    is_suspected: AtomicBool,
     closed: CancellationToken,
 }
 
@@ -112,6 +119,8 @@ pub struct Status {
     pub oldest_lsn: Lsn,
     /// Everything between what is durable as pages and here is in the object store.
     pub offloaded_lsn: Option<Lsn>,
+    pub damage: Vec<Damage>,
+    pub verified: Option<Verified>,
     /// Of this log in the newest configuration it knows.
     pub role: Option<Role>,
     pub stopped: Option<String>,
@@ -157,6 +166,7 @@ impl Timeline {
     /// Opens what is on disk. Blocks.
     pub fn open(dir: &Path, disk: &Disk) -> Result<Timeline, OpenError> {
         let mut control = filled::finish(dir)
+            .and_then(|()| replaced::clear(dir))
             .map_err(|source| OpenError::Io {
                 dir: dir.display().to_string(),
                 source,
@@ -181,7 +191,7 @@ impl Timeline {
             writer: 0,
             stopped: None,
         };
-        Ok(Timeline {
+        let opened = Timeline {
             identity: control.identity,
             dir: dir.to_owned(),
             promises: Mutex::new(control),
@@ -191,8 +201,15 @@ impl Timeline {
             flush_wanted: Notify::new(),
             connections: AtomicU64::new(0),
             offloaded: AtomicU64::new(0),
+            health: Mutex::default(),
+            suspected: Notify::new(),
+            is_suspected: AtomicBool::new(false),
             closed: CancellationToken::new(),
-        })
+        };
+        if !recovered.lost.is_empty() {
+            opened.suspect(&format!("files are missing: {}", recovered.lost.join(", ")));
+        }
+        Ok(opened)
     }
 
     pub fn dir(&self) -> &Path {
@@ -220,6 +237,8 @@ impl Timeline {
             position: state.acceptor.position(),
             oldest_lsn: self.oldest(&state),
             offloaded_lsn: self.offloaded_lsn(),
+            damage: self.damages(),
+            verified: self.verified(),
             role: state.acceptor.role(),
             stopped: state.stopped.as_ref().map(|stop| stop.reason.clone()),
         }
@@ -391,46 +410,8 @@ impl Timeline {
                 .map_err(|error| self.stop(state, "remove old WAL", &error))?
         };
         metrics::TRIMMED_SEGMENTS.inc_by(removed);
+        self.forget_damage_below(horizon);
         self.report();
         Ok(())
-    }
-
-    fn report(&self) {
-        let (tenant, timeline) = (
-            self.identity.tenant.to_string(),
-            self.identity.timeline.to_string(),
-        );
-        let progress = *self.progress.borrow();
-        let positions = [
-            ("flush", progress.reply.flush_lsn),
-            ("commit", progress.reply.commit_lsn),
-            ("remote_consistent", progress.remote_consistent_lsn),
-            ("ingested", progress.ingested_lsn),
-            ("offloaded", self.offloaded_lsn().unwrap_or_default()),
-        ];
-        for (name, lsn) in positions {
-            metrics::POSITION
-                .with_label_values(&[tenant.as_str(), timeline.as_str(), name])
-                .set(lsn.0 as i64);
-        }
-    }
-
-    /// Forgets the timeline's metrics.
-    fn retire(&self) {
-        let (tenant, timeline) = (
-            self.identity.tenant.to_string(),
-            self.identity.timeline.to_string(),
-        );
-        for name in [
-            "flush",
-            "commit",
-            "remote_consistent",
-            "ingested",
-            "offloaded",
-        ] {
-            // It was never reported if the timeline was gone within a second.
-            let _ =
-                metrics::POSITION.remove_label_values(&[tenant.as_str(), timeline.as_str(), name]);
-        }
     }
 }

@@ -10,9 +10,11 @@
 
 mod http;
 mod propagation;
+mod time;
 
 pub use http::{http, metrics_text};
 pub use propagation::{continue_trace, current_traceparent, inject};
+pub use time::rfc3339;
 
 use anyhow::Context as _;
 use opentelemetry::trace::TracerProvider as _;

@@ -21,15 +21,15 @@ from weir.rollouts.models import MemberState
 from weir_workflows.common.heartbeat import until
 from weir_workflows.common.resources import Resources
 from weir_workflows.rollout import members, thresholds
-from weir_workflows.rollout.changes import wishes
+from weir_workflows.rollout.changes import desired
 from weir_workflows.rollout.changes.protocol import Figures, Record
 from weir_workflows.rollout.limits import CHUNK_SIZE
 from weir_workflows.rollout.members import Member, Outcome
-from weir_workflows.rollout.probes import PATIENCE_SECONDS, Probes, patiently
+from weir_workflows.rollout.probes import RETRY_SECONDS, Probes, retrying
 from weir_workflows.rollout.verdict import HardBounds
 
 SWITCH_TIMEOUT_MS = 30_000
-CONFIRM_PATIENCE_SECONDS = 60
+CONFIRM_SECONDS = 60
 
 
 class ImagePushdown:
@@ -71,7 +71,7 @@ class ImagePushdown:
         await self._each(chunk, read, failures)
         found = [item for item in chunk if item.id not in failures]
         async with self._r.database.transaction() as session:
-            kept = await thresholds.kept(session, rollout_id, [item.row.project.id for item in found])
+            kept = await thresholds.stored(session, rollout_id, [item.row.project.id for item in found])
             new = {
                 item.id: {"previous_threshold": kept.setdefault(item.row.project.id, before[item.id])}
                 for item in found
@@ -90,7 +90,7 @@ class ImagePushdown:
         async def one(item: Member) -> None:
             async with self._probes.slot():
                 try:
-                    await patiently(lambda: step(item))
+                    await retrying(lambda: step(item))
                 except RemoteError as error:
                     failures[item.id] = (MemberState.FAILED, f"storage could not be armed: {error}")
 
@@ -100,14 +100,16 @@ class ImagePushdown:
         del session, items
         return set()
 
-    async def wish(self, session: AsyncSession, rollout_id: str, items: Sequence[Member]) -> None:
-        await self._wish(session, rollout_id, items, enabled=False)
+    async def set_desired(self, session: AsyncSession, rollout_id: str, items: Sequence[Member]) -> None:
+        await self._set_desired(session, rollout_id, items, enabled=False)
 
-    async def wish_back(self, session: AsyncSession, rollout_id: str, items: Sequence[Member]) -> None:
-        await self._wish(session, rollout_id, items, enabled=True)
+    async def restore_desired(self, session: AsyncSession, rollout_id: str, items: Sequence[Member]) -> None:
+        await self._set_desired(session, rollout_id, items, enabled=True)
 
-    async def _wish(self, session: AsyncSession, rollout_id: str, items: Sequence[Member], *, enabled: bool) -> None:
-        await wishes.store(
+    async def _set_desired(
+        self, session: AsyncSession, rollout_id: str, items: Sequence[Member], *, enabled: bool
+    ) -> None:
+        await desired.store(
             session,
             rollout_id,
             [item.id for item in items],
@@ -120,10 +122,10 @@ class ImagePushdown:
     async def send(self, item: Member) -> Record:
         """With the LSN of the record that says so, once a majority has it."""
         agent = self._r.agent(item.row.endpoint)
-        return {"fpw_change_lsn": await patiently(lambda: agent.full_page_writes(False, SWITCH_TIMEOUT_MS))}
+        return {"fpw_change_lsn": await retrying(lambda: agent.full_page_writes(False, SWITCH_TIMEOUT_MS))}
 
     async def confirm(self, item: Member, sent: Record) -> Record:
-        await until(lambda: self._lacking(item, sent["fpw_change_lsn"], enabled=False), CONFIRM_PATIENCE_SECONDS)
+        await until(lambda: self._lacking(item, sent["fpw_change_lsn"], enabled=False), CONFIRM_SECONDS)
         return {}
 
     async def _lacking(self, item: Member, lsn: str | None, *, enabled: bool) -> str | None:
@@ -153,9 +155,9 @@ class ImagePushdown:
         if endpoint.desired_state != EndpointState.ACTIVE:
             return None
         agent = self._r.agent(endpoint)
-        lsn = await patiently(lambda: agent.full_page_writes(True, SWITCH_TIMEOUT_MS))
+        lsn = await retrying(lambda: agent.full_page_writes(True, SWITCH_TIMEOUT_MS))
         if lsn is not None:
-            await until(lambda: self._lacking(item, lsn, enabled=True), CONFIRM_PATIENCE_SECONDS)
+            await until(lambda: self._lacking(item, lsn, enabled=True), CONFIRM_SECONDS)
         return lsn
 
     def back_at(self, item: Member, status: ComputeStatus) -> str | None:
@@ -164,9 +166,9 @@ class ImagePushdown:
         return status.full_page_writes_lsn or status.start_lsn
 
     async def disarm(self, items: Sequence[Member], *, patient: bool) -> dict[str, str]:
-        return await thresholds.disarm(self._r, self._probes, items, PATIENCE_SECONDS if patient else 0)
+        return await thresholds.disarm(self._r, self._probes, items, RETRY_SECONDS if patient else 0)
 
-    def wished_back(self) -> ColumnElement[bool]:
+    def has_desired_back(self) -> ColumnElement[bool]:
         return Endpoint.full_page_writes.is_(True)
 
     def bounds(self, strategy: Strategy) -> HardBounds:

@@ -22,14 +22,14 @@ from weir_workflows.common.heartbeat import until
 from weir_workflows.common.resources import Resources
 from weir_workflows.computes.restart import RestartError, restart
 from weir_workflows.rollout import members
-from weir_workflows.rollout.changes import wishes
+from weir_workflows.rollout.changes import desired
 from weir_workflows.rollout.changes.protocol import ChangeError, Figures, Record
 from weir_workflows.rollout.limits import RESTARTS_AT_ONCE
 from weir_workflows.rollout.members import Member, Outcome
-from weir_workflows.rollout.probes import Probes, patiently
+from weir_workflows.rollout.probes import Probes, retrying
 from weir_workflows.rollout.verdict import HardBounds
 
-CONFIRM_PATIENCE_SECONDS = 60
+CONFIRM_SECONDS = 60
 RECONCILER = "reconciler"
 
 
@@ -90,23 +90,25 @@ class PostgresMinor:
         busy = set((await session.scalars(statement)).all())
         return {item.id for item in items if item.row.project.id in busy}
 
-    async def wish(self, session: AsyncSession, rollout_id: str, items: Sequence[Member]) -> None:
+    async def set_desired(self, session: AsyncSession, rollout_id: str, items: Sequence[Member]) -> None:
         for version, ids in _by_version((item.id, item.member.target_version) for item in items):
-            await self._wish(session, rollout_id, ids, version, Endpoint.postgres_version.is_distinct_from(version))
+            await self._set_desired(
+                session, rollout_id, ids, version, Endpoint.postgres_version.is_distinct_from(version)
+            )
 
-    async def wish_back(self, session: AsyncSession, rollout_id: str, items: Sequence[Member]) -> None:
+    async def restore_desired(self, session: AsyncSession, rollout_id: str, items: Sequence[Member]) -> None:
         """Of computes that another rollout has brought elsewhere since, that one's wish stands."""
         by_target = _by_version((item.id, item.member.target_version) for item in items)
         before = {item.id: item.member.previous_version for item in items}
         for target, ids in by_target:
             for version, back in _by_version((ident, before[ident]) for ident in ids):
-                await self._wish(session, rollout_id, back, version, Endpoint.postgres_version == target)
+                await self._set_desired(session, rollout_id, back, version, Endpoint.postgres_version == target)
 
-    async def _wish(
+    async def _set_desired(
         self, session: AsyncSession, rollout_id: str, ids: list[str], version: str, only: ColumnElement[bool]
     ) -> None:
         values = {"postgres_version": version}
-        await wishes.store(session, rollout_id, ids, only, values, "endpoint.postgres_version", version=version)
+        await desired.store(session, rollout_id, ids, only, values, "endpoint.postgres_version", version=version)
 
     async def send(self, item: Member) -> Record:
         """With how long it accepted no connections; what an earlier attempt has measured stays."""
@@ -130,7 +132,7 @@ class PostgresMinor:
             restarts = status.restarts
             return _other(item, status)
 
-        await until(check, CONFIRM_PATIENCE_SECONDS)
+        await until(check, CONFIRM_SECONDS)
         return {"restarts_before": restarts}
 
     async def faults(self, item: Member, status: ComputeStatus) -> list[str]:
@@ -170,7 +172,7 @@ class PostgresMinor:
                 async with self._r.database.transaction() as session:
                     await members.write(session, rollout, [item.id], back=True, back_downtime_seconds=seconds)
         try:
-            return (await patiently(agent.status)).start_lsn
+            return (await retrying(agent.status)).start_lsn
         except RemoteError as error:
             raise ChangeError(str(error)) from error
 
@@ -185,7 +187,7 @@ class PostgresMinor:
         del items, patient
         return {}
 
-    def wished_back(self) -> ColumnElement[bool]:
+    def has_desired_back(self) -> ColumnElement[bool]:
         return Endpoint.postgres_version == RolloutMember.previous_version
 
     def bounds(self, strategy: Strategy) -> HardBounds:

@@ -61,7 +61,7 @@ class Change(Protocol):
         """Of these, whose switch would be in the way of something else right now; they are looked at again."""
         ...
 
-    async def wish(self, session: AsyncSession, rollout_id: str, items: Sequence[Member]) -> None:
+    async def set_desired(self, session: AsyncSession, rollout_id: str, items: Sequence[Member]) -> None:
         """Stores that these computes are to be switched: every start and every repair from here on has them so."""
         ...
 
@@ -91,7 +91,7 @@ class Change(Protocol):
 
     # Back.
 
-    async def wish_back(self, session: AsyncSession, rollout_id: str, items: Sequence[Member]) -> None: ...
+    async def restore_desired(self, session: AsyncSession, rollout_id: str, items: Sequence[Member]) -> None: ...
 
     async def send_back(self, item: Member) -> str | None:
         """Returns once the compute is as it was: the LSN from which on it is, None of one that does not run. Raises
@@ -116,7 +116,7 @@ class Change(Protocol):
         """What an alert says of a compute that takes too long to go back."""
         ...
 
-    def wished_back(self) -> ColumnElement[bool]:
+    def has_desired_back(self) -> ColumnElement[bool]:
         """Over members joined with their endpoints: of those taken back, whose wish still is what it was before."""
         ...
 

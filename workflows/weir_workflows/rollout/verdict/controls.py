@@ -26,17 +26,19 @@ def choose_controls(
     taken: Sequence[str] = (),
     policy: Policy = DEFAULT_POLICY,
 ) -> tuple[Subject, ...]:
-    """The `count` candidates nearest to the switched compute; all of them where there are no more.
+    """The `count` candidates nearest to the switched compute; all of them where there are no more. A candidate of
+    whose baseline nothing was measured is none: it was not scraped, or did nothing.
 
     `taken` are controls of other computes of the wave. They come last, since computes that share controls share
     their accidents too, and a wave's test takes its pairs for independent.
     """
     used = set(taken)
-    others = [candidate for candidate in candidates if candidate.compute_id != switched.compute_id]
     own = profile(switched.before, policy)
+    profiles = {one.compute_id: profile(one.before, policy) for one in candidates}
+    others = [one for one in candidates if one.compute_id != switched.compute_id and profiles[one.compute_id]]
     ranked = sorted(
         others,
-        key=lambda one: (one.compute_id in used, _distance(own, profile(one.before, policy)), one.compute_id),
+        key=lambda one: (one.compute_id in used, _distance(own, profiles[one.compute_id]), one.compute_id),
     )
     return tuple(ranked[:count])
 

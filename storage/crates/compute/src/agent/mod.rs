@@ -289,7 +289,7 @@ impl Agent {
             status.state = State::Running;
             status.reason = None;
             status.term = Some(term.0);
-            status.started_at = Some(status::rfc3339(SystemTime::now()));
+            status.started_at = Some(telemetry::rfc3339(SystemTime::now()));
             status.start = Some(timing);
         });
     }

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use blob::Store;
 use clap::Parser;
 use safekeeper::Registry;
+use safekeeper::care::{self, Care};
 use safekeeper::offload::{Offload, Options};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -40,6 +41,18 @@ struct Args {
     /// How long WAL stays there after the pageserver has it durable as pages
     #[arg(long, default_value_t = 86_400)]
     offload_keep_seconds: u64,
+    /// WAL addresses of the safekeepers that damaged WAL may be fetched from; this one may be among them
+    #[arg(long, value_delimiter = ',')]
+    peers: Vec<String>,
+    /// Stored WAL is checked once in so long
+    #[arg(long, default_value_t = 86_400)]
+    verify_period_seconds: u64,
+    /// How much of it is read in a second
+    #[arg(long, default_value_t = 4)]
+    verify_mib_per_second: u64,
+    /// How much is fetched in a second to repair what is damaged
+    #[arg(long, default_value_t = 32)]
+    repair_mib_per_second: u64,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -50,6 +63,8 @@ fn main() -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let outcome = runtime.block_on(run(args));
+    // A slow look at a log is not waited for.
+    runtime.shutdown_background();
     telemetry.shutdown();
     outcome
 }
@@ -57,15 +72,18 @@ fn main() -> anyhow::Result<()> {
 async fn run(args: Args) -> anyhow::Result<()> {
     let dir = args.data_dir.clone();
     let mut registry = tokio::task::spawn_blocking(move || Registry::open(&dir, args.id)).await??;
+    let mut store = None;
     if let Some(address) = &args.object_store {
         let options = Options {
             idle: Duration::from_secs(args.offload_idle_seconds),
             keep: Duration::from_secs(args.offload_keep_seconds),
         };
         // Not reached or checked here: a store that is down must not keep a safekeeper from serving.
-        let store = Store::from_address(address).context("--object-store")?;
-        registry = registry.offloading_to(Offload::new(store, options));
+        let offloaded = Store::from_address(address).context("--object-store")?;
+        registry = registry.offloading_to(Offload::new(offloaded, options));
+        store = Some(Store::from_address(address).context("--object-store")?);
     }
+    registry = registry.cared_for_by(Care::new(args.id, looking_after(&args), store));
     let registry = Arc::new(registry);
     registry.start();
     let wal = TcpListener::bind(args.listen_wal)
@@ -91,6 +109,15 @@ async fn run(args: Args) -> anyhow::Result<()> {
     }
     tracing::info!("safekeeper stops");
     Ok(())
+}
+
+fn looking_after(args: &Args) -> care::Options {
+    care::Options {
+        period: Duration::from_secs(args.verify_period_seconds.max(1)),
+        bytes_per_second: args.verify_mib_per_second.max(1) << 20,
+        repair_bytes_per_second: args.repair_mib_per_second.max(1) << 20,
+        peers: args.peers.clone(),
+    }
 }
 
 /// Each timeline takes some file descriptors, more than the usual soft limit allows in sum.

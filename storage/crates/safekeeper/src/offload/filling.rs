@@ -111,7 +111,7 @@ pub async fn fill(
     gathering.install(timeline, &history, nothing).await
 }
 
-fn history_of(header: &WalHeader) -> TermHistory {
+pub(crate) fn history_of(header: &WalHeader) -> TermHistory {
     let entry = |(term, start_lsn): &(Term, Lsn)| TermStart {
         term: *term,
         start_lsn: *start_lsn,
@@ -220,7 +220,7 @@ impl Gathering {
             why: error.to_string(),
         };
         if self.decoder.is_none() {
-            let Some(at) = first_record(name, content).filter(|at| *at < name.end) else {
+            let Some(at) = first_record(name.begin, content).filter(|at| *at < name.end) else {
                 // A record that began behind the gap's other side goes through the whole segment.
                 return Ok(());
             };
@@ -296,13 +296,13 @@ impl Gathering {
 }
 
 /// Where the first record of a piece begins, by the header of its first page.
-fn first_record(name: WalName, content: &Bytes) -> Option<Lsn> {
-    if !name.begin.0.is_multiple_of(WAL_SEGMENT_BYTES) {
+pub(super) fn first_record(begin: Lsn, content: &Bytes) -> Option<Lsn> {
+    if !begin.0.is_multiple_of(WAL_SEGMENT_BYTES) {
         // The beginning of a log.
-        return Some(name.begin);
+        return Some(begin);
     }
     let header = WalPageHeader::parse(content)?;
-    let behind = name.begin + LONG_PAGE_HEADER_BYTES as u64;
+    let behind = begin + LONG_PAGE_HEADER_BYTES as u64;
     Some(next_record_start(record_end(
         behind,
         u64::from(header.rem_len),

@@ -7,12 +7,14 @@ use consensus::TermHistory;
 use futures::StreamExt as _;
 use pg_types::Lsn;
 use tokio::net::tcp::OwnedWriteHalf;
+use wal_decode::{WalError, WalStreamDecoder};
 use wire::wal::{
     self, Failure, FailureKind, Feedback, ReadReply, StreamFrame, StreamRequest, WalFrame,
 };
 
 use super::{FRAME_WAL_BYTES, Frames, send, send_wal};
 use crate::metrics::Connection;
+use crate::recovery;
 use crate::timeline::{Committed, Timeline};
 
 /// The version of readers that are not told the log's history.
@@ -36,6 +38,10 @@ pub(super) async fn read(
         );
         let kind = FailureKind::Trimmed;
         return send(&mut writer, &ReadReply::Refused(Failure { kind, message })).await;
+    }
+    // Said before anything else, so that the reader goes to one that has it.
+    if let Err(failure) = timeline.is_servable(request.start_lsn) {
+        return send(&mut writer, &ReadReply::Refused(failure)).await;
     }
     if request.holds_wal {
         timeline.register_reader(&request.reader);
@@ -85,6 +91,7 @@ async fn stream_wal(
     heartbeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut at = start_lsn;
     let mut announced = Lsn::INVALID;
+    let mut check = Check::new(timeline, start_lsn);
     loop {
         let commit = progress.borrow_and_update().reply.commit_lsn;
         let mut due = false;
@@ -114,9 +121,44 @@ async fn stream_wal(
             sent_at_us: now_us(),
         };
         (at, announced) = (at + bytes.len() as u64, commit_lsn);
+        let sent = bytes.clone();
         match told {
             Some(_) => send_wal(writer, &StreamFrame::Wal(frame), bytes).await?,
             None => send_wal(writer, &frame, bytes).await?,
+        }
+        check = check.and_then(|check| check.sent(timeline, frame.start_lsn, &sent));
+    }
+}
+
+/// Looks at what a reader is sent from disk, until it has caught up; what comes then was checked when it arrived. The reader
+/// checks it as well, and goes elsewhere where it is damaged, so it is sent first: this is how the safekeeper learns of it.
+struct Check {
+    decoder: WalStreamDecoder,
+    to: Lsn,
+}
+
+impl Check {
+    fn new(timeline: &Timeline, from: Lsn) -> Option<Check> {
+        let to = timeline.progress().borrow().reply.commit_lsn;
+        let decoder = recovery::decoder(&timeline.identity, from);
+        (from < to).then_some(Check { decoder, to })
+    }
+
+    /// `None` when there is nothing more to look at.
+    fn sent(mut self, timeline: &Timeline, at: Lsn, wal: &[u8]) -> Option<Check> {
+        let mut take = || {
+            let mut records = self.decoder.feed(at, wal)?;
+            while records.next_record()?.is_some() {}
+            Ok(())
+        };
+        match take() {
+            Ok(()) => (self.decoder.fed_to() < self.to).then_some(self),
+            // It has asked for WAL from the midst of a record on.
+            Err(WalError::NotABoundary { .. }) => None,
+            Err(error) => {
+                timeline.suspect(&error);
+                None
+            }
         }
     }
 }

@@ -107,14 +107,14 @@ impl Timeline {
             state.segments.file(at.segment_number(WAL_SEGMENT_BYTES))
         };
         let in_segment = WAL_SEGMENT_BYTES - at.segment_offset(WAL_SEGMENT_BYTES);
+        let to = self.servable(at, to)?;
         let length = (to.0 - at.0).min(in_segment).min(limit as u64) as usize;
         let mut buffer = BytesMut::zeroed(length);
         file.and_then(|file| file.read_exact_at(&mut buffer, at.segment_offset(WAL_SEGMENT_BYTES)))
             .map_err(|error| {
-                failure(
-                    FailureKind::Internal,
-                    format!("cannot read WAL at {at} in {}: {error}", self.dir.display()),
-                )
+                let message = format!("cannot read WAL at {at} in {}: {error}", self.dir.display());
+                self.suspect(&message);
+                failure(FailureKind::Internal, message)
             })?;
         Ok(buffer.freeze())
     }
