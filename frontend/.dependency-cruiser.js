@@ -43,6 +43,13 @@ export default {
     ...layers,
     ...features,
     {
+      name: 'pages-load-lazily',
+      comment: 'A page is a chunk of its own: the router imports it by `import()`, and nobody else does.',
+      severity: 'error',
+      from: {},
+      to: { path: '^src/routes/', dynamic: false },
+    },
+    {
       name: 'ui-and-lib-stand-alone',
       severity: 'error',
       from: { path: '^src/(ui|lib)/' },

@@ -4,20 +4,12 @@ import { useDeferredValue, useMemo } from 'react'
 
 import { ComputeTable } from '~/features/computes/ComputeTable'
 import { type ComputesFilter, computesQuery } from '~/features/computes/queries'
+import { parseComputes } from '~/features/computes/search'
 import { count } from '~/lib/format'
 import { PagedList } from '~/shared/PagedList'
 import { PageHeader } from '~/shared/PageHeader'
 import { Card } from '~/ui/Card'
 import { SelectField, TextField } from '~/ui/Field'
-
-/** The filter that an address says. */
-export function parseComputes(search: Record<string, unknown>): ComputesFilter {
-  return {
-    ...(typeof search.q === 'string' && search.q !== '' ? { q: search.q } : {}),
-    ...(search.wanted === 'active' || search.wanted === 'idle' ? { wanted: search.wanted } : {}),
-    ...(typeof search.pushdown === 'boolean' ? { pushdown: search.pushdown } : {}),
-  }
-}
 
 function Filters({ filter, onFilter }: { filter: ComputesFilter; onFilter: (filter: ComputesFilter) => void }) {
   const set = (change: Record<string, unknown>) => { onFilter(parseComputes({ ...filter, ...change })) }

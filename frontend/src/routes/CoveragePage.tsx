@@ -6,6 +6,7 @@ import type { FeatureCompute } from '~/api/types'
 import { whoColumns } from '~/features/computes/columns'
 import { FEATURE_NAMES, FEATURES } from '~/features/fleet/compute-features'
 import { cellsQuery, type CoverageFilter, coverageQuery } from '~/features/fleet/queries'
+import { parseCoverage } from '~/features/fleet/search'
 import { RolloutLink } from '~/features/rollouts/RolloutLink'
 import { ago, count, percent, time } from '~/lib/format'
 import { PagedList } from '~/shared/PagedList'
@@ -16,19 +17,6 @@ import { Card } from '~/ui/Card'
 import { SelectField, TextField } from '~/ui/Field'
 import { Stat, Stats } from '~/ui/Stat'
 import { Table } from '~/ui/Table'
-
-/** The filter that an address says. */
-export function parseCoverage(search: Record<string, unknown>): CoverageFilter {
-  const text = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined)
-  const [region, cell, q] = [text(search.region), text(search.cell), text(search.q)]
-  return {
-    ...(search.feature === 'postgres_minor' ? { feature: search.feature } : {}),
-    ...(typeof search.has === 'boolean' ? { has: search.has } : {}),
-    ...(region ? { region } : {}),
-    ...(cell ? { cell } : {}),
-    ...(q ? { q } : {}),
-  }
-}
 
 function Filters({ filter, onFilter }: { filter: CoverageFilter; onFilter: (filter: CoverageFilter) => void }) {
   const { data } = useQuery(cellsQuery)

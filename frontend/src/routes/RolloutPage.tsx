@@ -6,30 +6,20 @@ import { useCallback, useDeferredValue, useMemo } from 'react'
 import type { Rollout } from '~/api/types'
 import { featureOf } from '~/features/fleet/compute-features'
 import { rolloutGridQuery, rolloutQuery } from '~/features/rollouts/queries'
-import { filterMembers, type GridFilter, parseFilter } from '~/features/rollouts/rollout-grid'
+import { filterMembers, type GridFilter } from '~/features/rollouts/rollout-grid'
 import { RolloutComputeDrawer } from '~/features/rollouts/RolloutCompute'
 import { RolloutControls } from '~/features/rollouts/RolloutControls'
 import { RolloutEvidence } from '~/features/rollouts/RolloutEvidence'
 import { RolloutFilter } from '~/features/rollouts/RolloutFilter'
 import { RolloutList, RolloutMap, WhyHeld } from '~/features/rollouts/RolloutMap'
 import { RolloutAudit, RolloutPlanTab } from '~/features/rollouts/RolloutPlanTab'
+import type { RolloutSearch } from '~/features/rollouts/search'
 import { WaveStrip } from '~/features/rollouts/WaveStrip'
 import { computes, count, duration, time } from '~/lib/format'
 import { PageHeader } from '~/shared/PageHeader'
 import { StateBadge } from '~/shared/StateBadge'
 import { Card } from '~/ui/Card'
 import { Notice } from '~/ui/Notice'
-
-/** What the address of a rollout says: the filter, the view, and the compute that is open. */
-export type RolloutSearch = GridFilter & { view?: 'list'; compute?: string }
-
-export function parseRolloutSearch(search: Record<string, unknown>): RolloutSearch {
-  return {
-    ...parseFilter(search),
-    ...(search.view === 'list' ? { view: 'list' as const } : {}),
-    ...(typeof search.compute === 'string' ? { compute: search.compute } : {}),
-  }
-}
 
 function Alerts({ rollout, onOpen }: { rollout: Rollout; onOpen: (computeId: string) => void }) {
   if (rollout.alerts.length === 0) return null

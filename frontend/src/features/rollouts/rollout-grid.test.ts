@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { RolloutGrid } from '~/api/types'
 
 import { mergeGrid } from './grid-data'
-import { filterMembers, groupByCell, parseFilter, whyHeld } from './rollout-grid'
+import { filterMembers, groupByCell, whyHeld } from './rollout-grid'
 
 function grid(rows: [id: string, cell: number, wave: number, state: number][], reasons: Record<string, string> = {}): RolloutGrid {
   return {
@@ -69,9 +69,5 @@ describe('the grid of a rollout', () => {
       [2, 'only 10 of 600 s'],
       [1, 'no controls'],
     ])
-  })
-
-  it('takes from an address only what a filter can be', () => {
-    expect(parseFilter({ states: ['baking', 3], wave: '1', cell: 'eu-1', q: '' })).toEqual({ states: ['baking'], cell: 'eu-1' })
   })
 })

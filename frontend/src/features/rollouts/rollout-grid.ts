@@ -46,14 +46,3 @@ export function whyHeld(members: GridMember[]): Held[] {
   }
   return [...kinds.values()].sort((a, b) => b.members.length - a.members.length)
 }
-
-/** The filter that an address says, with everything odd left out. */
-export function parseFilter(search: Record<string, unknown>): GridFilter {
-  const states = Array.isArray(search.states) ? search.states.filter((state): state is string => typeof state === 'string') : []
-  return {
-    ...(states.length > 0 ? { states } : {}),
-    ...(typeof search.wave === 'number' && Number.isInteger(search.wave) ? { wave: search.wave } : {}),
-    ...(typeof search.cell === 'string' ? { cell: search.cell } : {}),
-    ...(typeof search.q === 'string' && search.q !== '' ? { q: search.q } : {}),
-  }
-}
