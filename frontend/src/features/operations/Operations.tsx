@@ -32,7 +32,7 @@ export function Operations({ projectId, branches, branchId }: Props) {
         !error && <Loading what="operations" />
       ) : (
         <Table
-          caption="Operations"
+          caption="Last operations"
           cards
           rows={rows}
           rowKey={(row) => row.id}
