@@ -43,7 +43,7 @@ export function ComputesPage() {
       <Card>
         <Filters filter={filter} onFilter={(next) => void navigate({ search: next, replace: true, resetScroll: false })} />
         <PagedList query={query} what="computes" shown={rows.length}>
-          <ComputeTable computes={rows} />
+          <ComputeTable computes={rows} partial={query.hasNextPage} />
         </PagedList>
       </Card>
     </>

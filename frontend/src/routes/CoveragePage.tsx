@@ -45,7 +45,7 @@ function Filters({ filter, onFilter }: { filter: CoverageFilter; onFilter: (filt
   )
 }
 
-function CoverageTable({ rows, feature }: { rows: FeatureCompute[]; feature: string }) {
+function CoverageTable({ rows, feature, partial }: { rows: FeatureCompute[]; feature: string; partial: boolean }) {
   const now = useNow()
   return (
     <Table
@@ -54,11 +54,12 @@ function CoverageTable({ rows, feature }: { rows: FeatureCompute[]; feature: str
       rowKey={(row) => row.compute_id}
       empty="No compute matches."
       cards
+      partial={partial}
       columns={[
         ...whoColumns<FeatureCompute>((row) => row.compute_id, (row) => row.project_name, (row) => [row.region_id, row.cell]),
-        { key: 'has', header: 'Has it', cell: (row) => (row.has ? <Badge tone="good">yes</Badge> : <Badge>no</Badge>) },
-        { key: 'since', header: 'Since', cell: (row) => (row.since ? <span title={`${time(row.since)}${row.confirmed_at ? `, confirmed ${time(row.confirmed_at)}` : ''}`}>{ago(row.since, now)}</span> : '—') },
-        { key: 'why', header: 'Why not', cell: (row) => row.why_not ?? '—' },
+        { key: 'has', header: 'Has it', sort: (row) => row.has, cell: (row) => (row.has ? <Badge tone="good">yes</Badge> : <Badge>no</Badge>) },
+        { key: 'since', header: 'Since', sort: (row) => row.since && Date.parse(row.since), cell: (row) => (row.since ? <span title={`${time(row.since)}${row.confirmed_at ? `, confirmed ${time(row.confirmed_at)}` : ''}`}>{ago(row.since, now)}</span> : '—') },
+        { key: 'why', header: 'Why not', sort: (row) => row.why_not, cell: (row) => row.why_not ?? '—' },
         {
           key: 'rollout',
           header: 'Rollout',
@@ -97,7 +98,7 @@ export function CoveragePage() {
           </div>
         )}
         <PagedList query={query} what="computes" shown={rows.length}>
-          <CoverageTable rows={rows} feature={name} />
+          <CoverageTable rows={rows} feature={name} partial={query.hasNextPage} />
         </PagedList>
       </Card>
     </>

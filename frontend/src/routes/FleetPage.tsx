@@ -26,19 +26,20 @@ function Cells() {
       empty="Nothing runs yet."
       cards
       columns={[
-        { key: 'region', header: 'Region', cell: (row) => row.region_id },
+        { key: 'region', header: 'Region', sort: (row) => row.region_id, cell: (row) => row.region_id },
         {
           key: 'cell',
           header: 'Cell',
+          sort: (row) => row.cell,
           cell: (row) => (
             <Link to="/fleet/pushdown" search={{ region: row.region_id, cell: row.cell }} className="text-accent underline">
               {row.cell}
             </Link>
           ),
         },
-        { key: 'projects', header: 'Projects', numeric: true, cell: (row) => count(row.projects) },
-        { key: 'computes', header: 'Computes', numeric: true, cell: (row) => count(row.computes) },
-        { key: 'on', header: 'Image pushdown', numeric: true, cell: (row) => `${count(row.pushdown_on)} (${percent(row.computes ? row.pushdown_on / row.computes : null)})` },
+        { key: 'projects', header: 'Projects', numeric: true, sort: (row) => row.projects, cell: (row) => count(row.projects) },
+        { key: 'computes', header: 'Computes', numeric: true, sort: (row) => row.computes, cell: (row) => count(row.computes) },
+        { key: 'on', header: 'Image pushdown', numeric: true, sort: (row) => row.pushdown_on, cell: (row) => `${count(row.pushdown_on)} (${percent(row.computes ? row.pushdown_on / row.computes : null)})` },
       ]}
     />
   )

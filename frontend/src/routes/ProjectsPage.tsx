@@ -3,8 +3,8 @@ import { Link, useNavigate } from '@tanstack/react-router'
 import { type SyntheticEvent, useDeferredValue, useState } from 'react'
 
 import { errorText } from '~/api/errors'
-import { createProject, projectSearchQuery } from '~/features/projects/queries'
-import { ago } from '~/lib/format'
+import { createProject, NEWEST, projectSearchQuery } from '~/features/projects/queries'
+import { ago, count } from '~/lib/format'
 import { PageHeader } from '~/shared/PageHeader'
 import { projectKeys } from '~/shared/project-keys'
 import { useAction } from '~/shared/use-action'
@@ -57,10 +57,11 @@ export function ProjectsPage() {
           <TextField label="Search projects" type="search" value={search} onChange={(event) => { setSearch(event.target.value) }} />
         </div>
         {error && <Notice tone="bad">{errorText(error)}</Notice>}
-        {data && data.projects.length === 100 && <p className="mb-2 text-xs text-muted">The newest 100 that match are shown.</p>}
+        {data && data.projects.length === NEWEST && <p className="mb-2 text-xs text-muted">The newest {count(NEWEST)} that match are shown.</p>}
         <Table
           caption="Projects"
           cards
+          partial={data?.projects.length === NEWEST}
           rows={data?.projects ?? []}
           rowKey={(row) => row.id}
           empty={!data ? <Loading what="projects" /> : search.trim() ? 'No project has that name.' : 'No projects yet. Create one to get a Postgres database.'}
@@ -68,6 +69,7 @@ export function ProjectsPage() {
             {
               key: 'name',
               header: 'Name',
+              sort: (row) => row.name,
               cell: (row) => (
                 <Link to="/projects/$projectId" params={{ projectId: row.id }} className="font-medium text-accent underline">
                   {row.name}
@@ -75,9 +77,9 @@ export function ProjectsPage() {
               ),
             },
             { key: 'id', header: 'Id', cell: (row) => <code className="text-xs whitespace-nowrap">{row.id}</code> },
-            { key: 'pg', header: 'Postgres', cell: (row) => row.pg_version },
-            { key: 'region', header: 'Region', cell: (row) => row.region_id },
-            { key: 'created', header: 'Created', cell: (row) => ago(row.created_at, now) },
+            { key: 'pg', header: 'Postgres', sort: (row) => row.pg_version, cell: (row) => row.pg_version },
+            { key: 'region', header: 'Region', sort: (row) => row.region_id, cell: (row) => row.region_id },
+            { key: 'created', header: 'Created', sort: (row) => Date.parse(row.created_at), cell: (row) => ago(row.created_at, now) },
           ]}
         />
       </Card>

@@ -34,10 +34,12 @@ export function RolloutsPage() {
           rowKey={(row) => row.id}
           empty="No rollouts yet. New rollout shows what one would do, before anything is changed."
           cards
+          partial={hasNextPage}
           columns={[
             {
               key: 'name',
               header: 'Name',
+              sort: (row) => row.name,
               cell: (row) => (
                 <span className="inline-flex flex-wrap items-center gap-2">
                   <RolloutLink id={row.id}>{row.name}</RolloutLink>
@@ -45,20 +47,22 @@ export function RolloutsPage() {
                 </span>
               ),
             },
-            { key: 'status', header: 'Status', cell: (row) => <StateBadge state={row.status} reason={row.status_reason} /> },
+            { key: 'status', header: 'Status', sort: (row) => row.status, cell: (row) => <StateBadge state={row.status} reason={row.status_reason} /> },
             {
               key: 'alerts',
               header: 'Alerts',
+              sort: (row) => row.alerts_total,
               cell: (row) => (row.alerts_total > 0 ? <Badge tone="warn">{row.alerts_total} open</Badge> : '—'),
             },
-            { key: 'wave', header: 'Wave', cell: (row) => (row.current_wave == null ? '—' : `${String(row.current_wave + 1)} of ${String(row.waves_total)}`) },
+            { key: 'wave', header: 'Wave', sort: (row) => row.current_wave, cell: (row) => (row.current_wave == null ? '—' : `${String(row.current_wave + 1)} of ${String(row.waves_total)}`) },
             {
               key: 'computes',
               header: 'Computes passed',
               numeric: true,
+              sort: (row) => row.computes_passed,
               cell: (row) => `${count(row.computes_passed)} of ${count(row.computes_total)}`,
             },
-            { key: 'created', header: 'Created', cell: (row) => `${ago(row.created_at, now)}${row.created_by ? ` by ${row.created_by}` : ''}` },
+            { key: 'created', header: 'Created', sort: (row) => Date.parse(row.created_at), cell: (row) => `${ago(row.created_at, now)}${row.created_by ? ` by ${row.created_by}` : ''}` },
           ]}
         />
         <LoadMore shown={rows.length} {...{ hasNextPage, isFetchingNextPage, fetchNextPage }} />

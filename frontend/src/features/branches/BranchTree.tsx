@@ -1,5 +1,6 @@
 import { Link } from '@tanstack/react-router'
 import { CornerDownRight, GitBranch } from 'lucide-react'
+import { useState } from 'react'
 
 import type { Branch, Endpoint } from '~/api/types'
 import { ComputeRow } from '~/features/computes/ComputeRow'
@@ -11,8 +12,9 @@ import { useAction } from '~/shared/use-action'
 import { useNow } from '~/shared/use-now'
 import { Badge } from '~/ui/Badge'
 import { Button } from '~/ui/Button'
+import { SelectField } from '~/ui/Field'
 
-import { type BranchNode, branchForest, flatten } from './branch-tree'
+import { type BranchNode, type BranchOrder, branchForest, flatten } from './branch-tree'
 import { deleteRefusal, restoreRefusal } from './can'
 import { QuotaMeter } from './QuotaMeter'
 
@@ -67,13 +69,28 @@ function BranchRow({ projectId, node, endpoints, quota, onAsk }: Shared & { node
   )
 }
 
+/** Of fewer branches no two can be siblings, but for those whose parent is not listed. */
+const ORDERED_FROM = 3
+
 /** Branches as the tree they are, each with its computes and what can be done with it. */
 export function BranchTree({ branches, ...shared }: Shared & { branches: Branch[] }) {
+  const [order, setOrder] = useState<BranchOrder>('created')
   return (
-    <ul aria-label="Branches" className="space-y-1">
-      {flatten(branchForest(branches)).map((node) => (
-        <BranchRow key={node.branch.id} node={node} {...shared} />
-      ))}
-    </ul>
+    <>
+      {branches.length >= ORDERED_FROM && (
+        <div className="ml-auto w-44">
+          <SelectField label="Order of siblings" value={order} onChange={(event) => { setOrder(event.target.value as BranchOrder) }}>
+            <option value="created">Oldest first</option>
+            <option value="name">By name</option>
+            <option value="size">Most data first</option>
+          </SelectField>
+        </div>
+      )}
+      <ul aria-label="Branches" className="space-y-1">
+        {flatten(branchForest(branches, order)).map((node) => (
+          <BranchRow key={node.branch.id} node={node} {...shared} />
+        ))}
+      </ul>
+    </>
   )
 }

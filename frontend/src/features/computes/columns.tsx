@@ -9,6 +9,7 @@ export function computeColumn<Row>(id: (row: Row) => string, onSelect?: (compute
   return {
     key: 'compute',
     header: 'Compute',
+    sort: id,
     cell: (row) =>
       onSelect ? (
         <button type="button" className={COMPUTE_LOOK} onClick={() => { onSelect(id(row)) }}>
@@ -23,12 +24,12 @@ export function computeColumn<Row>(id: (row: Row) => string, onSelect?: (compute
 }
 
 export function cellColumn<Row>(place: (row: Row) => [region: string, cell: string]): Column<Row> {
-  return { key: 'cell', header: 'Region / cell', cell: (row) => place(row).join(' / ') }
+  return { key: 'cell', header: 'Region / cell', sort: (row) => place(row).join(' / '), cell: (row) => place(row).join(' / ') }
 }
 
 /** Who a compute is and where: the first columns of every list of computes of a fleet. */
 export function whoColumns<Row>(id: (row: Row) => string, project: (row: Row) => string, place: (row: Row) => [region: string, cell: string], onSelect?: (computeId: string) => void): Column<Row>[] {
-  return [computeColumn(id, onSelect), { key: 'project', header: 'Project', cell: project }, cellColumn(place)]
+  return [computeColumn(id, onSelect), { key: 'project', header: 'Project', sort: project, cell: project }, cellColumn(place)]
 }
 
 /** For tables that say of a compute only who it is. */

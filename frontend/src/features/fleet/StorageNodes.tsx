@@ -39,12 +39,12 @@ export function StorageNodes({ storage }: { storage: StorageHealth }) {
           rowKey={(row) => String(row.id)}
           empty="No safekeepers are configured."
           columns={[
-            { key: 'id', header: 'Safekeeper', cell: (row) => row.id },
-            { key: 'address', header: 'Address', cell: (row) => <code className="text-xs">{row.address}</code> },
-            { key: 'health', header: 'Health', cell: (row) => <Health node={row} /> },
-            { key: 'branches', header: 'Member of', numeric: true, cell: (row) => `${count(row.branches)} ${row.branches === 1 ? 'branch' : 'branches'}` },
-            { key: 'timelines', header: 'Logs held', numeric: true, cell: (row) => count(row.timelines) },
-            { key: 'replacing', header: 'Being changed', numeric: true, cell: (row) => (row.replacing ? <Badge tone="accent">{count(row.replacing)}</Badge> : '0') },
+            { key: 'id', header: 'Safekeeper', sort: (row) => row.id, cell: (row) => row.id },
+            { key: 'address', header: 'Address', sort: (row) => row.address, cell: (row) => <code className="text-xs">{row.address}</code> },
+            { key: 'health', header: 'Health', sort: (row) => row.healthy, cell: (row) => <Health node={row} /> },
+            { key: 'branches', header: 'Member of', numeric: true, sort: (row) => row.branches, cell: (row) => `${count(row.branches)} ${row.branches === 1 ? 'branch' : 'branches'}` },
+            { key: 'timelines', header: 'Logs held', numeric: true, sort: (row) => row.timelines, cell: (row) => count(row.timelines) },
+            { key: 'replacing', header: 'Being changed', numeric: true, sort: (row) => row.replacing, cell: (row) => (row.replacing ? <Badge tone="accent">{count(row.replacing)}</Badge> : '0') },
             ...(operator
               ? [{
                   key: 'replace',
@@ -65,10 +65,10 @@ export function StorageNodes({ storage }: { storage: StorageHealth }) {
           rowKey={(row) => String(row.id)}
           empty="No pageservers are configured."
           columns={[
-            { key: 'id', header: 'Pageserver', cell: (row) => row.id },
-            { key: 'address', header: 'Address', cell: (row) => <code className="text-xs">{row.address}</code> },
-            { key: 'health', header: 'Health', cell: (row) => <Health node={row} /> },
-            { key: 'timelines', header: 'Timelines', numeric: true, cell: (row) => count(row.timelines) },
+            { key: 'id', header: 'Pageserver', sort: (row) => row.id, cell: (row) => row.id },
+            { key: 'address', header: 'Address', sort: (row) => row.address, cell: (row) => <code className="text-xs">{row.address}</code> },
+            { key: 'health', header: 'Health', sort: (row) => row.healthy, cell: (row) => <Health node={row} /> },
+            { key: 'timelines', header: 'Timelines', numeric: true, sort: (row) => row.timelines, cell: (row) => count(row.timelines) },
           ]}
         />
       </Card>

@@ -4,11 +4,14 @@ import { client, unwrap } from '~/api/client'
 import type { DurabilityLevel } from '~/api/types'
 import { projectKeys } from '~/shared/project-keys'
 
+/** Projects that a list of the newest holds at most. */
+export const NEWEST = 100
+
 /** The newest projects whose name holds `search`; the server searches, so that any number of projects will do. */
 export const projectSearchQuery = (search: string) =>
   queryOptions({
     queryKey: [...projectKeys.all, 'search', search],
-    queryFn: () => unwrap(client.GET('/api/v2/projects', { params: { query: { limit: 100, ...(search ? { search } : {}) } } })),
+    queryFn: () => unwrap(client.GET('/api/v2/projects', { params: { query: { limit: NEWEST, ...(search ? { search } : {}) } } })),
     placeholderData: keepPreviousData,
     refetchInterval: 5_000,
   })

@@ -113,9 +113,9 @@ export function RolloutList({ members, waves, onSelect }: Omit<Props, 'selected'
       cards
       columns={[
         ...whoColumns<GridMember>((row) => row.id, (row) => row.project, (row) => [row.region, row.cell], onSelect),
-        { key: 'wave', header: 'Wave', cell: (row) => names.get(row.wave) ?? row.wave },
-        { key: 'state', header: 'State', cell: (row) => <StateBadge state={row.state} /> },
-        { key: 'reason', header: 'Why', cell: (row) => <span className="line-clamp-2 text-xs" title={row.reason ?? undefined}>{row.reason ?? '—'}</span> },
+        { key: 'wave', header: 'Wave', sort: (row) => row.wave, cell: (row) => names.get(row.wave) ?? row.wave },
+        { key: 'state', header: 'State', sort: (row) => row.state, cell: (row) => <StateBadge state={row.state} /> },
+        { key: 'reason', header: 'Why', sort: (row) => row.reason, cell: (row) => <span className="line-clamp-2 text-xs" title={row.reason ?? undefined}>{row.reason ?? '—'}</span> },
       ]}
     />
   )
