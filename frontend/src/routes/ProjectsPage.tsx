@@ -2,7 +2,9 @@ import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate } from '@tanstack/react-router'
 import { type SyntheticEvent, useDeferredValue, useState } from 'react'
 
+import { longest } from '~/api/bounds'
 import { errorText } from '~/api/errors'
+import { zProjectFields } from '~/api/generated/zod/zod.gen'
 import { createProject, NEWEST, projectSearchQuery } from '~/features/projects/queries'
 import { ago, count } from '~/lib/format'
 import { PageHeader } from '~/shared/PageHeader'
@@ -34,7 +36,7 @@ function CreateProject({ open, onOpenChange }: { open: boolean; onOpenChange: (o
   return (
     <Dialog open={open} onOpenChange={onOpenChange} title="New project" description="A project gets a main branch and a read-write compute.">
       <form onSubmit={submit}>
-        <TextField label="Name" required maxLength={64} value={name} onChange={(event) => { setName(event.target.value) }} />
+        <TextField label="Name" required maxLength={longest(zProjectFields.shape.name)} value={name} onChange={(event) => { setName(event.target.value) }} />
         <Button variant="primary" type="submit" busy={create.isPending}>
           Create project
         </Button>

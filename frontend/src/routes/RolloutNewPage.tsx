@@ -5,7 +5,8 @@ import { type SyntheticEvent, useDeferredValue, useState } from 'react'
 import { errorText } from '~/api/errors'
 import type { RolloutPlan } from '~/api/types'
 import { FEATURE_NAMES, FEATURES, isFeature } from '~/features/fleet/compute-features'
-import { chooseFeature, DEFAULT_FORM, type PlanForm, readForm, selectorText, wavesText, whenText } from '~/features/rollouts/plan-form'
+import { readForm } from '~/features/rollouts/plan-body'
+import { chooseFeature, DEFAULT_FORM, LONGEST, type PlanForm, selectorText, wavesText, whenText } from '~/features/rollouts/plan-form'
 import { BOUND_FIELDS, BoundFields, CareFields, FreezeFields } from '~/features/rollouts/PlanCareFields'
 import { Section, SelectorFields, WavesFields } from '~/features/rollouts/PlanFields'
 import { PlanView } from '~/features/rollouts/PlanView'
@@ -94,7 +95,7 @@ export function RolloutNewPage() {
               {FEATURE_NAMES.map((name) => <option key={name} value={name}>{FEATURES[name].name}</option>)}
             </SelectField>
             {form.feature === 'postgres_minor' && <TextField label="Onto the minor" placeholder={plan.data?.plan.target_version ?? 'the newest there is'} hint="Left empty: the newest that is installed, fixed when the rollout starts." {...text('target')} />}
-            <TextField label="Rollout name" required maxLength={120} {...text('name')} />
+            <TextField label="Rollout name" required maxLength={LONGEST.name} {...text('name')} />
             <Section title="Who" says={selectorText(form)} bad={has('tags', 'pgVersions', 'sizeMin', 'sizeMax', 'walMin', 'walMax')} open>
               <SelectorFields {...fields} />
             </Section>

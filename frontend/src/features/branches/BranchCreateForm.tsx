@@ -1,5 +1,7 @@
 import { type SyntheticEvent, useState } from 'react'
 
+import { longest } from '~/api/bounds'
+import { zBranchFields } from '~/api/generated/zod/zod.gen'
 import type { Branch } from '~/api/types'
 import { projectKeys } from '~/shared/project-keys'
 import { useAction } from '~/shared/use-action'
@@ -34,7 +36,7 @@ export function BranchCreateForm({ projectId, since, parent: first, branches, on
   return (
     <Dialog open onOpenChange={(open) => { if (!open) onClose() }} title={`Branch from ${parent.name}`} description="Nothing is copied: both share their past.">
       <form onSubmit={submit}>
-        <TextField label="Name" required maxLength={64} value={name} onChange={(event) => { setName(event.target.value) }} />
+        <TextField label="Name" required maxLength={longest(zBranchFields.shape.name)} value={name} onChange={(event) => { setName(event.target.value) }} />
         {branches.length > 1 && (
           <SelectField label="Of branch" value={parent.id} onChange={(event) => { setParentId(event.target.value); setPoint({ from: 'head', at: '' }) }}>
             {branches.map((branch) => (

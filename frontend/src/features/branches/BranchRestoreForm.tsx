@@ -1,5 +1,7 @@
 import { type SyntheticEvent, useState } from 'react'
 
+import { longest } from '~/api/bounds'
+import { zBranchRestoreRequest } from '~/api/generated/zod/zod.gen'
 import type { Branch, Endpoint, Operation } from '~/api/types'
 import { OperationSteps } from '~/features/operations/OperationSteps'
 import { projectKeys } from '~/shared/project-keys'
@@ -86,7 +88,7 @@ function RestoreFields({ projectId, since, branch, branches, endpoints, onClose,
         <legend className="sr-only">What {branch.name} is now</legend>
         {needed === null ? <Checkbox label={`Keep what ${branch.name} is now as a branch`} checked={keep} onChange={setKeep} /> : null}
         {kept ? (
-          <TextField label={`Keep what ${branch.name} is now as`} required maxLength={64} value={name} error={taken} hint={needed ?? undefined} onChange={(event) => { setName(event.target.value) }} />
+          <TextField label={`Keep what ${branch.name} is now as`} required maxLength={longest(zBranchRestoreRequest.shape.preserve_under_name)} value={name} error={taken} hint={needed ?? undefined} onChange={(event) => { setName(event.target.value) }} />
         ) : (
           <TextField label={`Type ${branch.name} to confirm that what it is now goes for good`} value={typed} onChange={(event) => { setTyped(event.target.value) }} />
         )}

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { Branch, Endpoint } from '~/api/types'
 
 import { branchesBelow } from './branch-tree'
-import { deleteRefusal, detachRefusal, leaving, mustPreserve, preservedName, quotaUse, restoreRefusal, restoreSteps, sizeBytes, sizeFields } from './can'
+import { deleteRefusal, detachRefusal, leaving, mustPreserve, preservedName, quotaUse, restoreRefusal, restoreSteps } from './can'
 
 const branch = (id: string, parent: string | null, more: Partial<Branch> = {}) =>
   ({ id, name: id, parent_id: parent, created_at: '2026-01-01', current_state: 'ready', default: false, protected: false, ...more }) as unknown as Branch
@@ -71,13 +71,5 @@ describe('a quota', () => {
   it('is near at four fifths and reached at all of it; without one there is nothing to show', () => {
     expect([quotaUse(79, 100)?.state, quotaUse(80, 100)?.state, quotaUse(100, 100)?.state]).toEqual(['under', 'near', 'reached'])
     expect([quotaUse(5, 0), quotaUse(null, 100)]).toEqual([null, null])
-  })
-
-  it('comes back as the bytes it was', () => {
-    for (const size of [48 * 2 ** 20, 2 ** 30, 1.5 * 2 ** 30]) {
-      const { amount, unit } = sizeFields(size)
-      expect(sizeBytes(amount, unit)).toEqual({ bytes: size })
-    }
-    for (const wrong of ['', '0', '-1', 'much']) expect(sizeBytes(wrong, 'GiB')).toHaveProperty('error')
   })
 })

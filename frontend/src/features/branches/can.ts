@@ -77,22 +77,3 @@ export function quotaUse(used: number | null | undefined, limit: number): { shar
   const share = used / limit
   return { share, state: share >= 1 ? 'reached' : share >= 0.8 ? 'near' : 'under' }
 }
-
-const SIZES = { MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 } as const
-export type SizeUnit = keyof typeof SIZES
-export const SIZE_UNITS = Object.keys(SIZES) as SizeUnit[]
-
-/** A quota as a number of the largest unit that says it exactly. */
-export function sizeFields(limit: number): { amount: string; unit: SizeUnit } {
-  if (limit <= 0) return { amount: '', unit: 'GiB' }
-  const unit = SIZE_UNITS.findLast((each) => limit % SIZES[each] === 0) ?? 'MiB'
-  return { amount: String(limit / SIZES[unit]), unit }
-}
-
-/** Bytes of what was typed, or why it is no quota. */
-export function sizeBytes(amount: string, unit: SizeUnit): { bytes: number } | { error: string } {
-  const value = Number(amount.trim().replace(',', '.'))
-  if (amount.trim() === '' || !Number.isFinite(value) || value <= 0) return { error: 'A number above 0.' }
-  const size = Math.round(value * SIZES[unit])
-  return size > 2 ** 60 ? { error: 'At most 1,048,576 TiB.' } : { bytes: size }
-}

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 
 import type { BranchHistory } from '~/api/types'
 
-import { localField, lsnValue, pointRefusal, shareOf, strip, windowFields, windowSeconds } from './history-window'
+import { localField, lsnValue, pointRefusal, shareOf, strip } from './history-window'
 
 const history: BranchHistory = {
   branch_id: 'br-main',
@@ -58,25 +58,5 @@ describe('the strip of a history', () => {
   it('has a length even in the second in which it begins', () => {
     expect(shareOf(5, 5, 5)).toBe(0)
     expect(strip(history, '', Date.parse('2026-01-02T00:00:00Z')).from).toBeLessThan(Date.parse('2026-01-02T00:00:00Z'))
-  })
-})
-
-describe('a history window', () => {
-  it('reads in the unit that says it exactly', () => {
-    expect([windowFields(604_800), windowFields(5_400), windowFields(0), windowFields(90)]).toEqual([
-      { amount: '7', unit: 'days' },
-      { amount: '90', unit: 'minutes' },
-      { amount: '0', unit: 'days' },
-      { amount: '1.5', unit: 'minutes' },
-    ])
-  })
-
-  it('comes back as the seconds it was, and is bounded as the API bounds it', () => {
-    for (const seconds of [0, 90, 5_400, 604_800]) {
-      const { amount, unit } = windowFields(seconds)
-      expect(windowSeconds(amount, unit)).toEqual({ seconds })
-    }
-    expect(windowSeconds('31', 'days')).toEqual({ error: 'At most 30 d.' })
-    for (const wrong of ['', '-1', 'a week']) expect(windowSeconds(wrong, 'days')).toHaveProperty('error')
   })
 })

@@ -1,8 +1,7 @@
 import { type SyntheticEvent, useState } from 'react'
 
 import type { Branch, Project } from '~/api/types'
-import { quotaOf, SIZE_UNITS, sizeBytes, sizeFields, type SizeUnit } from '~/features/branches/can'
-import { LONGEST_WINDOW, SHORTEST_WINDOW, WINDOW_UNITS, windowFields, windowSeconds, type WindowUnit } from '~/features/branches/history-window'
+import { quotaOf } from '~/features/branches/can'
 import { bytes, span } from '~/lib/format'
 import { projectKeys } from '~/shared/project-keys'
 import { useAction } from '~/shared/use-action'
@@ -11,6 +10,7 @@ import { Dialog } from '~/ui/Dialog'
 import { Checkbox, SelectField, TextField } from '~/ui/Field'
 import { Notice } from '~/ui/Notice'
 
+import { LONGEST_WINDOW, SHORTEST_WINDOW, SIZE_UNITS, sizeBytes, sizeFields, type SizeUnit, WINDOW_UNITS, windowFields, windowSeconds, type WindowUnit } from './amounts'
 import { updateProject } from './queries'
 
 type Props = { project: Project; branches: Branch[]; onClose: () => void }

@@ -3,7 +3,7 @@ import { Plus } from 'lucide-react'
 import { Button } from '~/ui/Button'
 import { Checkbox, TextField } from '~/ui/Field'
 
-import type { FreezeRow, PlanForm, SingleFreeze, WeeklyFreeze } from './plan-form'
+import { type FreezeRow, LONGEST, type PlanForm, type SingleFreeze, type WeeklyFreeze } from './plan-form'
 import { type FieldsProps, toggled } from './PlanFields'
 
 const DAYS = ['Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat', 'Sun']
@@ -61,7 +61,7 @@ export function FreezeFields({ form, errors, set }: FieldsProps) {
             <SingleFields row={row} change={(patch) => { change(row.key, patch) }} />
           )}
           {errors[`freeze-${row.key}`] && <p role="alert" className="mb-1 text-xs text-bad">{errors[`freeze-${row.key}`]}</p>}
-          <TextField label="Why" value={row.reason} maxLength={200} onChange={(event) => { change(row.key, { reason: event.target.value }) }} />
+          <TextField label="Why" value={row.reason} maxLength={LONGEST.reason} onChange={(event) => { change(row.key, { reason: event.target.value }) }} />
           <Button variant="quiet" onClick={() => { set({ freezes: form.freezes.filter((other) => other.key !== row.key) }) }}>Remove freeze {index + 1}</Button>
         </fieldset>
       ))}

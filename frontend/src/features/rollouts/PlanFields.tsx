@@ -7,7 +7,7 @@ import { projectSearchQuery } from '~/features/projects/queries'
 import { Button } from '~/ui/Button'
 import { Checkbox, SelectField, TextField } from '~/ui/Field'
 
-import type { FieldErrors, Named, PlanForm, WaveRow } from './plan-form'
+import { type FieldErrors, LONGEST, type Named, type PlanForm, type WaveRow } from './plan-form'
 
 export type FieldsProps = { form: PlanForm; errors: FieldErrors; set: (change: Partial<PlanForm>) => void }
 
@@ -124,7 +124,7 @@ export function WavesFields({ form, errors, set }: FieldsProps) {
       {form.waves.map((row, index) => (
         <fieldset key={row.key} className="mb-1 grid grid-cols-[minmax(0,1fr)_4.5rem_6.5rem_5rem_2rem] items-start gap-1.5 [&>div]:mb-0">
           <legend className="sr-only">Wave {index + 1}</legend>
-          <TextField label={index === 0 ? 'Wave' : `Wave ${String(index + 1)}`} compact={index > 0} value={row.name} maxLength={64} onChange={(event) => { change(row.key, { name: event.target.value }) }} />
+          <TextField label={index === 0 ? 'Wave' : `Wave ${String(index + 1)}`} compact={index > 0} value={row.name} maxLength={LONGEST.wave} onChange={(event) => { change(row.key, { name: event.target.value }) }} />
           <TextField label="Amount" compact={index > 0} inputMode="decimal" value={row.amount} error={errors[`wave-${row.key}`]} onChange={(event) => { change(row.key, { amount: event.target.value }) }} />
           <SelectField label="Of" compact={index > 0} value={row.by} onChange={(event) => { change(row.key, { by: event.target.value === 'count' ? 'count' : 'percent' }) }}>
             <option value="count">computes</option>

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
 
 import document from '../../../../openapi/weir.json?raw'
-import { chooseFeature, DEFAULT_FORM, type PlanForm, readForm, selectorText, wavesText, whenText } from './plan-form'
+import { readForm } from './plan-body'
+import { chooseFeature, DEFAULT_FORM, type PlanForm, selectorText, wavesText, whenText } from './plan-form'
 
 const form = (change: Partial<PlanForm>): PlanForm => ({ ...DEFAULT_FORM, ...change })
 
