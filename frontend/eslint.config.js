@@ -21,7 +21,7 @@ export default tseslint.config(
   // File names: a component's file has the component's name; all others, and files of several things, are kebab-case.
   {
     files: ['src/**/*.tsx'],
-    ignores: ['src/main.tsx', 'src/app/router.tsx', 'src/features/computes/columns.tsx'],
+    ignores: ['src/main.tsx', 'src/app/router.tsx', 'src/features/computes/columns.tsx', 'src/shared/form.tsx'],
     plugins: { 'check-file': checkFile },
     rules: { 'check-file/filename-naming-convention': ['error', { '**/*.tsx': 'PASCAL_CASE' }, { ignoreMiddleExtensions: true }] },
   },

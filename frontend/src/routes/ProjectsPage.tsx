@@ -1,12 +1,13 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate } from '@tanstack/react-router'
-import { type SyntheticEvent, useDeferredValue, useState } from 'react'
+import { useDeferredValue, useState } from 'react'
 
 import { longest } from '~/api/bounds'
 import { errorText } from '~/api/errors'
 import { zProjectFields } from '~/api/generated/zod/zod.gen'
 import { createProject, NEWEST, projectSearchQuery } from '~/features/projects/queries'
 import { ago, count } from '~/lib/format'
+import { submits, useAppForm } from '~/shared/form'
 import { PageHeader } from '~/shared/PageHeader'
 import { projectKeys } from '~/shared/project-keys'
 import { useAction } from '~/shared/use-action'
@@ -19,7 +20,6 @@ import { Loading, Notice } from '~/ui/Notice'
 import { Table } from '~/ui/Table'
 
 function CreateProject({ open, onOpenChange }: { open: boolean; onOpenChange: (open: boolean) => void }) {
-  const [name, setName] = useState('')
   const navigate = useNavigate()
   const create = useAction(createProject, {
     done: 'Project created; its compute is starting',
@@ -29,14 +29,11 @@ function CreateProject({ open, onOpenChange }: { open: boolean; onOpenChange: (o
       void navigate({ to: '/projects/$projectId', params: { projectId: project.id } })
     },
   })
-  function submit(event: SyntheticEvent) {
-    event.preventDefault()
-    create.mutate(name.trim())
-  }
+  const form = useAppForm({ defaultValues: { name: '' }, onSubmit: ({ value }) => { create.mutate(value.name.trim()) } })
   return (
     <Dialog open={open} onOpenChange={onOpenChange} title="New project" description="A project gets a main branch and a read-write compute.">
-      <form onSubmit={submit}>
-        <TextField label="Name" required maxLength={longest(zProjectFields.shape.name)} value={name} onChange={(event) => { setName(event.target.value) }} />
+      <form onSubmit={submits(form)}>
+        <form.AppField name="name">{(field) => <field.Text label="Name" required maxLength={longest(zProjectFields.shape.name)} />}</form.AppField>
         <Button variant="primary" type="submit" busy={create.isPending}>
           Create project
         </Button>

@@ -1,23 +1,26 @@
+import { useStore } from '@tanstack/react-form'
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate } from '@tanstack/react-router'
-import { type SyntheticEvent, useDeferredValue, useState } from 'react'
+import { useDeferredValue, useState } from 'react'
 
 import { errorText } from '~/api/errors'
 import type { RolloutPlan } from '~/api/types'
-import { FEATURE_NAMES, FEATURES, isFeature } from '~/features/fleet/compute-features'
-import { readForm } from '~/features/rollouts/plan-body'
+import { type Feature, FEATURE_NAMES, FEATURES, isFeature } from '~/features/fleet/compute-features'
+import { marks, readForm } from '~/features/rollouts/plan-body'
 import { chooseFeature, DEFAULT_FORM, LONGEST, type PlanForm, selectorText, wavesText, whenText } from '~/features/rollouts/plan-form'
 import { BOUND_FIELDS, BoundFields, CareFields, FreezeFields } from '~/features/rollouts/PlanCareFields'
 import { Section, SelectorFields, WavesFields } from '~/features/rollouts/PlanFields'
 import { PlanView } from '~/features/rollouts/PlanView'
+import { WindowFields } from '~/features/rollouts/PlanWindowFields'
 import { createRollout, planQuery, rolloutKeys } from '~/features/rollouts/queries'
 import { bytesPerSecond, computes, count } from '~/lib/format'
+import { submits, useAppForm, wrong } from '~/shared/form'
 import { PageHeader } from '~/shared/PageHeader'
 import { useAction } from '~/shared/use-action'
 import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
 import { Dialog } from '~/ui/Dialog'
-import { Checkbox, SelectField, TextField } from '~/ui/Field'
+import { SelectField } from '~/ui/Field'
 import { Loading, Notice } from '~/ui/Notice'
 
 /** What starting this plan does, for the dialog that asks. */
@@ -48,31 +51,33 @@ function StartDialog({ plan, form, open, onOpenChange }: { plan: RolloutPlan; fo
   )
 }
 
-const JUDGED = {
-  controls: 'Statistics over both windows. Too little traffic or too few controls: the rollout holds and says what would settle it.',
-  bounds: 'Errors, p99 ceiling, chain length and images alone: for a fleet that is too small or too quiet for statistics.',
+/** Why a plan cannot be started; null when it can. */
+function refusalOf(wrong: boolean, error: Error | null, plan: RolloutPlan | undefined): string | null {
+  if (wrong) return 'Mend the fields that are marked first.'
+  if (error) return errorText(error)
+  if (!plan) return 'The plan is being computed.'
+  return plan.computes_total === 0 ? 'The plan switches nobody.' : null
 }
 
 export function RolloutNewPage() {
-  const [form, setForm] = useState(DEFAULT_FORM)
   const [asking, setAsking] = useState(false)
-  const set = (change: Partial<PlanForm>) => { setForm((current) => ({ ...current, ...change })) }
-  const { body, errors } = readForm(useDeferredValue(form))
-  const wrong = Object.keys(errors).length > 0
-  // The name changes nothing in a plan.
-  const plan = useQuery(planQuery({ ...body, name: 'plan' }, !wrong))
-  const refusal = wrong ? 'Mend the fields that are marked first.' : plan.error ? errorText(plan.error) : !plan.data ? 'The plan is being computed.' : plan.data.plan.computes_total === 0 ? 'The plan switches nobody.' : null
-  const fields = { form, errors, set }
-  const has = (...names: string[]) => Object.keys(errors).some((field) => names.some((name) => field === name || field.startsWith(`${name}-`)))
-  const text = (field: 'name' | 'target' | 'baseline' | 'settle' | 'bake' | 'soak' | 'tolerated') => ({
-    value: form[field],
-    error: errors[field],
-    onChange: (event: { target: { value: string } }) => { set({ [field]: event.target.value }) },
+  const editor = useAppForm({
+    defaultValues: DEFAULT_FORM,
+    validators: { onChange: ({ value }) => wrong(marks(value, readForm(value).errors)) },
+    onSubmit: () => { if (refusal === null) setAsking(true) },
   })
-
-  function submit(event: SyntheticEvent) {
-    event.preventDefault()
-    if (refusal === null) setAsking(true)
+  const form = useStore(editor.store, (state) => state.values)
+  const { body, errors } = readForm(useDeferredValue(form))
+  const isWrong = Object.keys(errors).length > 0
+  // The name changes nothing in a plan.
+  const plan = useQuery(planQuery({ ...body, name: 'plan' }, !isWrong))
+  const refusal = refusalOf(isWrong, plan.error, plan.data?.plan)
+  const has = (...names: string[]) => Object.keys(errors).some((field) => names.some((name) => field === name || field.startsWith(`${name}-`)))
+  const choose = (feature: Feature) => {
+    const chosen = chooseFeature(form, feature)
+    editor.setFieldValue('feature', chosen.feature)
+    editor.setFieldValue('name', chosen.name)
+    editor.setFieldValue('settle', chosen.settle)
   }
 
   return (
@@ -90,44 +95,38 @@ export function RolloutNewPage() {
       {refusal && plan.data && <p role="status" className="mb-2 text-sm text-muted">{refusal}</p>}
       <div className="grid items-start gap-4 lg:grid-cols-3">
         <Card title="Who and how" note="The defaults are a careful rollout of everyone." className="lg:sticky lg:top-4 lg:max-h-[calc(100dvh-2rem)] lg:overflow-y-auto">
-          <form id="plan" onSubmit={submit}>
-            <SelectField label="What to roll out" value={form.feature} onChange={(event) => { if (isFeature(event.target.value)) set(chooseFeature(form, event.target.value)) }}>
+          <form id="plan" onSubmit={submits(editor)}>
+            <SelectField label="What to roll out" value={form.feature} onChange={(event) => { if (isFeature(event.target.value)) choose(event.target.value) }}>
               {FEATURE_NAMES.map((name) => <option key={name} value={name}>{FEATURES[name].name}</option>)}
             </SelectField>
-            {form.feature === 'postgres_minor' && <TextField label="Onto the minor" placeholder={plan.data?.plan.target_version ?? 'the newest there is'} hint="Left empty: the newest that is installed, fixed when the rollout starts." {...text('target')} />}
-            <TextField label="Rollout name" required maxLength={LONGEST.name} {...text('name')} />
-            <Section title="Who" says={selectorText(form)} bad={has('tags', 'pgVersions', 'sizeMin', 'sizeMax', 'walMin', 'walMax')} open>
-              <SelectorFields {...fields} />
+            {form.feature === 'postgres_minor' && (
+              <editor.AppField name="target">
+                {(field) => <field.Text label="Onto the minor" placeholder={plan.data?.plan.target_version ?? 'the newest there is'} hint="Left empty: the newest that is installed, fixed when the rollout starts." />}
+              </editor.AppField>
+            )}
+            <editor.AppField name="name">{(field) => <field.Text label="Rollout name" required maxLength={LONGEST.name} />}</editor.AppField>
+            <Section title="Who" says={selectorText(form)} bad={has('tags', 'pgVersions', 'sizeMin', 'sizeMax', 'walMin', 'walMax', 'orgs', 'projects')} open>
+              <SelectorFields form={editor} />
             </Section>
             <Section title="Waves" says={wavesText(form)} bad={has('waves', 'wave')}>
-              <WavesFields {...fields} />
+              <WavesFields form={editor} />
             </Section>
             <Section title="Windows" says={`baseline ${form.baseline} s, bake ${form.bake} s, soak ${form.soak} s`} bad={has('baseline', 'settle', 'bake', 'soak', 'tolerated')} open>
-              <TextField label="Baseline window, seconds" inputMode="numeric" hint="Measured before the switch; rounded up to whole checkpoint cycles." {...text('baseline')} />
-              <TextField label="Settle after the switch, seconds" inputMode="numeric" hint={FEATURES[form.feature].settles} {...text('settle')} />
-              <TextField label="Bake window, seconds" inputMode="numeric" hint="Measured after the switch, before the verdict." {...text('bake')} />
-              <SelectField label="Judge by" value={form.judgeBy} hint={JUDGED[form.judgeBy]} onChange={(event) => { set({ judgeBy: event.target.value === 'bounds' ? 'bounds' : 'controls' }) }}>
-                <option value="controls">Unswitched computes beside it</option>
-                <option value="bounds">Hard bounds only</option>
-              </SelectField>
-              {form.judgeBy === 'controls' && <TextField label="Tolerated, × the controls" inputMode="decimal" hint="A pass rules out that a p99 or a rate got worse by more." {...text('tolerated')} />}
-              <TextField label="Soak after each wave, seconds" inputMode="numeric" hint="The fleet is watched before the next wave begins." {...text('soak')} />
-              <Checkbox label="Hold until somebody approves the plan" checked={form.planApproval} onChange={(planApproval) => { set({ planApproval }) }} />
-              <Checkbox label="Hold for approval after each wave" checked={form.approval} onChange={(approval) => { set({ approval }) }} />
+              <WindowFields form={editor} />
             </Section>
-            <Section title="When" says={whenText(form)} bad={has('freeze')}>
-              <FreezeFields {...fields} />
+            <Section title="When" says={whenText(form)} bad={has('freeze', 'freezes')}>
+              <FreezeFields form={editor} />
             </Section>
             <Section title="Care" says={`at most ${form.concurrent} at once, holdout ${form.holdoutPercent} %`} bad={has('concurrent', 'perCell', 'perOrg', 'failedPercent', 'holdoutPercent', 'deadline')}>
-              <CareFields {...fields} />
+              <CareFields form={editor} />
             </Section>
             <Section title="Hard bounds" says={`p99 at most ${form.p99Ratio}×${form.feature === 'postgres_minor' ? '' : form.chainLength.trim() ? `, chains to ${form.chainLength}` : ', no bound on chains'}`} bad={has(...BOUND_FIELDS)}>
-              <BoundFields {...fields} />
+              <BoundFields form={editor} />
             </Section>
           </form>
         </Card>
         <Card title="Plan" note="Dry run, computed from what runs now; frozen when the rollout starts." className="lg:col-span-2" actions={plan.isFetching ? <span role="status" className="text-xs text-muted">computing…</span> : null}>
-          {plan.error ? <Notice tone="bad">{errorText(plan.error)}</Notice> : plan.data ? <PlanView plan={plan.data.plan} /> : wrong ? <Notice tone="warn">The plan is computed once the marked fields are mended.</Notice> : <Loading what="plan" />}
+          {plan.error ? <Notice tone="bad">{errorText(plan.error)}</Notice> : plan.data ? <PlanView plan={plan.data.plan} /> : isWrong ? <Notice tone="warn">The plan is computed once the marked fields are mended.</Notice> : <Loading what="plan" />}
         </Card>
       </div>
       {plan.data && <StartDialog plan={plan.data.plan} form={form} open={asking} onOpenChange={setAsking} />}

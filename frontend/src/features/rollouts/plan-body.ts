@@ -157,6 +157,16 @@ function fieldOf(form: PlanForm, [part, name, index]: PropertyKey[]): Field | un
   return fields[String(name)]
 }
 
+/** What is wrong with which of the editor's fields, by their places in the form. */
+export function marks(form: PlanForm, errors: FieldErrors) {
+  const { waves, freezes } = form
+  return {
+    ...errors,
+    ...Object.fromEntries(waves.map((row, index) => [`waves[${String(index)}].amount`, errors[`wave-${row.key}`]])),
+    ...Object.fromEntries(freezes.map((row, index) => [`freezes[${String(index)}].${row.kind === 'weekly' ? 'weekdays' : 'to'}`, errors[`freeze-${row.key}`]])),
+  } as Partial<Record<keyof PlanForm, string>>
+}
+
 /** What in particular is wrong where the generated schemas say only that something is. */
 const SAYS: FieldErrors = { target: 'A minor, such as 15.20.' }
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
 import document from '../../../../openapi/weir.json?raw'
-import { readForm } from './plan-body'
+import { marks, readForm } from './plan-body'
 import { chooseFeature, DEFAULT_FORM, type PlanForm, selectorText, wavesText, whenText } from './plan-form'
 
 const form = (change: Partial<PlanForm>): PlanForm => ({ ...DEFAULT_FORM, ...change })
@@ -45,6 +45,16 @@ describe('the plan editor', () => {
       form({ bake: '', concurrent: '0', sizeMin: '5', sizeMax: '2', waves: [{ key: 9, name: '', by: 'percent', amount: '101', soak: '' }], name: ' ' }),
     )
     expect(Object.keys(errors).sort()).toEqual(['bake', 'concurrent', 'name', 'sizeMax', 'wave-9'])
+  })
+
+  it('marks the fields of the rows that are wrong, and leaves to the API nothing that its document says', () => {
+    const waves = [...DEFAULT_FORM.waves.slice(1), { key: 9, name: 'x'.repeat(257), by: 'count' as const, amount: '1', soak: '' }]
+    const wrong = form({ waves, tags: 'a=b', pgVersions: Array.from({ length: 21 }, (_, at) => at + 1).join(' ') })
+    const { errors } = readForm(wrong)
+    expect(errors).toEqual({ 'wave-9': 'At most 256 characters.', pgVersions: 'At most 20.' })
+    expect(marks(wrong, errors)).toMatchObject({ 'waves[4].amount': 'At most 256 characters.', pgVersions: 'At most 20.' })
+    expect(readForm(form({ perCell: '0' })).errors.perCell).toBe('At least 1, in computes.')
+    expect(readForm(form({ waves: Array.from({ length: 21 }, (_, key) => ({ key, name: '', by: 'count' as const, amount: '1', soak: '' })) })).errors.waves).toBe('At most 20.')
   })
 
   it('asks for a baseline where something is judged', () => {

@@ -145,7 +145,7 @@ export const DEFAULT_FORM: PlanForm = {
 export type FieldErrors = Partial<Record<keyof PlanForm | `wave-${number}` | `freeze-${number}`, string>>
 
 /** Another feature: its name, unless somebody has given the rollout one of their own, and as long to settle as it needs. */
-export function chooseFeature(form: PlanForm, feature: Feature): Partial<PlanForm> {
+export function chooseFeature(form: PlanForm, feature: Feature): Pick<PlanForm, 'feature' | 'name' | 'settle'> {
   const { name, settle } = form
   return {
     feature,
