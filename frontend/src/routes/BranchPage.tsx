@@ -5,7 +5,6 @@ import { useState } from 'react'
 import { errorText } from '~/api/errors'
 import type { Branch, Endpoint } from '~/api/types'
 import { branchesBelow } from '~/features/branches/branch-tree'
-import { BranchDialogs } from '~/features/branches/BranchDialogs'
 import type { BranchAsk } from '~/features/branches/BranchTree'
 import { deleteRefusal, detachRefusal, quotaOf, restoreRefusal } from '~/features/branches/can'
 import { ConnectionString } from '~/features/branches/ConnectionString'
@@ -27,9 +26,12 @@ import { useNow } from '~/shared/use-now'
 import { Badge } from '~/ui/Badge'
 import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
+import { lazyDialog } from '~/ui/lazy-dialog'
 import { Loading, Notice } from '~/ui/Notice'
 import { Stat, Stats } from '~/ui/Stat'
 import { Table } from '~/ui/Table'
+
+const BranchDialogs = lazyDialog(() => import('~/features/branches/BranchDialogs').then((module) => module.BranchDialogs))
 
 type Of = { projectId: string; branch: Branch }
 
@@ -156,15 +158,17 @@ export function BranchPage() {
         </Card>
         <Operations projectId={projectId} branches={branches} branchId={branch.id} />
       </div>
-      <BranchDialogs
-        projectId={projectId}
-        since={project.created_at}
-        ask={ask}
-        branches={branches}
-        endpoints={endpoints}
-        onClose={() => { setAsk(null) }}
-        onDeleted={() => void navigate({ to: '/projects/$projectId', params: { projectId } })}
-      />
+      {ask && (
+        <BranchDialogs
+          projectId={projectId}
+          since={project.created_at}
+          ask={ask}
+          branches={branches}
+          endpoints={endpoints}
+          onClose={() => { setAsk(null) }}
+          onDeleted={() => void navigate({ to: '/projects/$projectId', params: { projectId } })}
+        />
+      )}
     </>
   )
 }

@@ -2,7 +2,6 @@ import { useSuspenseQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams } from '@tanstack/react-router'
 import { useState } from 'react'
 
-import { BranchDialogs } from '~/features/branches/BranchDialogs'
 import { type BranchAsk, BranchTree } from '~/features/branches/BranchTree'
 import { quotaOf } from '~/features/branches/can'
 import { ConnectionString } from '~/features/branches/ConnectionString'
@@ -18,6 +17,9 @@ import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
 import { Dialog } from '~/ui/Dialog'
 import { TextField } from '~/ui/Field'
+import { lazyDialog } from '~/ui/lazy-dialog'
+
+const BranchDialogs = lazyDialog(() => import('~/features/branches/BranchDialogs').then((module) => module.BranchDialogs))
 
 function DeleteProject({ id, name }: { id: string; name: string }) {
   const [open, setOpen] = useState(false)
@@ -66,7 +68,7 @@ export function ProjectPage() {
         <ProjectStorage project={project} branches={branches} />
         <Operations projectId={projectId} branches={branches} />
       </div>
-      <BranchDialogs projectId={projectId} since={project.created_at} ask={ask} branches={branches} endpoints={endpoints} onClose={() => { setAsk(null) }} />
+      {ask && <BranchDialogs projectId={projectId} since={project.created_at} ask={ask} branches={branches} endpoints={endpoints} onClose={() => { setAsk(null) }} />}
     </>
   )
 }

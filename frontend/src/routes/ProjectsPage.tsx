@@ -1,46 +1,20 @@
 import { useQuery } from '@tanstack/react-query'
-import { Link, useNavigate } from '@tanstack/react-router'
+import { Link } from '@tanstack/react-router'
 import { useDeferredValue, useState } from 'react'
 
-import { longest } from '~/api/bounds'
 import { errorText } from '~/api/errors'
-import { zProjectFields } from '~/api/generated/zod/zod.gen'
-import { createProject, NEWEST, projectSearchQuery } from '~/features/projects/queries'
+import { NEWEST, projectSearchQuery } from '~/features/projects/queries'
 import { ago, count } from '~/lib/format'
-import { submits, useAppForm } from '~/shared/form'
 import { PageHeader } from '~/shared/PageHeader'
-import { projectKeys } from '~/shared/project-keys'
-import { useAction } from '~/shared/use-action'
 import { useNow } from '~/shared/use-now'
 import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
-import { Dialog } from '~/ui/Dialog'
 import { TextField } from '~/ui/Field'
+import { lazyDialog } from '~/ui/lazy-dialog'
 import { Loading, Notice } from '~/ui/Notice'
 import { Table } from '~/ui/Table'
 
-function CreateProject({ open, onOpenChange }: { open: boolean; onOpenChange: (open: boolean) => void }) {
-  const navigate = useNavigate()
-  const create = useAction(createProject, {
-    done: 'Project created; its compute is starting',
-    invalidate: [projectKeys.all],
-    onDone: ({ project }) => {
-      onOpenChange(false)
-      void navigate({ to: '/projects/$projectId', params: { projectId: project.id } })
-    },
-  })
-  const form = useAppForm({ defaultValues: { name: '' }, onSubmit: ({ value }) => { create.mutate(value.name.trim()) } })
-  return (
-    <Dialog open={open} onOpenChange={onOpenChange} title="New project" description="A project gets a main branch and a read-write compute.">
-      <form onSubmit={submits(form)}>
-        <form.AppField name="name">{(field) => <field.Text label="Name" required maxLength={longest(zProjectFields.shape.name)} />}</form.AppField>
-        <Button variant="primary" type="submit" busy={create.isPending}>
-          Create project
-        </Button>
-      </form>
-    </Dialog>
-  )
-}
+const ProjectCreateForm = lazyDialog(() => import('~/features/projects/ProjectCreateForm').then((module) => module.ProjectCreateForm))
 
 export function ProjectsPage() {
   const [search, setSearch] = useState('')
@@ -50,7 +24,7 @@ export function ProjectsPage() {
   return (
     <>
       <PageHeader title="Projects" actions={<Button variant="primary" onClick={() => { setCreating(true) }}>New project</Button>} />
-      <CreateProject open={creating} onOpenChange={setCreating} />
+      {creating && <ProjectCreateForm onClose={() => { setCreating(false) }} />}
       <Card>
         <div className="max-w-sm">
           <TextField label="Search projects" type="search" value={search} onChange={(event) => { setSearch(event.target.value) }} />

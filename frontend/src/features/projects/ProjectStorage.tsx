@@ -6,10 +6,13 @@ import { FACTS, forbiddenBy } from '~/features/durability/levels'
 import { bytes, span } from '~/lib/format'
 import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
+import { lazyDialog } from '~/ui/lazy-dialog'
 import { Stat, Stats } from '~/ui/Stat'
 
 import { CommitPolicyForm } from './CommitPolicyForm'
-import { HistoryWindowForm, QuotaForm } from './StorageForms'
+
+const HistoryWindowForm = lazyDialog(() => import('./StorageForms').then((module) => module.HistoryWindowForm))
+const QuotaForm = lazyDialog(() => import('./StorageForms').then((module) => module.QuotaForm))
 
 type Known = 'logical_size' | 'history_size'
 
