@@ -26,6 +26,7 @@ type Drawn<Row> = Props<Row> & { head: SortedColumn<Row>[] }
 /** Above this, only the rows in sight are in the document, and the table scrolls by itself. */
 const VIRTUAL_ABOVE = 200
 const ROW_PX = 41
+const SCROLLS = 'max-h-[70dvh] overflow-auto [overflow-anchor:none]'
 
 /**
  * A real table: caption for screen readers, scrolls sideways on narrow screens instead of squeezing. Columns that say
@@ -82,7 +83,7 @@ function VirtualTable<Row>(props: Drawn<Row>) {
   const below = virtualizer.getTotalSize() - (items.at(-1)?.end ?? 0)
   return (
     // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
-    <div ref={box} role="region" aria-label={caption} tabIndex={0} className="max-h-[70dvh] overflow-auto [overflow-anchor:none]">
+    <div ref={box} role="region" aria-label={caption} tabIndex={0} className={SCROLLS}>
       <table aria-rowcount={rows.length + 1} className={clsx('w-full text-sm', props.cards && 'cards')}>
         <TableHead caption={caption} head={head} sticky />
         <tbody>

@@ -50,6 +50,17 @@ export function BranchRestoreForm(props: Props) {
   )
 }
 
+function WhatWillHappen({ steps }: { steps: string[] }) {
+  return (
+    <div className="mb-4 rounded-md bg-raised px-3 py-2 text-sm">
+      <p className="font-medium">What will happen</p>
+      <ol className="list-decimal space-y-0.5 pl-5">
+        {steps.map((step) => <li key={step}>{step}</li>)}
+      </ol>
+    </div>
+  )
+}
+
 function RestoreFields({ projectId, since, branch, branches, endpoints, onClose, onBegun }: Props & { onBegun: (operations: Operation[]) => void }) {
   const [first] = useState(() => preservedName(branch, branches, new Date()))
   const sourceOf = (id: string) => branches.find((each) => each.id === id) ?? branch
@@ -66,7 +77,8 @@ function RestoreFields({ projectId, since, branch, branches, endpoints, onClose,
   const kept = keep || needed !== null
   const preserveUnder = kept ? name.trim() : null
   const taken = kept ? takenBy(name) : null
-  const blocked = chosen.blocked ?? taken ?? (kept && preserveUnder === '' ? 'Name the branch that keeps what is there now.' : !kept && typed !== branch.name ? `Type ${branch.name} to confirm.` : null)
+  const blocked =
+    chosen.blocked ?? taken ?? (kept && preserveUnder === '' ? 'Name the branch that keeps what is there now.' : null) ?? (!kept && typed !== branch.name ? `Type ${branch.name} to confirm.` : null)
   const restore = useAction((input: RestoreInput) => restoreBranch(projectId, branch.id, input), {
     done: `${branch.name} is being restored`,
     invalidate: [projectKeys.one(projectId)],
@@ -101,12 +113,7 @@ function RestoreFields({ projectId, since, branch, branches, endpoints, onClose,
           <form.AppField name="typed">{(field) => <field.Text label={`Type ${branch.name} to confirm that what it is now goes for good`} />}</form.AppField>
         )}
       </fieldset>
-      <div className="mb-4 rounded-md bg-raised px-3 py-2 text-sm">
-        <p className="font-medium">What will happen</p>
-        <ol className="list-decimal space-y-0.5 pl-5">
-          {restoreSteps({ branch, source, branches, endpoints, preserveUnder }).map((step) => <li key={step}>{step}</li>)}
-        </ol>
-      </div>
+      <WhatWillHappen steps={restoreSteps({ branch, source, branches, endpoints, preserveUnder })} />
       {/* The form can be longer than the screen: what ends it stays in sight. */}
       <div className="sticky -bottom-5 -mx-5 -mb-5 flex flex-wrap justify-end gap-2 border-t border-line bg-panel px-5 py-3">
         <Button onClick={onClose}>Cancel</Button>
