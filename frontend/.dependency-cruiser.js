@@ -5,7 +5,17 @@
  *
  * `ui` and `lib` are free of the API and of the router. A feature imports features before it in FEATURES, never a later one.
  */
-const FEATURES = ['session', 'operations', 'computes', 'durability', 'safekeepers', 'branches', 'projects', 'fleet', 'rollouts']
+const FEATURES = [
+  'session',
+  'operations',
+  'computes',
+  'durability',
+  'safekeepers',
+  'branches',
+  'projects',
+  'fleet',
+  'rollouts',
+]
 
 /** Each layer, and those above it, which it must not know. */
 const LAYERS = { app: [], routes: ['app'], features: ['app', 'routes'], shared: ['app', 'routes', 'features'] }
@@ -53,9 +63,16 @@ export default {
       name: 'ui-and-lib-stand-alone',
       severity: 'error',
       from: { path: '^src/(ui|lib)/' },
-      to: { path: `${folder(['app', 'routes', 'features', 'shared', 'api'])}|^src/main|node_modules/(@tanstack/(?!react-(virtual|table))|openapi-)` },
+      to: {
+        path: `${folder(['app', 'routes', 'features', 'shared', 'api'])}|^src/main|node_modules/(@tanstack/(?!react-(virtual|table))|openapi-)`,
+      },
     },
-    { name: 'lib-draws-nothing', severity: 'error', from: { path: '^src/lib/' }, to: { path: '^src/ui/|node_modules/react' } },
+    {
+      name: 'lib-draws-nothing',
+      severity: 'error',
+      from: { path: '^src/lib/' },
+      to: { path: '^src/ui/|node_modules/react' },
+    },
     {
       name: 'api-knows-no-feature',
       severity: 'error',

@@ -10,10 +10,7 @@ export default tseslint.config(
   reactHooks.configs.flat['recommended-latest'] ?? reactHooks.configs['recommended-latest'],
   {
     rules: {
-      'no-restricted-globals': [
-        'error',
-        { name: 'fetch', message: 'use the typed client in src/api/client.ts' },
-      ],
+      'no-restricted-globals': ['error', { name: 'fetch', message: 'use the typed client in src/api/client.ts' }],
       '@typescript-eslint/no-non-null-assertion': 'error',
       '@typescript-eslint/consistent-type-imports': 'error',
     },
@@ -23,13 +20,25 @@ export default tseslint.config(
     files: ['src/**/*.tsx'],
     ignores: ['src/main.tsx', 'src/app/router.tsx', 'src/features/computes/columns.tsx', 'src/shared/form.tsx'],
     plugins: { 'check-file': checkFile },
-    rules: { 'check-file/filename-naming-convention': ['error', { '**/*.tsx': 'PASCAL_CASE' }, { ignoreMiddleExtensions: true }] },
+    rules: {
+      'check-file/filename-naming-convention': [
+        'error',
+        { '**/*.tsx': 'PASCAL_CASE' },
+        { ignoreMiddleExtensions: true },
+      ],
+    },
   },
   {
     files: ['src/**/*.ts'],
     // A test has the name of what it tests.
     ignores: ['src/**/*.test.ts', 'src/**/*.d.ts'],
     plugins: { 'check-file': checkFile },
-    rules: { 'check-file/filename-naming-convention': ['error', { '**/*.ts': 'KEBAB_CASE' }, { ignoreMiddleExtensions: true }] },
+    rules: {
+      'check-file/filename-naming-convention': [
+        'error',
+        { '**/*.ts': 'KEBAB_CASE' },
+        { ignoreMiddleExtensions: true },
+      ],
+    },
   },
 )

@@ -16,5 +16,10 @@ export default defineConfig({
   resolve: { alias: { '~': new URL('./src', import.meta.url).pathname } },
   server: { host: '127.0.0.1', port: 7405, proxy: { '/api': api }, fs: { allow: ['.', '../openapi'] } },
   build: { sourcemap: true, rolldownOptions: { output: { codeSplitting: { groups: [FRAMEWORK] } } } },
-  test: { environment: 'jsdom', setupFiles: ['src/test-setup.ts'], include: ['src/**/*.test.{ts,tsx}'], testTimeout: 20_000 },
+  test: {
+    environment: 'jsdom',
+    setupFiles: ['src/test-setup.ts'],
+    include: ['src/**/*.test.{ts,tsx}'],
+    testTimeout: 20_000,
+  },
 })

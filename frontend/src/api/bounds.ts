@@ -14,7 +14,14 @@ export type Bounds = {
   initial: number | undefined
 }
 
-type Facts = { type?: string; minimum?: number; exclusiveMinimum?: number; maximum?: number; maxLength?: number; default?: unknown }
+type Facts = {
+  type?: string
+  minimum?: number
+  exclusiveMinimum?: number
+  maximum?: number
+  maxLength?: number
+  default?: unknown
+}
 
 /** What a field is where it is neither left out nor null. */
 function factsOf(field: Schema): Facts {

@@ -1,5 +1,12 @@
 import type { QueryClient } from '@tanstack/react-query'
-import { createRootRouteWithContext, createRoute, createRouter, lazyRouteComponent, Outlet, redirect } from '@tanstack/react-router'
+import {
+  createRootRouteWithContext,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Outlet,
+  redirect,
+} from '@tanstack/react-router'
 
 import { ApiError } from '~/api/errors'
 import { branchesQuery, branchQuery } from '~/features/branches/queries'
@@ -119,7 +126,10 @@ const rollout = createRoute({
   path: '/rollouts/$rolloutId',
   validateSearch: parseRolloutSearch,
   loader: ({ context: { queryClient }, params: { rolloutId } }) =>
-    Promise.all([queryClient.ensureQueryData(rolloutQuery(rolloutId)), queryClient.ensureQueryData(rolloutGridQuery(rolloutId))]),
+    Promise.all([
+      queryClient.ensureQueryData(rolloutQuery(rolloutId)),
+      queryClient.ensureQueryData(rolloutGridQuery(rolloutId)),
+    ]),
   component: lazyRouteComponent(() => import('~/routes/RolloutPage'), 'RolloutPage'),
 })
 
@@ -140,7 +150,19 @@ const coverage = createRoute({
 
 const routeTree = root.addChildren([
   login,
-  app.addChildren([index, projects, project, branch, computes, compute, rollouts, rolloutNew, rollout, fleet, coverage]),
+  app.addChildren([
+    index,
+    projects,
+    project,
+    branch,
+    computes,
+    compute,
+    rollouts,
+    rolloutNew,
+    rollout,
+    fleet,
+    coverage,
+  ]),
 ])
 
 export function createAppRouter(queryClient: QueryClient) {

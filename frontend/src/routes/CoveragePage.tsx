@@ -21,26 +21,73 @@ import { Table } from '~/ui/Table'
 function Filters({ filter, onFilter }: { filter: CoverageFilter; onFilter: (filter: CoverageFilter) => void }) {
   const { data } = useQuery(cellsQuery)
   const regions = [...new Set((data?.cells ?? []).map((cell) => cell.region_id))]
-  const set = (change: Record<string, unknown>) => { onFilter(parseCoverage({ ...filter, ...change })) }
+  const set = (change: Record<string, unknown>) => {
+    onFilter(parseCoverage({ ...filter, ...change }))
+  }
   return (
     <div className="mb-4 grid gap-x-3 sm:grid-cols-5">
-      <SelectField label="Feature" value={filter.feature ?? 'image_pushdown'} onChange={(event) => { set({ feature: event.target.value }) }}>
-        {FEATURE_NAMES.map((name) => <option key={name} value={name}>{FEATURES[name].name}</option>)}
+      <SelectField
+        label="Feature"
+        value={filter.feature ?? 'image_pushdown'}
+        onChange={(event) => {
+          set({ feature: event.target.value })
+        }}
+      >
+        {FEATURE_NAMES.map((name) => (
+          <option key={name} value={name}>
+            {FEATURES[name].name}
+          </option>
+        ))}
       </SelectField>
-      <SelectField label="Has it" value={filter.has === undefined ? '' : String(filter.has)} onChange={(event) => { set({ has: event.target.value === '' ? undefined : event.target.value === 'true' }) }}>
+      <SelectField
+        label="Has it"
+        value={filter.has === undefined ? '' : String(filter.has)}
+        onChange={(event) => {
+          set({ has: event.target.value === '' ? undefined : event.target.value === 'true' })
+        }}
+      >
         <option value="">Has it or not</option>
         <option value="true">Has it</option>
         <option value="false">Has it not</option>
       </SelectField>
-      <SelectField label="Region" value={filter.region ?? ''} onChange={(event) => { set({ region: event.target.value, cell: '' }) }}>
+      <SelectField
+        label="Region"
+        value={filter.region ?? ''}
+        onChange={(event) => {
+          set({ region: event.target.value, cell: '' })
+        }}
+      >
         <option value="">All regions</option>
-        {regions.map((region) => <option key={region} value={region}>{region}</option>)}
+        {regions.map((region) => (
+          <option key={region} value={region}>
+            {region}
+          </option>
+        ))}
       </SelectField>
-      <SelectField label="Cell" value={filter.cell ?? ''} onChange={(event) => { set({ cell: event.target.value }) }}>
+      <SelectField
+        label="Cell"
+        value={filter.cell ?? ''}
+        onChange={(event) => {
+          set({ cell: event.target.value })
+        }}
+      >
         <option value="">All cells</option>
-        {data?.cells.filter((cell) => !filter.region || cell.region_id === filter.region).map((cell) => <option key={cell.cell} value={cell.cell}>{cell.cell}</option>)}
+        {data?.cells
+          .filter((cell) => !filter.region || cell.region_id === filter.region)
+          .map((cell) => (
+            <option key={cell.cell} value={cell.cell}>
+              {cell.cell}
+            </option>
+          ))}
       </SelectField>
-      <TextField label="Project or compute" type="search" value={filter.q ?? ''} onChange={(event) => { set({ q: event.target.value }) }} />
+      <TextField
+        label="Project or compute"
+        type="search"
+        value={filter.q ?? ''}
+        onChange={(event) => {
+          set({ q: event.target.value })
+        }}
+      />
     </div>
   )
 }
@@ -56,14 +103,42 @@ function CoverageTable({ rows, feature, partial }: { rows: FeatureCompute[]; fea
       cards
       partial={partial}
       columns={[
-        ...whoColumns<FeatureCompute>((row) => row.compute_id, (row) => row.project_name, (row) => [row.region_id, row.cell]),
-        { key: 'has', header: 'Has it', sort: (row) => row.has, cell: (row) => (row.has ? <Badge tone="good">yes</Badge> : <Badge>no</Badge>) },
-        { key: 'since', header: 'Since', sort: (row) => row.since && Date.parse(row.since), cell: (row) => (row.since ? <span title={`${time(row.since)}${row.confirmed_at ? `, confirmed ${time(row.confirmed_at)}` : ''}`}>{ago(row.since, now)}</span> : '—') },
+        ...whoColumns<FeatureCompute>(
+          (row) => row.compute_id,
+          (row) => row.project_name,
+          (row) => [row.region_id, row.cell],
+        ),
+        {
+          key: 'has',
+          header: 'Has it',
+          sort: (row) => row.has,
+          cell: (row) => (row.has ? <Badge tone="good">yes</Badge> : <Badge>no</Badge>),
+        },
+        {
+          key: 'since',
+          header: 'Since',
+          sort: (row) => row.since && Date.parse(row.since),
+          cell: (row) =>
+            row.since ? (
+              <span title={`${time(row.since)}${row.confirmed_at ? `, confirmed ${time(row.confirmed_at)}` : ''}`}>
+                {ago(row.since, now)}
+              </span>
+            ) : (
+              '—'
+            ),
+        },
         { key: 'why', header: 'Why not', sort: (row) => row.why_not, cell: (row) => row.why_not ?? '—' },
         {
           key: 'rollout',
           header: 'Rollout',
-          cell: (row) => (row.rollout_id ? <RolloutLink id={row.rollout_id} compute={row.compute_id}>open</RolloutLink> : '—'),
+          cell: (row) =>
+            row.rollout_id ? (
+              <RolloutLink id={row.rollout_id} compute={row.compute_id}>
+                open
+              </RolloutLink>
+            ) : (
+              '—'
+            ),
         },
       ]}
     />
@@ -82,17 +157,28 @@ export function CoveragePage() {
   return (
     <>
       <PageHeader
-        above={<Link to="/fleet" className="underline">Fleet</Link>}
+        above={
+          <Link to="/fleet" className="underline">
+            Fleet
+          </Link>
+        }
         title={filter.feature === 'postgres_minor' ? 'Who runs the newest Postgres minor' : 'Who has image pushdown'}
         note="Which computes have it, since when, and why the rest has not: what is wanted of each, from the control plane’s own records."
       />
       <Card>
-        <Filters filter={filter} onFilter={(next) => void navigate({ search: next, replace: true, resetScroll: false })} />
+        <Filters
+          filter={filter}
+          onFilter={(next) => void navigate({ search: next, replace: true, resetScroll: false })}
+        />
         {counts && (
           <div className="mb-4">
             <Stats>
               <Stat label="Computes" value={count(counts.computes)} note="that match, whether they have it or not" />
-              <Stat label="Have it" value={count(counts.has)} note={percent(counts.computes ? counts.has / counts.computes : null)} />
+              <Stat
+                label="Have it"
+                value={count(counts.has)}
+                note={percent(counts.computes ? counts.has / counts.computes : null)}
+              />
               <Stat label="Have it not" value={count(counts.has_not)} note="each with its reason below" />
             </Stats>
           </div>

@@ -14,7 +14,9 @@ import { lazyDialog } from '~/ui/lazy-dialog'
 import { Loading, Notice } from '~/ui/Notice'
 import { Table } from '~/ui/Table'
 
-const ProjectCreateForm = lazyDialog(() => import('~/features/projects/ProjectCreateForm').then((module) => module.ProjectCreateForm))
+const ProjectCreateForm = lazyDialog(() =>
+  import('~/features/projects/ProjectCreateForm').then((module) => module.ProjectCreateForm),
+)
 
 export function ProjectsPage() {
   const [search, setSearch] = useState('')
@@ -23,28 +25,67 @@ export function ProjectsPage() {
   const now = useNow()
   return (
     <>
-      <PageHeader title="Projects" actions={<Button variant="primary" onClick={() => { setCreating(true) }}>New project</Button>} />
-      {creating && <ProjectCreateForm onClose={() => { setCreating(false) }} />}
+      <PageHeader
+        title="Projects"
+        actions={
+          <Button
+            variant="primary"
+            onClick={() => {
+              setCreating(true)
+            }}
+          >
+            New project
+          </Button>
+        }
+      />
+      {creating && (
+        <ProjectCreateForm
+          onClose={() => {
+            setCreating(false)
+          }}
+        />
+      )}
       <Card>
         <div className="max-w-sm">
-          <TextField label="Search projects" type="search" value={search} onChange={(event) => { setSearch(event.target.value) }} />
+          <TextField
+            label="Search projects"
+            type="search"
+            value={search}
+            onChange={(event) => {
+              setSearch(event.target.value)
+            }}
+          />
         </div>
         {error && <Notice tone="bad">{errorText(error)}</Notice>}
-        {data && data.projects.length === NEWEST && <p className="mb-2 text-xs text-muted">The newest {count(NEWEST)} that match are shown.</p>}
+        {data && data.projects.length === NEWEST && (
+          <p className="mb-2 text-xs text-muted">The newest {count(NEWEST)} that match are shown.</p>
+        )}
         <Table
           caption="Projects"
           cards
           partial={data?.projects.length === NEWEST}
           rows={data?.projects ?? []}
           rowKey={(row) => row.id}
-          empty={!data ? <Loading what="projects" /> : search.trim() ? 'No project has that name.' : 'No projects yet. Create one to get a Postgres database.'}
+          empty={
+            !data ? (
+              <Loading what="projects" />
+            ) : search.trim() ? (
+              'No project has that name.'
+            ) : (
+              'No projects yet. Create one to get a Postgres database.'
+            )
+          }
           columns={[
             {
               key: 'name',
               header: 'Name',
               sort: (row) => row.name,
               cell: (row) => (
-                <Link to="/projects/$projectId" params={{ projectId: row.id }} className="font-medium text-accent underline">
+                <Link
+                  to="/projects/$projectId"
+                  params={{ projectId: row.id }}
+                  className="font-medium text-accent underline"
+                >
                   {row.name}
                 </Link>
               ),
@@ -52,7 +93,12 @@ export function ProjectsPage() {
             { key: 'id', header: 'Id', cell: (row) => <code className="text-xs whitespace-nowrap">{row.id}</code> },
             { key: 'pg', header: 'Postgres', sort: (row) => row.pg_version, cell: (row) => row.pg_version },
             { key: 'region', header: 'Region', sort: (row) => row.region_id, cell: (row) => row.region_id },
-            { key: 'created', header: 'Created', sort: (row) => Date.parse(row.created_at), cell: (row) => ago(row.created_at, now) },
+            {
+              key: 'created',
+              header: 'Created',
+              sort: (row) => Date.parse(row.created_at),
+              cell: (row) => ago(row.created_at, now),
+            },
           ]}
         />
       </Card>

@@ -7,7 +7,15 @@ import { errorText } from '~/api/errors'
 import type { RolloutPlan } from '~/api/types'
 import { type Feature, FEATURE_NAMES, FEATURES, isFeature } from '~/features/fleet/compute-features'
 import { marks, readForm } from '~/features/rollouts/plan-body'
-import { chooseFeature, DEFAULT_FORM, LONGEST, type PlanForm, selectorText, wavesText, whenText } from '~/features/rollouts/plan-form'
+import {
+  chooseFeature,
+  DEFAULT_FORM,
+  LONGEST,
+  type PlanForm,
+  selectorText,
+  wavesText,
+  whenText,
+} from '~/features/rollouts/plan-form'
 import { BOUND_FIELDS, BoundFields, CareFields, FreezeFields } from '~/features/rollouts/PlanCareFields'
 import { Section, SelectorFields, WavesFields } from '~/features/rollouts/PlanFields'
 import { PlanView } from '~/features/rollouts/PlanView'
@@ -26,13 +34,30 @@ import { Loading, Notice } from '~/ui/Notice'
 /** What starting this plan does, for the dialog that asks. */
 function startSays(plan: RolloutPlan, form: PlanForm): string {
   const first = plan.waves[0]
-  const begins = form.planApproval ? 'Nothing begins until somebody approves the plan.' : `It begins now with wave “${first?.name ?? ''}”: ${computes(first?.computes ?? 0)}.`
-  const between = form.approval ? 'Each later wave waits for approval.' : 'Each later wave begins by itself once the one before has passed.'
-  const saves = form.feature === 'image_pushdown' ? `; ${bytesPerSecond(plan.expected_wal_saved_bytes_per_second)} of WAL is expected to be saved` : ''
+  const begins = form.planApproval
+    ? 'Nothing begins until somebody approves the plan.'
+    : `It begins now with wave “${first?.name ?? ''}”: ${computes(first?.computes ?? 0)}.`
+  const between = form.approval
+    ? 'Each later wave waits for approval.'
+    : 'Each later wave begins by itself once the one before has passed.'
+  const saves =
+    form.feature === 'image_pushdown'
+      ? `; ${bytesPerSecond(plan.expected_wal_saved_bytes_per_second)} of WAL is expected to be saved`
+      : ''
   return `${computes(plan.computes_total)} in ${count(plan.waves.length)} ${plan.waves.length === 1 ? 'wave' : 'waves'} ${FEATURES[form.feature].does(plan.target_version)}${saves}. ${begins} ${between} You can pause, abort or roll back at any moment.`
 }
 
-function StartDialog({ plan, form, open, onOpenChange }: { plan: RolloutPlan; form: PlanForm; open: boolean; onOpenChange: (open: boolean) => void }) {
+function StartDialog({
+  plan,
+  form,
+  open,
+  onOpenChange,
+}: {
+  plan: RolloutPlan
+  form: PlanForm
+  open: boolean
+  onOpenChange: (open: boolean) => void
+}) {
   const navigate = useNavigate()
   const start = useAction(createRollout, {
     done: 'Rollout started',
@@ -40,10 +65,27 @@ function StartDialog({ plan, form, open, onOpenChange }: { plan: RolloutPlan; fo
     onDone: ({ rollout }) => void navigate({ to: '/rollouts/$rolloutId', params: { rolloutId: rollout.id } }),
   })
   return (
-    <Dialog open={open} onOpenChange={onOpenChange} title={`Start “${form.name.trim()}”?`} description={startSays(plan, form)}>
+    <Dialog
+      open={open}
+      onOpenChange={onOpenChange}
+      title={`Start “${form.name.trim()}”?`}
+      description={startSays(plan, form)}
+    >
       <div className="flex flex-wrap justify-end gap-2">
-        <Button onClick={() => { onOpenChange(false) }}>Cancel</Button>
-        <Button variant="primary" busy={start.isPending} onClick={() => { start.mutate(readForm(form).body) }}>
+        <Button
+          onClick={() => {
+            onOpenChange(false)
+          }}
+        >
+          Cancel
+        </Button>
+        <Button
+          variant="primary"
+          busy={start.isPending}
+          onClick={() => {
+            start.mutate(readForm(form).body)
+          }}
+        >
           Start
         </Button>
       </div>
@@ -64,7 +106,9 @@ export function RolloutNewPage() {
   const editor = useAppForm({
     defaultValues: DEFAULT_FORM,
     validators: { onChange: ({ value }) => wrong(marks(value, readForm(value).errors)) },
-    onSubmit: () => { if (refusal === null) setAsking(true) },
+    onSubmit: () => {
+      if (refusal === null) setAsking(true)
+    },
   })
   const form = useStore(editor.store, (state) => state.values)
   const { body, errors } = readForm(useDeferredValue(form))
@@ -72,7 +116,8 @@ export function RolloutNewPage() {
   // The name changes nothing in a plan.
   const plan = useQuery(planQuery({ ...body, name: 'plan' }, !isWrong))
   const refusal = refusalOf(isWrong, plan.error, plan.data?.plan)
-  const has = (...names: string[]) => Object.keys(errors).some((field) => names.some((name) => field === name || field.startsWith(`${name}-`)))
+  const has = (...names: string[]) =>
+    Object.keys(errors).some((field) => names.some((name) => field === name || field.startsWith(`${name}-`)))
   const choose = (feature: Feature) => {
     const chosen = chooseFeature(form, feature)
     editor.setFieldValue('feature', chosen.feature)
@@ -83,7 +128,11 @@ export function RolloutNewPage() {
   return (
     <>
       <PageHeader
-        above={<Link to="/rollouts" className="underline">Rollouts</Link>}
+        above={
+          <Link to="/rollouts" className="underline">
+            Rollouts
+          </Link>
+        }
         title="New rollout"
         note={`${FEATURES[form.feature].name}: ${FEATURES[form.feature].explains} What you see is a dry run; nothing changes before you start it.`}
         actions={
@@ -92,41 +141,104 @@ export function RolloutNewPage() {
           </Button>
         }
       />
-      {refusal && plan.data && <p role="status" className="mb-2 text-sm text-muted">{refusal}</p>}
+      {refusal && plan.data && (
+        <p role="status" className="mb-2 text-sm text-muted">
+          {refusal}
+        </p>
+      )}
       <div className="grid items-start gap-4 lg:grid-cols-3">
-        <Card title="Who and how" note="The defaults are a careful rollout of everyone." className="lg:sticky lg:top-4 lg:max-h-[calc(100dvh-2rem)] lg:overflow-y-auto">
+        <Card
+          title="Who and how"
+          note="The defaults are a careful rollout of everyone."
+          className="lg:sticky lg:top-4 lg:max-h-[calc(100dvh-2rem)] lg:overflow-y-auto"
+        >
           <form id="plan" onSubmit={submits(editor)}>
-            <SelectField label="What to roll out" value={form.feature} onChange={(event) => { if (isFeature(event.target.value)) choose(event.target.value) }}>
-              {FEATURE_NAMES.map((name) => <option key={name} value={name}>{FEATURES[name].name}</option>)}
+            <SelectField
+              label="What to roll out"
+              value={form.feature}
+              onChange={(event) => {
+                if (isFeature(event.target.value)) choose(event.target.value)
+              }}
+            >
+              {FEATURE_NAMES.map((name) => (
+                <option key={name} value={name}>
+                  {FEATURES[name].name}
+                </option>
+              ))}
             </SelectField>
             {form.feature === 'postgres_minor' && (
               <editor.AppField name="target">
-                {(field) => <field.Text label="Onto the minor" placeholder={plan.data?.plan.target_version ?? 'the newest there is'} hint="Left empty: the newest that is installed, fixed when the rollout starts." />}
+                {(field) => (
+                  <field.Text
+                    label="Onto the minor"
+                    placeholder={plan.data?.plan.target_version ?? 'the newest there is'}
+                    hint="Left empty: the newest that is installed, fixed when the rollout starts."
+                  />
+                )}
               </editor.AppField>
             )}
-            <editor.AppField name="name">{(field) => <field.Text label="Rollout name" required maxLength={LONGEST.name} />}</editor.AppField>
-            <Section title="Who" says={selectorText(form)} bad={has('tags', 'pgVersions', 'sizeMin', 'sizeMax', 'walMin', 'walMax', 'orgs', 'projects')} open>
+            <editor.AppField name="name">
+              {(field) => <field.Text label="Rollout name" required maxLength={LONGEST.name} />}
+            </editor.AppField>
+            <Section
+              title="Who"
+              says={selectorText(form)}
+              bad={has('tags', 'pgVersions', 'sizeMin', 'sizeMax', 'walMin', 'walMax', 'orgs', 'projects')}
+              open
+            >
               <SelectorFields form={editor} />
             </Section>
             <Section title="Waves" says={wavesText(form)} bad={has('waves', 'wave')}>
               <WavesFields form={editor} />
             </Section>
-            <Section title="Windows" says={`baseline ${form.baseline} s, bake ${form.bake} s, soak ${form.soak} s`} bad={has('baseline', 'settle', 'bake', 'soak', 'tolerated')} open>
+            <Section
+              title="Windows"
+              says={`baseline ${form.baseline} s, bake ${form.bake} s, soak ${form.soak} s`}
+              bad={has('baseline', 'settle', 'bake', 'soak', 'tolerated')}
+              open
+            >
               <WindowFields form={editor} />
             </Section>
             <Section title="When" says={whenText(form)} bad={has('freeze', 'freezes')}>
               <FreezeFields form={editor} />
             </Section>
-            <Section title="Care" says={`at most ${form.concurrent} at once, holdout ${form.holdoutPercent} %`} bad={has('concurrent', 'perCell', 'perOrg', 'failedPercent', 'holdoutPercent', 'deadline')}>
+            <Section
+              title="Care"
+              says={`at most ${form.concurrent} at once, holdout ${form.holdoutPercent} %`}
+              bad={has('concurrent', 'perCell', 'perOrg', 'failedPercent', 'holdoutPercent', 'deadline')}
+            >
               <CareFields form={editor} />
             </Section>
-            <Section title="Hard bounds" says={`p99 at most ${form.p99Ratio}×${form.feature === 'postgres_minor' ? '' : form.chainLength.trim() ? `, chains to ${form.chainLength}` : ', no bound on chains'}`} bad={has(...BOUND_FIELDS)}>
+            <Section
+              title="Hard bounds"
+              says={`p99 at most ${form.p99Ratio}×${form.feature === 'postgres_minor' ? '' : form.chainLength.trim() ? `, chains to ${form.chainLength}` : ', no bound on chains'}`}
+              bad={has(...BOUND_FIELDS)}
+            >
               <BoundFields form={editor} />
             </Section>
           </form>
         </Card>
-        <Card title="Plan" note="Dry run, computed from what runs now; frozen when the rollout starts." className="lg:col-span-2" actions={plan.isFetching ? <span role="status" className="text-xs text-muted">computing…</span> : null}>
-          {plan.error ? <Notice tone="bad">{errorText(plan.error)}</Notice> : plan.data ? <PlanView plan={plan.data.plan} /> : isWrong ? <Notice tone="warn">The plan is computed once the marked fields are mended.</Notice> : <Loading what="plan" />}
+        <Card
+          title="Plan"
+          note="Dry run, computed from what runs now; frozen when the rollout starts."
+          className="lg:col-span-2"
+          actions={
+            plan.isFetching ? (
+              <span role="status" className="text-xs text-muted">
+                computing…
+              </span>
+            ) : null
+          }
+        >
+          {plan.error ? (
+            <Notice tone="bad">{errorText(plan.error)}</Notice>
+          ) : plan.data ? (
+            <PlanView plan={plan.data.plan} />
+          ) : isWrong ? (
+            <Notice tone="warn">The plan is computed once the marked fields are mended.</Notice>
+          ) : (
+            <Loading what="plan" />
+          )}
         </Card>
       </div>
       {plan.data && <StartDialog plan={plan.data.plan} form={form} open={asking} onOpenChange={setAsking} />}

@@ -14,12 +14,32 @@ export function errorOf(field: { state: { meta: { errors: readonly unknown[] } }
 
 function Text(props: Omit<ComponentProps<typeof TextField>, Own>) {
   const field = useFieldContext<string>()
-  return <TextField {...props} value={field.state.value} error={errorOf(field)} onBlur={field.handleBlur} onChange={(event) => { field.handleChange(event.target.value) }} />
+  return (
+    <TextField
+      {...props}
+      value={field.state.value}
+      error={errorOf(field)}
+      onBlur={field.handleBlur}
+      onChange={(event) => {
+        field.handleChange(event.target.value)
+      }}
+    />
+  )
 }
 
 function Select(props: Omit<ComponentProps<typeof SelectField>, Own>) {
   const field = useFieldContext<string>()
-  return <SelectField {...props} value={field.state.value} error={errorOf(field)} onBlur={field.handleBlur} onChange={(event) => { field.handleChange(event.target.value) }} />
+  return (
+    <SelectField
+      {...props}
+      value={field.state.value}
+      error={errorOf(field)}
+      onBlur={field.handleBlur}
+      onChange={(event) => {
+        field.handleChange(event.target.value)
+      }}
+    />
+  )
 }
 
 function Check({ label }: Pick<ComponentProps<typeof Checkbox>, 'label'>) {
@@ -31,11 +51,18 @@ function Check({ label }: Pick<ComponentProps<typeof Checkbox>, 'label'>) {
  * Forms of the console. A form's validator, `validators.onChange`, looks at all its values whenever one changes, and says
  * what is wrong with which field by `wrong`; the fields show it, and nothing is submitted before they are right.
  */
-export const { useAppForm, withForm } = createFormHook({ fieldContext, formContext, fieldComponents: { Text, Select, Check }, formComponents: {} })
+export const { useAppForm, withForm } = createFormHook({
+  fieldContext,
+  formContext,
+  fieldComponents: { Text, Select, Check },
+  formComponents: {},
+})
 
 /** A validator's answer: what is wrong with which fields. */
 export function wrong<Name extends string>(errors: Partial<Record<Name, string | null | undefined>>) {
-  const fields = Object.fromEntries(Object.entries(errors).filter(([, error]) => error)) as Partial<Record<Name, string>>
+  const fields = Object.fromEntries(Object.entries(errors).filter(([, error]) => error)) as Partial<
+    Record<Name, string>
+  >
   return Object.keys(fields).length > 0 ? { fields } : undefined
 }
 

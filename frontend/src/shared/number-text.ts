@@ -6,7 +6,11 @@ import { type Bounds, boundsOf } from '~/api/bounds'
 export type NumberText = { bounds: Bounds; unit: string; per: number; required: boolean }
 
 /** Has to be typed where the API has a value for it otherwise, so that nothing is sent that is not on the screen. */
-export function numberText(schema: z.core.$ZodType, unit: string, { per = 1, required }: { per?: number; required?: boolean } = {}): NumberText {
+export function numberText(
+  schema: z.core.$ZodType,
+  unit: string,
+  { per = 1, required }: { per?: number; required?: boolean } = {},
+): NumberText {
   const bounds = boundsOf(schema)
   return { bounds, unit, per, required: required ?? bounds.initial !== undefined }
 }
@@ -17,7 +21,10 @@ export function initialText({ bounds: { initial }, per }: NumberText): string {
 }
 
 /** A number as the API takes it; undefined for an empty field that may be; or why it is none. */
-export function readNumber(text: string, { bounds, unit, per, required }: NumberText): { value: number | undefined } | { error: string } {
+export function readNumber(
+  text: string,
+  { bounds, unit, per, required }: NumberText,
+): { value: number | undefined } | { error: string } {
   if (text.trim() === '' && !required) return { value: undefined }
   const typed = Number(text.trim().replace(',', '.'))
   const value = bounds.whole ? Math.round(typed / per) : typed / per

@@ -22,10 +22,23 @@ const COLUMNS: Column<Node>[] = [
 ]
 
 function show(rows = NODES, partial = false) {
-  render(<Table caption="Nodes" rows={rows} columns={COLUMNS} rowKey={(row) => row.name} empty="None." partial={partial} />)
+  render(
+    <Table
+      caption="Nodes"
+      rows={rows}
+      columns={COLUMNS}
+      rowKey={(row) => row.name}
+      empty="None."
+      partial={partial}
+    />,
+  )
 }
 
-const names = () => screen.getAllByRole('row').slice(1).map((row) => within(row).getAllByRole('cell')[0]?.textContent)
+const names = () =>
+  screen
+    .getAllByRole('row')
+    .slice(1)
+    .map((row) => within(row).getAllByRole('cell')[0]?.textContent)
 const sorts = () => screen.getAllByRole('columnheader').map((head) => head.getAttribute('aria-sort'))
 
 it('keeps the order of its rows until somebody sorts, and goes back to it', async () => {

@@ -90,7 +90,9 @@ function VirtualTable<Row>(props: Drawn<Row>) {
           <Spacer height={above} />
           {items.map(({ index }) => {
             const row = rows[index]
-            return row === undefined ? null : <Row key={rowKey(row)} row={row} index={index} measure={virtualizer.measureElement} {...props} />
+            return row === undefined ? null : (
+              <Row key={rowKey(row)} row={row} index={index} measure={virtualizer.measureElement} {...props} />
+            )
           })}
           <Spacer height={below} />
         </tbody>
@@ -112,7 +114,12 @@ type RowProps<Row> = Props<Row> & { row: Row; index: number; measure?: (element:
 
 function Row<Row>({ columns, row, index, measure }: RowProps<Row>) {
   return (
-    <tr ref={measure} data-index={index} aria-rowindex={measure ? index + 2 : undefined} className="border-b border-line last:border-0">
+    <tr
+      ref={measure}
+      data-index={index}
+      aria-rowindex={measure ? index + 2 : undefined}
+      className="border-b border-line last:border-0"
+    >
       {columns.map((column) => (
         <td
           key={column.key}

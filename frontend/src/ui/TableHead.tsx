@@ -15,11 +15,23 @@ export type Column<Row> = {
 }
 
 /** A column as it is sorted now, and how it is sorted otherwise; `toggle` is undefined where it cannot be. */
-export type SortedColumn<Row> = { column: Column<Row>; direction: 'ascending' | 'descending' | null; toggle: (() => void) | undefined }
+export type SortedColumn<Row> = {
+  column: Column<Row>
+  direction: 'ascending' | 'descending' | null
+  toggle: (() => void) | undefined
+}
 
 const ICONS = { ascending: ChevronUp, descending: ChevronDown, none: ChevronsUpDown }
 
-export function TableHead<Row>({ caption, head, sticky }: { caption: string; head: SortedColumn<Row>[]; sticky?: boolean }) {
+export function TableHead<Row>({
+  caption,
+  head,
+  sticky,
+}: {
+  caption: string
+  head: SortedColumn<Row>[]
+  sticky?: boolean
+}) {
   return (
     <>
       <caption className="sr-only">{caption}</caption>
@@ -35,7 +47,15 @@ export function TableHead<Row>({ caption, head, sticky }: { caption: string; hea
                 className={clsx('px-2 py-1.5 font-medium whitespace-nowrap', column.numeric && 'text-right')}
               >
                 {toggle ? (
-                  <button type="button" title="Sort by this column" className={clsx('-mx-1 inline-flex items-center gap-0.5 rounded-sm px-1 hover:text-text', direction && 'text-text')} onClick={toggle}>
+                  <button
+                    type="button"
+                    title="Sort by this column"
+                    className={clsx(
+                      '-mx-1 inline-flex items-center gap-0.5 rounded-sm px-1 hover:text-text',
+                      direction && 'text-text',
+                    )}
+                    onClick={toggle}
+                  >
                     {column.header}
                     <Icon aria-hidden size={12} className={clsx('flex-none', !direction && 'opacity-50')} />
                   </button>

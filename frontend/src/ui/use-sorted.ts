@@ -7,7 +7,10 @@ import type { Column, SortedColumn } from './TableHead'
 const features = tableFeatures({ rowSortingFeature, sortedRowModel: createSortedRowModel() })
 
 /** Rows in the order that a person has chosen, which is that of `rows` at first, and columns that change the choice. */
-export function useSorted<Row>(rows: Row[], columns: Column<Row>[]): { rows: Row[]; head: SortedColumn<Row>[]; isSorted: boolean } {
+export function useSorted<Row>(
+  rows: Row[],
+  columns: Column<Row>[],
+): { rows: Row[]; head: SortedColumn<Row>[]; isSorted: boolean } {
   const table = useTable<typeof features, Row & object>({
     features,
     data: rows as (Row & object)[],
@@ -26,8 +29,16 @@ export function useSorted<Row>(rows: Row[], columns: Column<Row>[]): { rows: Row
     return {
       column,
       direction: direction ? (direction === 'asc' ? 'ascending' : 'descending') : null,
-      toggle: own?.getCanSort() ? () => { own.toggleSorting() } : undefined,
+      toggle: own?.getCanSort()
+        ? () => {
+            own.toggleSorting()
+          }
+        : undefined,
     }
   })
-  return { rows: table.getRowModel().rows.map((row) => row.original), head, isSorted: head.some((each) => each.direction !== null) }
+  return {
+    rows: table.getRowModel().rows.map((row) => row.original),
+    head,
+    isSorted: head.some((each) => each.direction !== null),
+  }
 }

@@ -22,10 +22,17 @@ type Props = {
 export function BranchDialogs({ projectId, since, ask, branches, endpoints, onClose, ...rest }: Props) {
   const { branch } = ask
   if (ask.what === 'branch') return <BranchCreateForm {...{ projectId, since, branches, onClose }} parent={branch} />
-  if (ask.what === 'restore') return <BranchRestoreForm {...{ projectId, since, branch, branches, endpoints, onClose }} />
+  if (ask.what === 'restore')
+    return <BranchRestoreForm {...{ projectId, since, branch, branches, endpoints, onClose }} />
   if (ask.what === 'detach') {
     const parent = branches.find((each) => each.id === branch.parent_id)
     return <BranchDetachForm {...{ projectId, branch, onClose }} parent={parent?.name ?? 'its parent'} />
   }
-  return <BranchDeleteForm {...{ projectId, branch, endpoints, onClose }} below={branchesBelow(branches, branch.id)} {...rest} />
+  return (
+    <BranchDeleteForm
+      {...{ projectId, branch, endpoints, onClose }}
+      below={branchesBelow(branches, branch.id)}
+      {...rest}
+    />
+  )
 }

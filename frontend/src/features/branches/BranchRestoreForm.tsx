@@ -16,7 +16,14 @@ import { PointFields } from './PointFields'
 import { type Point, restoreBranch, type RestoreInput } from './queries'
 import { usePoint } from './use-point'
 
-type Props = { projectId: string; since: string; branch: Branch; branches: Branch[]; endpoints: Endpoint[]; onClose: () => void }
+type Props = {
+  projectId: string
+  since: string
+  branch: Branch
+  branches: Branch[]
+  endpoints: Endpoint[]
+  onClose: () => void
+}
 
 const WHAT = ['Make the state asked for', 'Exchange it, and start computes on it', 'Delete what was there']
 const PAST: Point = { from: 'timestamp', at: '' }
@@ -28,9 +35,15 @@ export function BranchRestoreForm(props: Props) {
   return (
     <Dialog
       open
-      onOpenChange={(open) => { if (!open) props.onClose() }}
+      onOpenChange={(open) => {
+        if (!open) props.onClose()
+      }}
       title={operations ? `Restoring ${branch.name}` : `Restore ${branch.name}`}
-      description={operations ? 'It goes on when this is closed; the operations of the project show it.' : 'The branch gets another state and keeps its name and addresses.'}
+      description={
+        operations
+          ? 'It goes on when this is closed; the operations of the project show it.'
+          : 'The branch gets another state and keeps its name and addresses.'
+      }
     >
       {operations ? (
         <>
@@ -40,7 +53,9 @@ export function BranchRestoreForm(props: Props) {
             done={`${branch.name} has the state asked for.`}
           />
           <div className="mt-4 flex justify-end">
-            <Button variant="primary" onClick={props.onClose}>Close</Button>
+            <Button variant="primary" onClick={props.onClose}>
+              Close
+            </Button>
           </div>
         </>
       ) : (
@@ -55,20 +70,41 @@ function WhatWillHappen({ steps }: { steps: string[] }) {
     <div className="mb-4 rounded-md bg-raised px-3 py-2 text-sm">
       <p className="font-medium">What will happen</p>
       <ol className="list-decimal space-y-0.5 pl-5">
-        {steps.map((step) => <li key={step}>{step}</li>)}
+        {steps.map((step) => (
+          <li key={step}>{step}</li>
+        ))}
       </ol>
     </div>
   )
 }
 
-function RestoreFields({ projectId, since, branch, branches, endpoints, onClose, onBegun }: Props & { onBegun: (operations: Operation[]) => void }) {
+function RestoreFields({
+  projectId,
+  since,
+  branch,
+  branches,
+  endpoints,
+  onClose,
+  onBegun,
+}: Props & { onBegun: (operations: Operation[]) => void }) {
   const [first] = useState(() => preservedName(branch, branches, new Date()))
   const sourceOf = (id: string) => branches.find((each) => each.id === id) ?? branch
-  const takenBy = (name: string) => (branches.some((each) => each.name === name.trim()) ? 'Another branch has this name.' : null)
+  const takenBy = (name: string) =>
+    branches.some((each) => each.name === name.trim()) ? 'Another branch has this name.' : null
   const form = useAppForm({
     defaultValues: { sourceId: branch.id, point: PAST, keep: true, name: first, typed: '' },
-    validators: { onChange: ({ value }) => wrong({ name: value.keep || mustPreserve(branch, sourceOf(value.sourceId), branches) !== null ? takenBy(value.name) : null }) },
-    onSubmit: () => { if (blocked === null) restore.mutate({ sourceId: source.id, point, preserveUnder }) },
+    validators: {
+      onChange: ({ value }) =>
+        wrong({
+          name:
+            value.keep || mustPreserve(branch, sourceOf(value.sourceId), branches) !== null
+              ? takenBy(value.name)
+              : null,
+        }),
+    },
+    onSubmit: () => {
+      if (blocked === null) restore.mutate({ sourceId: source.id, point, preserveUnder })
+    },
   })
   const { sourceId, point, keep, name, typed } = useStore(form.store, (state) => state.values)
   const source = sourceOf(sourceId)
@@ -78,39 +114,76 @@ function RestoreFields({ projectId, since, branch, branches, endpoints, onClose,
   const preserveUnder = kept ? name.trim() : null
   const taken = kept ? takenBy(name) : null
   const blocked =
-    chosen.blocked ?? taken ?? (kept && preserveUnder === '' ? 'Name the branch that keeps what is there now.' : null) ?? (!kept && typed !== branch.name ? `Type ${branch.name} to confirm.` : null)
+    chosen.blocked ??
+    taken ??
+    (kept && preserveUnder === '' ? 'Name the branch that keeps what is there now.' : null) ??
+    (!kept && typed !== branch.name ? `Type ${branch.name} to confirm.` : null)
   const restore = useAction((input: RestoreInput) => restoreBranch(projectId, branch.id, input), {
     done: `${branch.name} is being restored`,
     invalidate: [projectKeys.one(projectId)],
-    onDone: (answer) => { onBegun(answer.operations) },
+    onDone: (answer) => {
+      onBegun(answer.operations)
+    },
   })
 
   return (
     <form onSubmit={submits(form)}>
       {branches.length > 1 && (
-        <form.AppField name="sourceId" listeners={{ onChange: ({ value }) => { form.setFieldValue('point', value === branch.id ? PAST : { from: 'head', at: '' }) } }}>
+        <form.AppField
+          name="sourceId"
+          listeners={{
+            onChange: ({ value }) => {
+              form.setFieldValue('point', value === branch.id ? PAST : { from: 'head', at: '' })
+            },
+          }}
+        >
           {(field) => (
             <field.Select label="To a state of">
               <option value={branch.id}>{branch.name}: its own past</option>
-              {branches.filter((each) => each.id !== branch.id).map((each) => (
-                <option key={each.id} value={each.id} disabled={each.current_state !== 'ready'}>{each.name}</option>
-              ))}
+              {branches
+                .filter((each) => each.id !== branch.id)
+                .map((each) => (
+                  <option key={each.id} value={each.id} disabled={each.current_state !== 'ready'}>
+                    {each.name}
+                  </option>
+                ))}
             </field.Select>
           )}
         </form.AppField>
       )}
-      <PointFields label="Which state" head={source.id === branch.id ? null : 'Its newest'} branch={source} since={since} point={point} chosen={chosen} onPoint={(next) => { form.setFieldValue('point', next) }} />
+      <PointFields
+        label="Which state"
+        head={source.id === branch.id ? null : 'Its newest'}
+        branch={source}
+        since={since}
+        point={point}
+        chosen={chosen}
+        onPoint={(next) => {
+          form.setFieldValue('point', next)
+        }}
+      />
       <fieldset className="mb-3 border-t border-line pt-3">
         <legend className="sr-only">What {branch.name} is now</legend>
-        {needed === null && <form.AppField name="keep">{(field) => <field.Check label={`Keep what ${branch.name} is now as a branch`} />}</form.AppField>}
+        {needed === null && (
+          <form.AppField name="keep">
+            {(field) => <field.Check label={`Keep what ${branch.name} is now as a branch`} />}
+          </form.AppField>
+        )}
         {kept ? (
           <form.AppField name="name">
             {(field) => (
-              <field.Text label={`Keep what ${branch.name} is now as`} required maxLength={longest(zBranchRestoreRequest.shape.preserve_under_name)} hint={needed ?? undefined} />
+              <field.Text
+                label={`Keep what ${branch.name} is now as`}
+                required
+                maxLength={longest(zBranchRestoreRequest.shape.preserve_under_name)}
+                hint={needed ?? undefined}
+              />
             )}
           </form.AppField>
         ) : (
-          <form.AppField name="typed">{(field) => <field.Text label={`Type ${branch.name} to confirm that what it is now goes for good`} />}</form.AppField>
+          <form.AppField name="typed">
+            {(field) => <field.Text label={`Type ${branch.name} to confirm that what it is now goes for good`} />}
+          </form.AppField>
         )}
       </fieldset>
       <WhatWillHappen steps={restoreSteps({ branch, source, branches, endpoints, preserveUnder })} />

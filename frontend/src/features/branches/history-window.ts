@@ -26,13 +26,17 @@ export function pointRefusal(point: Point, history: BranchHistory | undefined, n
     const lsn = lsnValue(at)
     if (lsn === null) return 'Two hexadecimal numbers with a slash between, such as 0/16B3748.'
     const oldest = history && lsnValue(history.oldest_lsn)
-    return oldest != null && lsn < oldest ? `Older than the history, which begins at ${history?.oldest_lsn ?? ''}.` : null
+    return oldest != null && lsn < oldest
+      ? `Older than the history, which begins at ${history?.oldest_lsn ?? ''}.`
+      : null
   }
   const moment = new Date(at).getTime()
   if (Number.isNaN(moment)) return 'A date and a time, to the second.'
   if (moment > now) return 'This is still to come.'
   const oldest = history?.oldest_timestamp
-  return oldest && moment < Math.floor(Date.parse(oldest) / 1000) * 1000 ? `Older than the history, which begins with the commit of ${time(oldest)}.` : null
+  return oldest && moment < Math.floor(Date.parse(oldest) / 1000) * 1000
+    ? `Older than the history, which begins with the commit of ${time(oldest)}.`
+    : null
 }
 
 export type Mark = { id: string; name: string; lsn: string; at: number; share: number }

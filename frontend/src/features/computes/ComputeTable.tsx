@@ -22,8 +22,19 @@ function pushdownText({ actual, wanted }: Writes): string {
 export function PushdownBadge({ fpw }: { fpw: Writes }) {
   const text = pushdownText(fpw)
   if (fpw.actual == null) return <Badge title="The compute does not run.">{text}</Badge>
-  if (fpw.actual !== fpw.wanted) return <Badge tone="warn" title="What runs differs from what is wanted.">{text}</Badge>
-  return fpw.actual ? <Badge title="Postgres logs page images.">{text}</Badge> : <Badge tone="good" title={fpw.lsn ? `Since ${fpw.lsn}` : undefined}>{text}</Badge>
+  if (fpw.actual !== fpw.wanted)
+    return (
+      <Badge tone="warn" title="What runs differs from what is wanted.">
+        {text}
+      </Badge>
+    )
+  return fpw.actual ? (
+    <Badge title="Postgres logs page images.">{text}</Badge>
+  ) : (
+    <Badge tone="good" title={fpw.lsn ? `Since ${fpw.lsn}` : undefined}>
+      {text}
+    </Badge>
+  )
 }
 
 /** `partial`: there are more computes than these. */
@@ -46,14 +57,38 @@ export function ComputeTable({ computes, partial }: { computes: ComputeSummary[]
           sort: (row) => `${row.project_name} / ${row.branch_name}`,
           cell: (row) => (
             <span>
-              <Link to="/projects/$projectId" params={{ projectId: row.project_id }} className="underline">{row.project_name}</Link> /{' '}
-              <Link to="/projects/$projectId/branches/$branchId" params={{ projectId: row.project_id, branchId: row.branch_id }} className="underline">{row.branch_name}</Link>
+              <Link to="/projects/$projectId" params={{ projectId: row.project_id }} className="underline">
+                {row.project_name}
+              </Link>{' '}
+              /{' '}
+              <Link
+                to="/projects/$projectId/branches/$branchId"
+                params={{ projectId: row.project_id, branchId: row.branch_id }}
+                className="underline"
+              >
+                {row.branch_name}
+              </Link>
             </span>
           ),
         },
-        { key: 'state', header: 'State', sort: (row) => row.state, cell: (row) => <StateBadge state={row.state} reason={row.reason} /> },
-        { key: 'postgres', header: 'Postgres', sort: (row) => row.postgres_version, cell: (row) => <PostgresVersion compute={row} /> },
-        { key: 'pushdown', header: 'Image pushdown', sort: (row) => pushdownText(row.full_page_writes), cell: (row) => <PushdownBadge fpw={row.full_page_writes} /> },
+        {
+          key: 'state',
+          header: 'State',
+          sort: (row) => row.state,
+          cell: (row) => <StateBadge state={row.state} reason={row.reason} />,
+        },
+        {
+          key: 'postgres',
+          header: 'Postgres',
+          sort: (row) => row.postgres_version,
+          cell: (row) => <PostgresVersion compute={row} />,
+        },
+        {
+          key: 'pushdown',
+          header: 'Image pushdown',
+          sort: (row) => pushdownText(row.full_page_writes),
+          cell: (row) => <PushdownBadge fpw={row.full_page_writes} />,
+        },
         {
           key: 'wal',
           header: `WAL${over}`,
@@ -61,8 +96,20 @@ export function ComputeTable({ computes, partial }: { computes: ComputeSummary[]
           sort: (row) => walRate(row),
           cell: (row) => bytesPerSecond(walRate(row)),
         },
-        { key: 'share', header: `Images of WAL${over}`, numeric: true, sort: (row) => imageShare(row), cell: (row) => percent(imageShare(row)) },
-        { key: 'tps', header: `Transactions${over}`, numeric: true, sort: (row) => row.rates?.transactions_per_second, cell: (row) => perSecond(row.rates?.transactions_per_second) },
+        {
+          key: 'share',
+          header: `Images of WAL${over}`,
+          numeric: true,
+          sort: (row) => imageShare(row),
+          cell: (row) => percent(imageShare(row)),
+        },
+        {
+          key: 'tps',
+          header: `Transactions${over}`,
+          numeric: true,
+          sort: (row) => row.rates?.transactions_per_second,
+          cell: (row) => perSecond(row.rates?.transactions_per_second),
+        },
       ]}
     />
   )

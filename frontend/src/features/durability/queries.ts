@@ -8,7 +8,12 @@ import { projectKeys } from '~/shared/project-keys'
 export const branchDurabilityQuery = (projectId: string, branchId: string) =>
   queryOptions({
     queryKey: [...projectKeys.one(projectId), 'branches', branchId, 'durability'],
-    queryFn: () => unwrap(client.GET('/api/v2/projects/{project_id}/branches/{branch_id}/durability', { params: { path: { project_id: projectId, branch_id: branchId } } })),
+    queryFn: () =>
+      unwrap(
+        client.GET('/api/v2/projects/{project_id}/branches/{branch_id}/durability', {
+          params: { path: { project_id: projectId, branch_id: branchId } },
+        }),
+      ),
     refetchInterval: 10_000,
   })
 
@@ -16,7 +21,10 @@ export const branchDurabilityQuery = (projectId: string, branchId: string) =>
 export const computeDurabilityQuery = (computeId: string) =>
   queryOptions({
     queryKey: ['computes', computeId, 'durability'],
-    queryFn: () => unwrap(client.GET('/api/v2/computes/{endpoint_id}/durability', { params: { path: { endpoint_id: computeId } } })),
+    queryFn: () =>
+      unwrap(
+        client.GET('/api/v2/computes/{endpoint_id}/durability', { params: { path: { endpoint_id: computeId } } }),
+      ),
     refetchInterval: 15_000,
   })
 

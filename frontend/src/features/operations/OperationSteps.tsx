@@ -43,7 +43,11 @@ export function OperationSteps({ projectId, steps, done }: Props) {
       </ol>
       <div className="grid gap-2">
         {broken && <Notice tone="bad">{broken.now.error ?? `${broken.what}: ${broken.now.status}`}</Notice>}
-        {warnings.map((warning) => <Notice key={warning} tone="warn">{warning}</Notice>)}
+        {warnings.map((warning) => (
+          <Notice key={warning} tone="warn">
+            {warning}
+          </Notice>
+        ))}
         {finished && <Notice>{done}</Notice>}
       </div>
     </>

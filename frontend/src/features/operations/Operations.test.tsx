@@ -13,7 +13,14 @@ vi.mock('~/api/client', () => ({ client: { GET: vi.fn() }, unwrap: (answer: unkn
 afterEach(cleanup)
 
 it('has a name of its own for each landmark', async () => {
-  const operation = { id: 'op-1', action: 'create_branch', status: 'finished', branch_id: 'br-1', total_duration_ms: 1200, created_at: '2026-01-01T00:00:00Z' } as Operation
+  const operation = {
+    id: 'op-1',
+    action: 'create_branch',
+    status: 'finished',
+    branch_id: 'br-1',
+    total_duration_ms: 1200,
+    created_at: '2026-01-01T00:00:00Z',
+  } as Operation
   vi.mocked(client.GET).mockResolvedValue({ operations: [operation] } as never)
   render(
     <QueryClientProvider client={new QueryClient()}>

@@ -30,7 +30,14 @@ export function Operations({ projectId, branches, branchId }: Props) {
   const nameOf = (row: Operation) => (row.endpoint_id ? undefined : names.get(row.branch_id ?? ''))
   const rows = data?.operations.filter((row) => branchId === undefined || row.branch_id === branchId)
   return (
-    <Card title="Operations" note={branchId === undefined ? 'The last 20, newest first.' : 'Of the project’s last 20 those on this branch, newest first.'}>
+    <Card
+      title="Operations"
+      note={
+        branchId === undefined
+          ? 'The last 20, newest first.'
+          : 'Of the project’s last 20 those on this branch, newest first.'
+      }
+    >
       {error && <Notice tone="bad">{errorText(error)}</Notice>}
       {!rows ? (
         !error && <Loading what="operations" />
@@ -40,13 +47,52 @@ export function Operations({ projectId, branches, branchId }: Props) {
           cards
           rows={rows}
           rowKey={(row) => row.id}
-          empty={branchId === undefined ? 'Nothing has been done here yet.' : 'None of the last operations was on this branch.'}
+          empty={
+            branchId === undefined
+              ? 'Nothing has been done here yet.'
+              : 'None of the last operations was on this branch.'
+          }
           columns={[
-            { key: 'action', header: 'Operation', sort: operationText, cell: (row) => <div>{operationText(row)}{(row.error ?? row.warning) && <p className="line-clamp-3 text-xs text-muted" title={row.error ?? row.warning ?? undefined}>{row.error ?? row.warning}</p>}</div> },
-            { key: 'status', header: 'Status', sort: (row) => row.status, cell: (row) => <OperationStatus operation={row} /> },
-            { key: 'what', header: 'On', sort: (row) => nameOf(row) ?? idOf(row), cell: (row) => nameOf(row) ?? <code className="text-xs whitespace-nowrap">{idOf(row)}</code> },
-            { key: 'when', header: 'Asked for', sort: (row) => Date.parse(row.created_at), cell: (row) => ago(row.created_at, now) },
-            { key: 'took', header: 'Took', numeric: true, sort: (row) => row.total_duration_ms, cell: (row) => seconds(row.total_duration_ms / 1000) },
+            {
+              key: 'action',
+              header: 'Operation',
+              sort: operationText,
+              cell: (row) => (
+                <div>
+                  {operationText(row)}
+                  {(row.error ?? row.warning) && (
+                    <p className="line-clamp-3 text-xs text-muted" title={row.error ?? row.warning ?? undefined}>
+                      {row.error ?? row.warning}
+                    </p>
+                  )}
+                </div>
+              ),
+            },
+            {
+              key: 'status',
+              header: 'Status',
+              sort: (row) => row.status,
+              cell: (row) => <OperationStatus operation={row} />,
+            },
+            {
+              key: 'what',
+              header: 'On',
+              sort: (row) => nameOf(row) ?? idOf(row),
+              cell: (row) => nameOf(row) ?? <code className="text-xs whitespace-nowrap">{idOf(row)}</code>,
+            },
+            {
+              key: 'when',
+              header: 'Asked for',
+              sort: (row) => Date.parse(row.created_at),
+              cell: (row) => ago(row.created_at, now),
+            },
+            {
+              key: 'took',
+              header: 'Took',
+              numeric: true,
+              sort: (row) => row.total_duration_ms,
+              cell: (row) => seconds(row.total_duration_ms / 1000),
+            },
           ]}
         />
       )}

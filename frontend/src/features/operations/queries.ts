@@ -13,7 +13,11 @@ export const operationsQuery = (id: string) =>
   queryOptions({
     queryKey: [...projectKeys.one(id), 'operations'],
     queryFn: () =>
-      unwrap(client.GET('/api/v2/projects/{project_id}/operations', { params: { path: { project_id: id }, query: { limit: 20 } } })),
+      unwrap(
+        client.GET('/api/v2/projects/{project_id}/operations', {
+          params: { path: { project_id: id }, query: { limit: 20 } },
+        }),
+      ),
     refetchInterval: 2_000,
   })
 
@@ -21,6 +25,10 @@ export const operationQuery = (projectId: string, operationId: string) =>
   queryOptions({
     queryKey: [...projectKeys.one(projectId), 'operations', operationId],
     queryFn: () =>
-      unwrap(client.GET('/api/v2/projects/{project_id}/operations/{operation_id}', { params: { path: { project_id: projectId, operation_id: operationId } } })),
+      unwrap(
+        client.GET('/api/v2/projects/{project_id}/operations/{operation_id}', {
+          params: { path: { project_id: projectId, operation_id: operationId } },
+        }),
+      ),
     refetchInterval: (query) => (isOpen(query.state.data?.operation.status) ? 1_000 : false),
   })

@@ -21,11 +21,25 @@ export function ProjectCreateForm({ onClose }: { onClose: () => void }) {
       void navigate({ to: '/projects/$projectId', params: { projectId: project.id } })
     },
   })
-  const form = useAppForm({ defaultValues: { name: '' }, onSubmit: ({ value }) => { create.mutate(value.name.trim()) } })
+  const form = useAppForm({
+    defaultValues: { name: '' },
+    onSubmit: ({ value }) => {
+      create.mutate(value.name.trim())
+    },
+  })
   return (
-    <Dialog open onOpenChange={(open) => { if (!open) onClose() }} title="New project" description="A project gets a main branch and a read-write compute.">
+    <Dialog
+      open
+      onOpenChange={(open) => {
+        if (!open) onClose()
+      }}
+      title="New project"
+      description="A project gets a main branch and a read-write compute."
+    >
       <form onSubmit={submits(form)}>
-        <form.AppField name="name">{(field) => <field.Text label="Name" required maxLength={longest(zProjectFields.shape.name)} />}</form.AppField>
+        <form.AppField name="name">
+          {(field) => <field.Text label="Name" required maxLength={longest(zProjectFields.shape.name)} />}
+        </form.AppField>
         <Button variant="primary" type="submit" busy={create.isPending}>
           Create project
         </Button>

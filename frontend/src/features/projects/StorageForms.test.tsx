@@ -12,16 +12,25 @@ import { HistoryWindowForm, QuotaForm } from './StorageForms'
 vi.mock('~/api/client', () => ({ client: { PATCH: vi.fn() }, unwrap: (answer: unknown) => answer }))
 const patch = vi.mocked(client.PATCH)
 
-beforeEach(() => { patch.mockReset().mockResolvedValue({ operations: [] } as never) })
+beforeEach(() => {
+  patch.mockReset().mockResolvedValue({ operations: [] } as never)
+})
 afterEach(cleanup)
 
-const project = { id: 'p', name: 'shop', history_retention_seconds: 604_800, branch_logical_size_limit_bytes: 0 } as Project
+const project = {
+  id: 'p',
+  name: 'shop',
+  history_retention_seconds: 604_800,
+  branch_logical_size_limit_bytes: 0,
+} as Project
 const branches = [{ id: 'br-1', name: 'main', logical_size: 50 * 2 ** 20 } as Branch]
 
 function show(Form: typeof QuotaForm) {
   render(
     <QueryClientProvider client={new QueryClient()}>
-      <ToastProvider><Form project={project} branches={branches} onClose={vi.fn()} /></ToastProvider>
+      <ToastProvider>
+        <Form project={project} branches={branches} onClose={vi.fn()} />
+      </ToastProvider>
     </QueryClientProvider>,
   )
 }
@@ -42,7 +51,9 @@ it('refuses a window longer than the API takes, and confirms a shorter one by na
   expect(screen.getByRole('button', { name: 'Shorten and drop history' })).toBeDisabled()
   expect(sent()).toEqual([])
   await user.type(screen.getByLabelText('Type shop to confirm'), 'shop{Enter}')
-  await waitFor(() => { expect(sent()).toEqual([{ history_retention_seconds: 172_800 }]) })
+  await waitFor(() => {
+    expect(sent()).toEqual([{ history_retention_seconds: 172_800 }])
+  })
 })
 
 it('sends a quota in bytes, and says whom it stops', async () => {
@@ -56,5 +67,7 @@ it('sends a quota in bytes, and says whom it stops', async () => {
   await user.selectOptions(screen.getByLabelText('Unit'), 'MiB')
   expect(screen.getByText(/main \(50 MiB\) will take no more data/)).toBeInTheDocument()
   await user.click(screen.getByRole('button', { name: 'Set quota' }))
-  await waitFor(() => { expect(sent()).toEqual([{ settings: { quota: { logical_size_bytes: 1.5 * 2 ** 20 } } }]) })
+  await waitFor(() => {
+    expect(sent()).toEqual([{ settings: { quota: { logical_size_bytes: 1.5 * 2 ** 20 } } }])
+  })
 })

@@ -11,7 +11,8 @@ export const NEWEST = 100
 export const projectSearchQuery = (search: string) =>
   queryOptions({
     queryKey: [...projectKeys.all, 'search', search],
-    queryFn: () => unwrap(client.GET('/api/v2/projects', { params: { query: { limit: NEWEST, ...(search ? { search } : {}) } } })),
+    queryFn: () =>
+      unwrap(client.GET('/api/v2/projects', { params: { query: { limit: NEWEST, ...(search ? { search } : {}) } } })),
     placeholderData: keepPreviousData,
     refetchInterval: 5_000,
   })
@@ -27,7 +28,10 @@ export function createProject(name: string) {
 }
 
 /** `quotaBytes` limits the data of each branch; 0 is no limit. */
-export function updateProject(id: string, change: { historySeconds?: number; quotaBytes?: number; forbidLevels?: DurabilityLevel[] }) {
+export function updateProject(
+  id: string,
+  change: { historySeconds?: number; quotaBytes?: number; forbidLevels?: DurabilityLevel[] },
+) {
   return unwrap(
     client.PATCH('/api/v2/projects/{project_id}', {
       params: { path: { project_id: id } },
@@ -35,7 +39,9 @@ export function updateProject(id: string, change: { historySeconds?: number; quo
         project: {
           ...(change.historySeconds === undefined ? {} : { history_retention_seconds: change.historySeconds }),
           ...(change.forbidLevels === undefined ? {} : { settings: { durability: { forbid: change.forbidLevels } } }),
-          ...(change.quotaBytes === undefined ? {} : { settings: { quota: { logical_size_bytes: change.quotaBytes } } }),
+          ...(change.quotaBytes === undefined
+            ? {}
+            : { settings: { quota: { logical_size_bytes: change.quotaBytes } } }),
         },
       },
     }),

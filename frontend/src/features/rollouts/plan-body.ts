@@ -29,7 +29,12 @@ class Reader {
     return undefined
   }
 
-  span(low: keyof PlanForm, high: keyof PlanForm, form: PlanForm, of: NumberText): { min?: number; max?: number } | undefined {
+  span(
+    low: keyof PlanForm,
+    high: keyof PlanForm,
+    form: PlanForm,
+    of: NumberText,
+  ): { min?: number; max?: number } | undefined {
     const min = this.number(low, String(form[low]), of)
     const max = this.number(high, String(form[high]), of)
     if (min !== undefined && max !== undefined && max < min) this.errors[high] = 'Not below the lower bound.'
@@ -44,7 +49,10 @@ function said<Fields extends object>(fields: Fields): { [Key in keyof Fields]?: 
 
 /** `env=prod, team=shop` -> a tag map; undefined when there are none. */
 function readTags(reader: Reader, text: string): Record<string, string> | undefined {
-  const pairs = text.split(',').map((pair) => pair.trim()).filter(Boolean)
+  const pairs = text
+    .split(',')
+    .map((pair) => pair.trim())
+    .filter(Boolean)
   const tags: Record<string, string> = {}
   for (const pair of pairs) {
     const at = pair.indexOf('=')
@@ -60,7 +68,7 @@ function readVersions(reader: Reader, text: string): number[] | undefined {
   return parts.length > 0 ? parts.map(Number) : undefined
 }
 
-const some = <Item,>(items: Item[]): Item[] | undefined => (items.length > 0 ? items : undefined)
+const some = <Item>(items: Item[]): Item[] | undefined => (items.length > 0 ? items : undefined)
 
 function readSelector(reader: Reader, form: PlanForm): Selector {
   return said({
@@ -153,7 +161,13 @@ function fieldOf(form: PlanForm, [part, name, index]: PropertyKey[]): Field | un
   }
   if (name === 'waves') return row(form.waves, 'wave', 'waves')
   if (name === 'freeze_windows') return row(form.freezes, 'freeze', 'freezes')
-  const fields: Record<string, Field> = { target_version: 'target', tags: 'tags', pg_versions: 'pgVersions', org_ids: 'orgs', project_ids: 'projects' }
+  const fields: Record<string, Field> = {
+    target_version: 'target',
+    tags: 'tags',
+    pg_versions: 'pgVersions',
+    org_ids: 'orgs',
+    project_ids: 'projects',
+  }
   return fields[String(name)]
 }
 
@@ -163,7 +177,12 @@ export function marks(form: PlanForm, errors: FieldErrors) {
   return {
     ...errors,
     ...Object.fromEntries(waves.map((row, index) => [`waves[${String(index)}].amount`, errors[`wave-${row.key}`]])),
-    ...Object.fromEntries(freezes.map((row, index) => [`freezes[${String(index)}].${row.kind === 'weekly' ? 'weekdays' : 'to'}`, errors[`freeze-${row.key}`]])),
+    ...Object.fromEntries(
+      freezes.map((row, index) => [
+        `freezes[${String(index)}].${row.kind === 'weekly' ? 'weekdays' : 'to'}`,
+        errors[`freeze-${row.key}`],
+      ]),
+    ),
   } as Partial<Record<keyof PlanForm, string>>
 }
 
@@ -173,9 +192,15 @@ const SAYS: FieldErrors = { target: 'A minor, such as 15.20.' }
 /** What the form says to the API, and what is wrong with it; the body is only meant to be sent without errors. */
 export function readForm(form: PlanForm): { body: RolloutBody; errors: FieldErrors } {
   const reader = new Reader()
-  const body: RolloutBody = { name: form.name.trim(), feature: form.feature, selector: readSelector(reader, form), strategy: readStrategy(reader, form) }
+  const body: RolloutBody = {
+    name: form.name.trim(),
+    feature: form.feature,
+    selector: readSelector(reader, form),
+    strategy: readStrategy(reader, form),
+  }
   const { errors } = reader
-  if (Number(form.bake) > 0 && Number(form.baseline) === 0) errors.baseline = 'A bake is judged against a baseline: give one, or bake for 0 s.'
+  if (Number(form.bake) > 0 && Number(form.baseline) === 0)
+    errors.baseline = 'A bake is judged against a baseline: give one, or bake for 0 s.'
   if (form.name.trim() === '') errors.name = 'A rollout needs a name that people will recognise.'
   for (const issue of z.safeParse(zRolloutCreateRequest, body).error?.issues ?? []) {
     const field = fieldOf(form, issue.path)

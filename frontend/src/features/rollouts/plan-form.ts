@@ -10,7 +10,14 @@ import { initialText, numberText } from '~/shared/number-text'
 export type WaveRow = { key: number; name: string; by: 'count' | 'percent'; amount: string; soak: string }
 
 /** A freeze, when nothing begins: these hours of these weekdays (1 is Monday), or from one moment to another. All UTC. */
-export type WeeklyFreeze = { kind: 'weekly'; key: number; weekdays: number[]; start: string; end: string; reason: string }
+export type WeeklyFreeze = {
+  kind: 'weekly'
+  key: number
+  weekdays: number[]
+  start: string
+  end: string
+  reason: string
+}
 export type SingleFreeze = { kind: 'once'; key: number; from: string; to: string; reason: string }
 export type FreezeRow = WeeklyFreeze | SingleFreeze
 
@@ -93,7 +100,13 @@ export const LONGEST = {
 /** Seconds after the switch that are not measured, when nobody says otherwise. */
 const SETTLE: Record<Feature, string> = { image_pushdown: initialText(NUMBERS.settle), postgres_minor: '30' }
 
-const wave = (key: number, name: string, by: WaveRow['by'], amount: string): WaveRow => ({ key, name, by, amount, soak: '' })
+const wave = (key: number, name: string, by: WaveRow['by'], amount: string): WaveRow => ({
+  key,
+  name,
+  by,
+  amount,
+  soak: '',
+})
 
 /** A careful rollout of any fleet: what the server does when nothing is said. */
 export const DEFAULT_FORM: PlanForm = {
@@ -160,7 +173,8 @@ export function selectorText(form: PlanForm): string {
     form.regions.length > 0 && `region ${form.regions.join(', ')}`,
     form.cells.length > 0 && `cell ${form.cells.join(', ')}`,
     form.orgs.length > 0 && `of ${form.orgs.map((org) => org.name).join(', ')}`,
-    form.projects.length > 0 && `${String(form.projects.length)} ${form.projects.length === 1 ? 'project' : 'projects'}`,
+    form.projects.length > 0 &&
+      `${String(form.projects.length)} ${form.projects.length === 1 ? 'project' : 'projects'}`,
     form.tags.trim() && `tagged ${form.tags.trim()}`,
     form.pgVersions.trim() && `Postgres ${form.pgVersions.trim()}`,
     (form.sizeMin || form.sizeMax) && `size ${form.sizeMin || '0'} to ${form.sizeMax || '∞'} GiB`,

@@ -10,7 +10,10 @@ export function filterMembers(members: GridMember[], { states, wave, cell, q }: 
       (!states?.length || states.includes(member.state)) &&
       (wave === undefined || member.wave === wave) &&
       (cell === undefined || member.cell === cell) &&
-      (!needle || member.id.toLowerCase().includes(needle) || member.project.toLowerCase().includes(needle) || (member.reason?.toLowerCase().includes(needle) ?? false)),
+      (!needle ||
+        member.id.toLowerCase().includes(needle) ||
+        member.project.toLowerCase().includes(needle) ||
+        (member.reason?.toLowerCase().includes(needle) ?? false)),
   )
 }
 

@@ -2,7 +2,9 @@ import type { GridFilter } from './rollout-grid'
 
 /** The filter that an address says, with everything odd left out. */
 export function parseFilter(search: Record<string, unknown>): GridFilter {
-  const states = Array.isArray(search.states) ? search.states.filter((state): state is string => typeof state === 'string') : []
+  const states = Array.isArray(search.states)
+    ? search.states.filter((state): state is string => typeof state === 'string')
+    : []
   return {
     ...(states.length > 0 ? { states } : {}),
     ...(typeof search.wave === 'number' && Number.isInteger(search.wave) ? { wave: search.wave } : {}),
