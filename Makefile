@@ -83,8 +83,9 @@ soak-outage: ## an object store that takes nothing for an hour, in real time (ta
 fmt: ## format all code
 	@cd storage && cargo fmt --all
 	@$(VENV)/ruff format . && $(VENV)/ruff check --fix-only --quiet .
+	@cd frontend && npm run --silent format
 
-gen: ## regenerate what is generated and committed: OpenAPI and the console's client
+gen: ## regenerate what is generated and committed: OpenAPI, the console's client, its forms' schemas
 	@scripts/gen
 
 bench-tproc-c: ## TPROC-C on a stock Postgres in a temporary directory, for comparison

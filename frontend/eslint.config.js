@@ -1,3 +1,4 @@
+import checkFile from 'eslint-plugin-check-file'
 import jsxA11y from 'eslint-plugin-jsx-a11y'
 import reactHooks from 'eslint-plugin-react-hooks'
 import tseslint from 'typescript-eslint'
@@ -9,25 +10,34 @@ export default tseslint.config(
   reactHooks.configs.flat['recommended-latest'] ?? reactHooks.configs['recommended-latest'],
   {
     rules: {
-      'no-restricted-globals': [
-        'error',
-        { name: 'fetch', message: 'use the typed client in src/api/client.ts' },
-      ],
+      'no-restricted-globals': ['error', { name: 'fetch', message: 'use the typed client in src/api/client.ts' }],
       '@typescript-eslint/no-non-null-assertion': 'error',
       '@typescript-eslint/consistent-type-imports': 'error',
     },
   },
+  // File names: a component's file has the component's name; all others, and files of several things, are kebab-case.
   {
-    // The lowest layer knows neither the router nor the API.
-    files: ['src/ui/**', 'src/lib/**'],
+    files: ['src/**/*.tsx'],
+    ignores: ['src/main.tsx', 'src/app/router.tsx', 'src/features/computes/columns.tsx', 'src/shared/form.tsx'],
+    plugins: { 'check-file': checkFile },
     rules: {
-      'no-restricted-imports': [
+      'check-file/filename-naming-convention': [
         'error',
-        {
-          patterns: [
-            { group: ['@tanstack/*', '!@tanstack/react-virtual', '~/api/*', '~/app/*', '~/routes/*', '~/features/*', '~/shared/*'], message: 'ui/ and lib/ stand alone' },
-          ],
-        },
+        { '**/*.tsx': 'PASCAL_CASE' },
+        { ignoreMiddleExtensions: true },
+      ],
+    },
+  },
+  {
+    files: ['src/**/*.ts'],
+    // A test has the name of what it tests.
+    ignores: ['src/**/*.test.ts', 'src/**/*.d.ts'],
+    plugins: { 'check-file': checkFile },
+    rules: {
+      'check-file/filename-naming-convention': [
+        'error',
+        { '**/*.ts': 'KEBAB_CASE' },
+        { ignoreMiddleExtensions: true },
       ],
     },
   },

@@ -92,6 +92,7 @@ async def test_a_wrong_method_is_405_in_the_same_shape(weir: Weir) -> None:
         ("/projects", {"project": {"name": ""}}, "project.name"),
         ("/projects", {}, "project"),
         ("/projects", {"project": {"history_retention_seconds": -1}}, "history_retention_seconds"),
+        ("/projects", {"project": {"history_retention_seconds": 30 * 86_400 + 1}}, "less than or equal to 2592000"),
         ("/projects", {"project": {"region_id": "mars-1"}}, "region mars-1"),
         ("/projects", {"project": {"branch": {"role_name": "postgres"}}}, "reserved"),
         ("/projects", {"project": {"branch": {"database_name": "template1"}}}, "reserved"),

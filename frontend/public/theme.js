@@ -1,5 +1,5 @@
 // Runs before the first paint so that the chosen theme never flashes.
-(function () {
+;(function () {
   var chosen = null
   try {
     chosen = localStorage.getItem('weir-theme')

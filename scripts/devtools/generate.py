@@ -1,4 +1,4 @@
-"""`scripts/gen`: the OpenAPI document from the API, and the console's client from the document."""
+"""`scripts/gen`: the API's OpenAPI document, and from it the console's client and the schemas of what forms send."""
 
 from __future__ import annotations
 
@@ -7,13 +7,30 @@ import difflib
 import json
 import shlex
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from .paths import FRONTEND, LOGS, REPO, VENV, tool_environment
 from .run import run_logged, say
 
 OPENAPI = REPO / "openapi" / "weir.json"
-CLIENT = FRONTEND / "src" / "api" / "generated" / "schema.d.ts"
+GENERATED = FRONTEND / "src" / "api" / "generated"
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a script of the console's `package.json` makes of the document: its option for where to, and the file."""
+
+    script: str
+    to: str
+    file: str
+
+
+MADE = (
+    Made("gen", "schema.d.ts", "schema.d.ts"),
+    # A generator that empties the folder it writes to, and so has one of its own.
+    Made("gen-zod", "zod", "zod/zod.gen.ts"),
+)
 
 
 def main() -> int:
@@ -22,19 +39,20 @@ def main() -> int:
     check: bool = parser.parse_args().check
     with tempfile.TemporaryDirectory(prefix="weir-gen-") as folder:
         document = Path(folder) / "weir.json"
-        client = Path(folder) / "schema.d.ts"
         if not _run("gen-openapi", [VENV / "bin" / "weir-admin", "openapi"], output=document):
             return 1
-        if not _run("gen-client", _client_command(document, client), cwd=FRONTEND):
-            return 1
-        outcomes = [_settle(OPENAPI, document, check=check), _settle(CLIENT, client, check=check)]
+        outcomes = [_settle(OPENAPI, document, check=check)]
+        for made in MADE:
+            if not _run(made.script, _command(made, document, Path(folder)), cwd=FRONTEND):
+                return 1
+            outcomes.append(_settle(GENERATED / made.file, Path(folder) / made.file, check=check))
     return 0 if all(outcomes) else 1
 
 
-def _client_command(document: Path, client: Path) -> list[str | Path]:
-    """The console's own `npm run gen`, with other files in and out, so that its options are in one place."""
-    words = shlex.split(json.loads((FRONTEND / "package.json").read_text())["scripts"]["gen"])
-    places = {"../openapi/weir.json": str(document), "src/api/generated/schema.d.ts": str(client)}
+def _command(made: Made, document: Path, folder: Path) -> list[str | Path]:
+    """The console's own `npm run gen…`, with other files in and out, so that its options are in one place."""
+    words = shlex.split(json.loads((FRONTEND / "package.json").read_text())["scripts"][made.script])
+    places = {"../openapi/weir.json": str(document), f"src/api/generated/{made.to}": str(folder / made.to)}
     return ["npx", *(places.get(word, word) for word in words)]
 
 

@@ -73,6 +73,7 @@ def _fast_steps() -> list[Step]:
         ),
         Step("openapi", "committed OpenAPI and client are current", [SCRIPTS / "gen", "--check"]),
         Step("console-lint", "the console, lint", ["npm", "run", "--silent", "lint"], FRONTEND),
+        Step("console-format", "the console, format", ["npm", "run", "--silent", "format:check"], FRONTEND),
         Step("console-types", "the console, types", ["npm", "run", "--silent", "typecheck"], FRONTEND),
         Step("e2e-types", "the journeys, types", ["npx", "tsc", "--noEmit"], E2E),
     ]

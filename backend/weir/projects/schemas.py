@@ -1,5 +1,5 @@
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -13,6 +13,9 @@ from weir.kit.schemas import Body, Id, Label, Name, SqlName, TagValue, View
 from weir.kit.windows import WeeklyWindow
 from weir.operations.schemas import OperationsResponse
 from weir.projects.models import Project
+
+MAX_RETENTION_SECONDS = 30 * 86400
+Retention = Annotated[int, Field(ge=0, le=MAX_RETENTION_SECONDS)]
 
 
 class ProjectQuota(Body):
@@ -65,7 +68,7 @@ class ProjectFields(Body):
     default_endpoint_settings: DefaultEndpointSettings | None = None
     pg_version: int | None = None
     store_passwords: bool | None = None
-    history_retention_seconds: int | None = None
+    history_retention_seconds: Retention | None = None
     org_id: Id | None = None
     # Weir's own: where the project's computes run, and labels that a rollout's selector can choose by.
     cell: Label | None = None
@@ -80,7 +83,7 @@ class ProjectUpdate(Body):
     name: Name | None = None
     settings: ProjectSettings | None = None
     default_endpoint_settings: DefaultEndpointSettings | None = None
-    history_retention_seconds: int | None = None
+    history_retention_seconds: Retention | None = None
     tags: dict[Label, TagValue] | None = Field(default=None, max_length=50)
 
 

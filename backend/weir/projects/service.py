@@ -26,7 +26,6 @@ from weir.projects.schemas import DefaultEndpointSettings, ProjectFields, Projec
 PG_VERSIONS = (15,)
 DEFAULT_BRANCH = "main"
 DEFAULT_RETENTION_SECONDS = 7 * 86400
-MAX_RETENTION_SECONDS = 30 * 86400
 
 
 class CreatedProject:
@@ -79,14 +78,6 @@ def _default_settings(settings: DefaultEndpointSettings | None) -> dict[str, obj
     return {"pg_settings": pg_settings.check(settings.pg_settings or {})}
 
 
-def _retention(seconds: int | None, default: int) -> int:
-    if seconds is None:
-        return default
-    if not 0 <= seconds <= MAX_RETENTION_SECONDS:
-        raise BadRequestError(f"history_retention_seconds must be between 0 and {MAX_RETENTION_SECONDS}")
-    return seconds
-
-
 def _check(fields: ProjectFields, region_id: str) -> None:
     if fields.pg_version not in {None, *PG_VERSIONS}:
         raise NotBuiltError(f"Postgres {fields.pg_version} is not supported yet; this version of Weir runs 15")
@@ -112,6 +103,7 @@ async def create(access: ProjectAccess, fields: ProjectFields) -> CreatedProject
     _check(fields, region)
     at = now()
     ident = project_id()
+    kept = fields.history_retention_seconds
     project = Project(
         id=ident,
         name=fields.name or ident,
@@ -119,7 +111,7 @@ async def create(access: ProjectAccess, fields: ProjectFields) -> CreatedProject
         tenant_id=storage_id(),
         pg_version=fields.pg_version or PG_VERSIONS[0],
         region_id=region,
-        history_retention_seconds=_retention(fields.history_retention_seconds, DEFAULT_RETENTION_SECONDS),
+        history_retention_seconds=DEFAULT_RETENTION_SECONDS if kept is None else kept,
         cell=fields.cell or f"{region}-1",
         tags=dict(fields.tags or {}),
         settings=_settings(fields.settings, {}),
@@ -171,7 +163,8 @@ async def update(access: ProjectAccess, ident: str, body: ProjectUpdate) -> tupl
         project.default_endpoint_settings = _default_settings(body.default_endpoint_settings)
         policy_of(project).refuse_settings(project.default_endpoint_settings.get("pg_settings"))
     before = project.storage_config()
-    project.history_retention_seconds = _retention(body.history_retention_seconds, project.history_retention_seconds)
+    if body.history_retention_seconds is not None:
+        project.history_retention_seconds = body.history_retention_seconds
     operations: list[Operation] = []
     if project.storage_config() != before:
         kind = OperationKind.APPLY_STORAGE_CONFIG

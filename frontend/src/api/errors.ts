@@ -30,7 +30,8 @@ export function apiError(status: number, body: unknown): ApiError {
 
 /** One sentence for any failure, including the network's. */
 export function errorText(error: unknown): string {
-  if (error instanceof ApiError) return error.requestId ? `${error.message} (request ${error.requestId})` : error.message
+  if (error instanceof ApiError)
+    return error.requestId ? `${error.message} (request ${error.requestId})` : error.message
   if (error instanceof TypeError) return 'The Weir API does not answer. Check `weir status`, then try again.'
   return error instanceof Error ? error.message : String(error)
 }

@@ -1,28 +1,29 @@
 import type { QueryClient } from '@tanstack/react-query'
-import { createRootRouteWithContext, createRoute, createRouter, Outlet, redirect } from '@tanstack/react-router'
+import {
+  createRootRouteWithContext,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Outlet,
+  redirect,
+} from '@tanstack/react-router'
 
 import { ApiError } from '~/api/errors'
 import { branchesQuery, branchQuery } from '~/features/branches/queries'
 import { endpointsQuery } from '~/features/computes/endpoint-queries'
 import { computeQuery } from '~/features/computes/queries'
+import { parseComputes } from '~/features/computes/search'
 import { fleetQuery, storageQuery } from '~/features/fleet/queries'
+import { parseCoverage } from '~/features/fleet/search'
 import { projectQuery, projectSearchQuery } from '~/features/projects/queries'
 import { rolloutGridQuery, rolloutQuery, rolloutsQuery } from '~/features/rollouts/queries'
+import { parseRolloutSearch } from '~/features/rollouts/search'
 import { sessionQuery } from '~/features/session/queries'
-import { BranchPage } from '~/routes/BranchPage'
-import { ComputePage } from '~/routes/ComputePage'
-import { ComputesPage, parseComputes } from '~/routes/ComputesPage'
-import { CoveragePage, parseCoverage } from '~/routes/CoveragePage'
-import { FleetPage } from '~/routes/FleetPage'
-import { LoginPage } from '~/routes/LoginPage'
-import { ProjectPage } from '~/routes/ProjectPage'
-import { ProjectsPage } from '~/routes/ProjectsPage'
-import { RolloutNewPage } from '~/routes/RolloutNewPage'
-import { parseRolloutSearch, RolloutPage } from '~/routes/RolloutPage'
-import { RolloutsPage } from '~/routes/RolloutsPage'
 
 import { AppShell } from './AppShell'
 import { RouteError, RouteNotFound, RoutePending } from './RouteStates'
+
+// A route's path, search and loader are in the first chunk; its page is a chunk of its own, asked for beside its data.
 
 type Context = { queryClient: QueryClient }
 
@@ -34,7 +35,7 @@ const login = createRoute({
   // Only a path of this site may follow, never another site's address.
   validateSearch: (search: Record<string, unknown>): { then?: string } =>
     typeof search.then === 'string' && /^\/(?!\/)/.test(search.then) ? { then: search.then } : {},
-  component: LoginPage,
+  component: lazyRouteComponent(() => import('~/routes/LoginPage'), 'LoginPage'),
 })
 
 const app = createRoute({
@@ -65,7 +66,7 @@ const projects = createRoute({
   getParentRoute: () => app,
   path: '/projects',
   loader: ({ context }) => context.queryClient.ensureQueryData(projectSearchQuery('')),
-  component: ProjectsPage,
+  component: lazyRouteComponent(() => import('~/routes/ProjectsPage'), 'ProjectsPage'),
 })
 
 const project = createRoute({
@@ -77,7 +78,7 @@ const project = createRoute({
       queryClient.ensureQueryData(branchesQuery(projectId)),
       queryClient.ensureQueryData(endpointsQuery(projectId)),
     ]),
-  component: ProjectPage,
+  component: lazyRouteComponent(() => import('~/routes/ProjectPage'), 'ProjectPage'),
 })
 
 const branch = createRoute({
@@ -90,34 +91,34 @@ const branch = createRoute({
       queryClient.ensureQueryData(branchesQuery(projectId)),
       queryClient.ensureQueryData(endpointsQuery(projectId)),
     ]),
-  component: BranchPage,
+  component: lazyRouteComponent(() => import('~/routes/BranchPage'), 'BranchPage'),
 })
 
 const computes = createRoute({
   getParentRoute: () => app,
   path: '/computes',
   validateSearch: parseComputes,
-  component: ComputesPage,
+  component: lazyRouteComponent(() => import('~/routes/ComputesPage'), 'ComputesPage'),
 })
 
 const compute = createRoute({
   getParentRoute: () => app,
   path: '/computes/$computeId',
   loader: ({ context, params }) => context.queryClient.ensureQueryData(computeQuery(params.computeId)),
-  component: ComputePage,
+  component: lazyRouteComponent(() => import('~/routes/ComputePage'), 'ComputePage'),
 })
 
 const rollouts = createRoute({
   getParentRoute: () => app,
   path: '/rollouts',
   loader: ({ context }) => context.queryClient.ensureInfiniteQueryData(rolloutsQuery),
-  component: RolloutsPage,
+  component: lazyRouteComponent(() => import('~/routes/RolloutsPage'), 'RolloutsPage'),
 })
 
 const rolloutNew = createRoute({
   getParentRoute: () => app,
   path: '/rollouts/new',
-  component: RolloutNewPage,
+  component: lazyRouteComponent(() => import('~/routes/RolloutNewPage'), 'RolloutNewPage'),
 })
 
 const rollout = createRoute({
@@ -125,8 +126,11 @@ const rollout = createRoute({
   path: '/rollouts/$rolloutId',
   validateSearch: parseRolloutSearch,
   loader: ({ context: { queryClient }, params: { rolloutId } }) =>
-    Promise.all([queryClient.ensureQueryData(rolloutQuery(rolloutId)), queryClient.ensureQueryData(rolloutGridQuery(rolloutId))]),
-  component: RolloutPage,
+    Promise.all([
+      queryClient.ensureQueryData(rolloutQuery(rolloutId)),
+      queryClient.ensureQueryData(rolloutGridQuery(rolloutId)),
+    ]),
+  component: lazyRouteComponent(() => import('~/routes/RolloutPage'), 'RolloutPage'),
 })
 
 const fleet = createRoute({
@@ -134,19 +138,31 @@ const fleet = createRoute({
   path: '/fleet',
   loader: ({ context: { queryClient } }) =>
     Promise.all([queryClient.ensureQueryData(fleetQuery), queryClient.ensureQueryData(storageQuery)]),
-  component: FleetPage,
+  component: lazyRouteComponent(() => import('~/routes/FleetPage'), 'FleetPage'),
 })
 
 const coverage = createRoute({
   getParentRoute: () => app,
   path: '/fleet/pushdown',
   validateSearch: parseCoverage,
-  component: CoveragePage,
+  component: lazyRouteComponent(() => import('~/routes/CoveragePage'), 'CoveragePage'),
 })
 
 const routeTree = root.addChildren([
   login,
-  app.addChildren([index, projects, project, branch, computes, compute, rollouts, rolloutNew, rollout, fleet, coverage]),
+  app.addChildren([
+    index,
+    projects,
+    project,
+    branch,
+    computes,
+    compute,
+    rollouts,
+    rolloutNew,
+    rollout,
+    fleet,
+    coverage,
+  ]),
 ])
 
 export function createAppRouter(queryClient: QueryClient) {
@@ -155,6 +171,9 @@ export function createAppRouter(queryClient: QueryClient) {
     context: { queryClient },
     defaultPreload: 'intent',
     defaultPendingComponent: RoutePending,
+    // What comes sooner is drawn without a sign of waiting, and a sign once drawn does not merely flicker.
+    defaultPendingMs: 300,
+    defaultPendingMinMs: 300,
     defaultErrorComponent: RouteError,
     defaultNotFoundComponent: RouteNotFound,
     scrollRestoration: true,

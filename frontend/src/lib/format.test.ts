@@ -34,7 +34,12 @@ describe('format', () => {
 })
 
 it('orders versions by their numbers', () => {
-  expect([isNewer('15.20', '15.18'), isNewer('15.18', '15.9'), isNewer('15.9', '15.18'), isNewer('15.18', '15.18')]).toEqual([true, true, false, false])
+  expect([
+    isNewer('15.20', '15.18'),
+    isNewer('15.18', '15.9'),
+    isNewer('15.9', '15.18'),
+    isNewer('15.18', '15.18'),
+  ]).toEqual([true, true, false, false])
   expect([isNewer('16.0', '15.20'), isNewer('17beta1', '15.20')]).toEqual([true, true])
 })
 

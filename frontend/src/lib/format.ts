@@ -40,7 +40,12 @@ export function duration(value: number | null | undefined): string {
   return value === 0 ? '0 s' : seconds(value)
 }
 
-const SPANS = [['d', 86_400], ['h', 3_600], ['min', 60], ['s', 1]] as const
+const SPANS = [
+  ['d', 86_400],
+  ['h', 3_600],
+  ['min', 60],
+  ['s', 1],
+] as const
 
 /** A span that was set to the second, said exactly: `129600` is `1 d 12 h`. */
 export function span(value: number): string {
@@ -75,7 +80,9 @@ export function perSecond(value: number | null | undefined, what = ''): string {
 }
 
 export function count(value: number | null | undefined): string {
-  return value == null || !Number.isFinite(value) ? '—' : scaled(value, value < 10 && !Number.isInteger(value) ? 2 : 0)
+  return value == null || !Number.isFinite(value)
+    ? '—'
+    : scaled(value, value < 10 && !Number.isInteger(value) ? 2 : 0)
 }
 
 export function percent(share: number | null | undefined, digits = 1): string {
@@ -84,7 +91,8 @@ export function percent(share: number | null | undefined, digits = 1): string {
 
 /** Change from `before` to `after` as a signed percentage; an em dash when either is missing or before is 0. */
 export function change(before: number | null | undefined, after: number | null | undefined): string {
-  if (before == null || after == null || !Number.isFinite(before) || !Number.isFinite(after) || before === 0) return '—'
+  if (before == null || after == null || !Number.isFinite(before) || !Number.isFinite(after) || before === 0)
+    return '—'
   const ratio = after / before - 1
   const sign = ratio > 0 ? '+' : ratio < 0 ? '−' : ''
   return `${sign}${scaled(Math.abs(ratio) * 100, Math.abs(ratio) < 0.1 ? 1 : 0)} %`

@@ -1,6 +1,14 @@
 /** Where the squares of a dense grid lie. Pure; lengths are CSS pixels, squares count from 0 in reading order. */
 
-export type GridLayout = { count: number; columns: number; rows: number; size: number; pitch: number; width: number; height: number }
+export type GridLayout = {
+  count: number
+  columns: number
+  rows: number
+  size: number
+  pitch: number
+  width: number
+  height: number
+}
 
 const GAP = 2
 

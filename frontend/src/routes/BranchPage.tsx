@@ -5,7 +5,6 @@ import { useState } from 'react'
 import { errorText } from '~/api/errors'
 import type { Branch, Endpoint } from '~/api/types'
 import { branchesBelow } from '~/features/branches/branch-tree'
-import { BranchDialogs } from '~/features/branches/BranchDialogs'
 import type { BranchAsk } from '~/features/branches/BranchTree'
 import { deleteRefusal, detachRefusal, quotaOf, restoreRefusal } from '~/features/branches/can'
 import { ConnectionString } from '~/features/branches/ConnectionString'
@@ -16,25 +15,35 @@ import { ComputeRow } from '~/features/computes/ComputeRow'
 import { createEndpoint, endpointsQuery } from '~/features/computes/endpoint-queries'
 import { BranchCommits } from '~/features/durability/BranchCommits'
 import { Operations } from '~/features/operations/Operations'
-import { projectKeys, projectQuery } from '~/features/projects/queries'
+import { projectQuery } from '~/features/projects/queries'
 import { BranchSafekeepers } from '~/features/safekeepers/BranchSafekeepers'
 import { bytes, span, time } from '~/lib/format'
 import { PageHeader } from '~/shared/PageHeader'
+import { projectKeys } from '~/shared/project-keys'
 import { StateBadge } from '~/shared/StateBadge'
 import { useAction } from '~/shared/use-action'
 import { useNow } from '~/shared/use-now'
 import { Badge } from '~/ui/Badge'
 import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
+import { lazyDialog } from '~/ui/lazy-dialog'
 import { Loading, Notice } from '~/ui/Notice'
 import { Stat, Stats } from '~/ui/Stat'
 import { Table } from '~/ui/Table'
+
+const BranchDialogs = lazyDialog(() =>
+  import('~/features/branches/BranchDialogs').then((module) => module.BranchDialogs),
+)
 
 type Of = { projectId: string; branch: Branch }
 
 function BranchLink({ projectId, id, children }: { projectId: string; id: string; children: string }) {
   return (
-    <Link to="/projects/$projectId/branches/$branchId" params={{ projectId, branchId: id }} className="font-medium text-accent underline">
+    <Link
+      to="/projects/$projectId/branches/$branchId"
+      params={{ projectId, branchId: id }}
+      className="font-medium text-accent underline"
+    >
       {children}
     </Link>
   )
@@ -49,8 +58,16 @@ function History({ projectId, branch, since }: Of & { since: string }) {
     <>
       <HistoryStrip history={data} since={since} now={now} />
       <Stats>
-        <Stat label="Oldest state" value={data.oldest_lsn} note={data.oldest_timestamp ? `committed ${time(data.oldest_timestamp)}` : 'before its first commit'} />
-        <Stat label="Newest state" value={data.newest_lsn} note={data.newest_timestamp ? `committed ${time(data.newest_timestamp)}` : 'nothing is committed yet'} />
+        <Stat
+          label="Oldest state"
+          value={data.oldest_lsn}
+          note={data.oldest_timestamp ? `committed ${time(data.oldest_timestamp)}` : 'before its first commit'}
+        />
+        <Stat
+          label="Newest state"
+          value={data.newest_lsn}
+          note={data.newest_timestamp ? `committed ${time(data.newest_timestamp)}` : 'nothing is committed yet'}
+        />
       </Stats>
       {data.branch_points.length > 0 && (
         <div className="mt-4">
@@ -61,7 +78,18 @@ function History({ projectId, branch, since }: Of & { since: string }) {
             rowKey={(row) => row.branch_id}
             empty="No branch was made from it."
             columns={[
-              { key: 'name', header: 'Branch made from it', cell: (row) => <span className="inline-flex items-center gap-2"><BranchMark /><BranchLink projectId={projectId} id={row.branch_id}>{row.name}</BranchLink></span> },
+              {
+                key: 'name',
+                header: 'Branch made from it',
+                cell: (row) => (
+                  <span className="inline-flex items-center gap-2">
+                    <BranchMark />
+                    <BranchLink projectId={projectId} id={row.branch_id}>
+                      {row.name}
+                    </BranchLink>
+                  </span>
+                ),
+              },
               { key: 'lsn', header: 'Made at LSN', cell: (row) => <code className="text-xs">{row.lsn}</code> },
               { key: 'time', header: 'Its newest commit then', cell: (row) => time(row.timestamp) },
             ]}
@@ -73,24 +101,51 @@ function History({ projectId, branch, since }: Of & { since: string }) {
 }
 
 function Computes({ projectId, branch, endpoints }: Of & { endpoints: Endpoint[] }) {
-  const add = useAction(() => createEndpoint(projectId, branch.id), { done: 'Compute is being created', invalidate: [projectKeys.one(projectId)] })
+  const add = useAction(() => createEndpoint(projectId, branch.id), {
+    done: 'Compute is being created',
+    invalidate: [projectKeys.one(projectId)],
+  })
   const own = endpoints.filter((endpoint) => endpoint.branch_id === branch.id)
-  if (own.length > 0) return <>{own.map((endpoint) => <ComputeRow key={endpoint.id} projectId={projectId} endpoint={endpoint} />)}</>
+  if (own.length > 0)
+    return (
+      <>
+        {own.map((endpoint) => (
+          <ComputeRow key={endpoint.id} projectId={projectId} endpoint={endpoint} />
+        ))}
+      </>
+    )
   return (
     <div className="flex flex-wrap items-center gap-3">
       <p className="text-muted">It has no compute: nobody can connect to it.</p>
-      <Button busy={add.isPending} onClick={() => { add.mutate(undefined) }}>Add compute</Button>
+      <Button
+        busy={add.isPending}
+        onClick={() => {
+          add.mutate(undefined)
+        }}
+      >
+        Add compute
+      </Button>
     </div>
   )
 }
 
 function Protect({ projectId, branch }: Of) {
   const change = useAction(() => protectBranch(projectId, branch.id, !branch.protected), {
-    done: branch.protected ? `${branch.name} is no longer protected` : `${branch.name} is protected: it cannot be deleted or restored`,
+    done: branch.protected
+      ? `${branch.name} is no longer protected`
+      : `${branch.name} is protected: it cannot be deleted or restored`,
     invalidate: [projectKeys.one(projectId)],
   })
   return (
-    <Button title={branch.protected ? 'It can be deleted and restored again.' : 'It can then be neither deleted nor restored.'} busy={change.isPending} onClick={() => { change.mutate(undefined) }}>
+    <Button
+      title={
+        branch.protected ? 'It can be deleted and restored again.' : 'It can then be neither deleted nor restored.'
+      }
+      busy={change.isPending}
+      onClick={() => {
+        change.mutate(undefined)
+      }}
+    >
       {branch.protected ? 'End protection' : 'Protect'}
     </Button>
   )
@@ -110,7 +165,11 @@ export function BranchPage() {
   return (
     <>
       <PageHeader
-        above={<Link to="/projects/$projectId" params={{ projectId }} className="underline">{project.name}</Link>}
+        above={
+          <Link to="/projects/$projectId" params={{ projectId }} className="underline">
+            {project.name}
+          </Link>
+        }
         title={branch.name}
         badge={
           <>
@@ -121,17 +180,60 @@ export function BranchPage() {
         }
         note={
           <>
-            {branch.parent_id && <>from {parent ? <BranchLink projectId={projectId} id={parent.id}>{parent.name}</BranchLink> : branch.parent_id} at {branch.parent_lsn ?? 'its newest'} · </>}
+            {branch.parent_id && (
+              <>
+                from{' '}
+                {parent ? (
+                  <BranchLink projectId={projectId} id={parent.id}>
+                    {parent.name}
+                  </BranchLink>
+                ) : (
+                  branch.parent_id
+                )}{' '}
+                at {branch.parent_lsn ?? 'its newest'} ·{' '}
+              </>
+            )}
             <code>{branch.id}</code>
           </>
         }
         actions={
           <>
-            <Button variant="primary" onClick={() => { setAsk({ what: 'branch', branch }) }}>Branch</Button>
-            <Button disabledReason={restoreRefusal(branch)} onClick={() => { setAsk({ what: 'restore', branch }) }}>Restore</Button>
-            {branch.parent_id && <Button disabledReason={detachRefusal(branch)} onClick={() => { setAsk({ what: 'detach', branch }) }}>Detach</Button>}
+            <Button
+              variant="primary"
+              onClick={() => {
+                setAsk({ what: 'branch', branch })
+              }}
+            >
+              Branch
+            </Button>
+            <Button
+              disabledReason={restoreRefusal(branch)}
+              onClick={() => {
+                setAsk({ what: 'restore', branch })
+              }}
+            >
+              Restore
+            </Button>
+            {branch.parent_id && (
+              <Button
+                disabledReason={detachRefusal(branch)}
+                onClick={() => {
+                  setAsk({ what: 'detach', branch })
+                }}
+              >
+                Detach
+              </Button>
+            )}
             <Protect projectId={projectId} branch={branch} />
-            <Button variant="danger" disabledReason={deleteRefusal(branch, branchesBelow(branches, branch.id))} onClick={() => { setAsk({ what: 'delete', branch }) }}>Delete</Button>
+            <Button
+              variant="danger"
+              disabledReason={deleteRefusal(branch, branchesBelow(branches, branch.id))}
+              onClick={() => {
+                setAsk({ what: 'delete', branch })
+              }}
+            >
+              Delete
+            </Button>
           </>
         }
       />
@@ -141,29 +243,48 @@ export function BranchPage() {
           <Computes projectId={projectId} branch={branch} endpoints={endpoints} />
         </Card>
         <BranchCommits projectId={projectId} branch={branch} endpoints={endpoints} />
-        <Card title="History" note={`What it can be restored to or branched from. The project keeps ${span(project.history_retention_seconds)}.`}>
+        <Card
+          title="History"
+          note={`What it can be restored to or branched from. The project keeps ${span(project.history_retention_seconds)}.`}
+        >
           <History projectId={projectId} branch={branch} since={project.created_at} />
         </Card>
         <BranchSafekeepers projectId={projectId} branch={branch} />
         <Card title="Storage" note="Counted by storage.">
           <Stats>
-            <Stat label="Data" value={bytes(branch.logical_size)} note="at the newest LSN, indexes and system tables included" />
-            <Stat label="History" value={bytes(branch.history_size)} note="WAL of the changes that it keeps by itself" />
+            <Stat
+              label="Data"
+              value={bytes(branch.logical_size)}
+              note="at the newest LSN, indexes and system tables included"
+            />
+            <Stat
+              label="History"
+              value={bytes(branch.history_size)}
+              note="WAL of the changes that it keeps by itself"
+            />
             <Stat label="Quota" value={limit > 0 ? bytes(limit) : 'none'} note="of each branch of the project" />
           </Stats>
-          {limit > 0 && <div className="mt-3"><QuotaMeter name={branch.name} used={branch.logical_size} limit={limit} /></div>}
+          {limit > 0 && (
+            <div className="mt-3">
+              <QuotaMeter name={branch.name} used={branch.logical_size} limit={limit} />
+            </div>
+          )}
         </Card>
         <Operations projectId={projectId} branches={branches} branchId={branch.id} />
       </div>
-      <BranchDialogs
-        projectId={projectId}
-        since={project.created_at}
-        ask={ask}
-        branches={branches}
-        endpoints={endpoints}
-        onClose={() => { setAsk(null) }}
-        onDeleted={() => void navigate({ to: '/projects/$projectId', params: { projectId } })}
-      />
+      {ask && (
+        <BranchDialogs
+          projectId={projectId}
+          since={project.created_at}
+          ask={ask}
+          branches={branches}
+          endpoints={endpoints}
+          onClose={() => {
+            setAsk(null)
+          }}
+          onDeleted={() => void navigate({ to: '/projects/$projectId', params: { projectId } })}
+        />
+      )}
     </>
   )
 }

@@ -58,43 +58,103 @@ export function ComputePage() {
       <PageHeader
         above={
           <>
-            <Link to="/projects/$projectId" params={{ projectId: compute.project_id }} className="underline">{compute.project_name}</Link> /{' '}
-            <Link to="/projects/$projectId/branches/$branchId" params={{ projectId: compute.project_id, branchId: compute.branch_id }} className="underline">{compute.branch_name}</Link>
+            <Link to="/projects/$projectId" params={{ projectId: compute.project_id }} className="underline">
+              {compute.project_name}
+            </Link>{' '}
+            /{' '}
+            <Link
+              to="/projects/$projectId/branches/$branchId"
+              params={{ projectId: compute.project_id, branchId: compute.branch_id }}
+              className="underline"
+            >
+              {compute.branch_name}
+            </Link>
           </>
         }
         title={compute.id}
         badge={<StateBadge state={compute.state} reason={compute.reason} />}
-        note={<>{compute.host}:{compute.port} · started {ago(compute.started_at, now)}</>}
+        note={
+          <>
+            {compute.host}:{compute.port} · started {ago(compute.started_at, now)}
+          </>
+        }
       />
-      {compute.reason && <div className="mb-4"><Notice tone="warn">{compute.reason}</Notice></div>}
+      {compute.reason && (
+        <div className="mb-4">
+          <Notice tone="warn">{compute.reason}</Notice>
+        </div>
+      )}
       <div className="grid gap-4">
         <Card title="Now">
           <Stats>
-            <Stat label="Image pushdown" value={<PushdownBadge fpw={compute.full_page_writes} />} note={compute.full_page_writes.lsn ? `last switched at ${compute.full_page_writes.lsn}` : 'never switched'} />
+            <Stat
+              label="Image pushdown"
+              value={<PushdownBadge fpw={compute.full_page_writes} />}
+              note={
+                compute.full_page_writes.lsn ? `last switched at ${compute.full_page_writes.lsn}` : 'never switched'
+              }
+            />
             <Stat label="WAL, page images" value={bytesPerSecond(rates?.wal_image_bytes_per_second)} note={window} />
             <Stat label="WAL, rest" value={bytesPerSecond(rates?.wal_rest_bytes_per_second)} note={window} />
             <Stat label="Transactions" value={perSecond(rates?.transactions_per_second)} note={window} />
-            <Stat label="Commit LSN" value={compute.commit_lsn ?? '—'} note={`term ${String(compute.term ?? '—')}, ingested ${compute.ingested_lsn ?? '—'}`} />
-            <Stat label="Time to first query" value={seconds(start?.total_ms == null ? null : start.total_ms / 1000)} note={start ? `${String(start.pages_fetched)} pages (${bytes(start.bytes_fetched)}) read` : undefined} />
+            <Stat
+              label="Commit LSN"
+              value={compute.commit_lsn ?? '—'}
+              note={`term ${String(compute.term ?? '—')}, ingested ${compute.ingested_lsn ?? '—'}`}
+            />
+            <Stat
+              label="Time to first query"
+              value={seconds(start?.total_ms == null ? null : start.total_ms / 1000)}
+              note={start ? `${String(start.pages_fetched)} pages (${bytes(start.bytes_fetched)}) read` : undefined}
+            />
             <Stat label="Postgres" value={compute.postgres_version ?? '—'} note={versionHint(compute)} />
             <Stat label="Restarts" value={compute.restarts ?? '—'} note="since the compute was started" />
-            <Stat label="Commits return once" value={<CommitLevel durability={compute.durability} />} note={commitNote(compute.durability)} />
-            <Stat label="Commits unconfirmed" value={unconfirmed == null ? '—' : unconfirmed.canceled + unconfirmed.terminated} note={unconfirmed == null ? undefined : `visible without a majority; ${String(compute.commits_waiting ?? 0)} wait now`} />
+            <Stat
+              label="Commits return once"
+              value={<CommitLevel durability={compute.durability} />}
+              note={commitNote(compute.durability)}
+            />
+            <Stat
+              label="Commits unconfirmed"
+              value={unconfirmed == null ? '—' : unconfirmed.canceled + unconfirmed.terminated}
+              note={
+                unconfirmed == null
+                  ? undefined
+                  : `visible without a majority; ${String(compute.commits_waiting ?? 0)} wait now`
+              }
+            />
           </Stats>
         </Card>
         {compute.state === 'active' && (
-          <Card title="Levels of commits" note="What roles and databases have chosen for their sessions, in place of the branch’s level.">
+          <Card
+            title="Levels of commits"
+            note="What roles and databases have chosen for their sessions, in place of the branch’s level."
+          >
             <ChosenLevels computeId={computeId} />
           </Card>
         )}
         <div className="w-56">
-          <SelectField label="Charts show" value={minutes} onChange={(event) => { setMinutes(Number(event.target.value)) }}>
+          <SelectField
+            label="Charts show"
+            value={minutes}
+            onChange={(event) => {
+              setMinutes(Number(event.target.value))
+            }}
+          >
             {SPANS.map((span) => (
-              <option key={span.minutes} value={span.minutes}>{span.label}</option>
+              <option key={span.minutes} value={span.minutes}>
+                {span.label}
+              </option>
             ))}
           </SelectField>
         </div>
-        {metrics.error ? <Notice tone="bad">{errorText(metrics.error)}</Notice> : metrics.data ? <MetricCharts metrics={metrics.data} /> : <Loading what="metrics" />}
+        {metrics.error ? (
+          <Notice tone="bad">{errorText(metrics.error)}</Notice>
+        ) : metrics.data ? (
+          <MetricCharts metrics={metrics.data} />
+        ) : (
+          <Loading what="metrics" />
+        )}
         <WalCost computeId={computeId} />
       </div>
     </>

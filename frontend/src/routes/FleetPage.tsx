@@ -26,19 +26,43 @@ function Cells() {
       empty="Nothing runs yet."
       cards
       columns={[
-        { key: 'region', header: 'Region', cell: (row) => row.region_id },
+        { key: 'region', header: 'Region', sort: (row) => row.region_id, cell: (row) => row.region_id },
         {
           key: 'cell',
           header: 'Cell',
+          sort: (row) => row.cell,
           cell: (row) => (
-            <Link to="/fleet/pushdown" search={{ region: row.region_id, cell: row.cell }} className="text-accent underline">
+            <Link
+              to="/fleet/pushdown"
+              search={{ region: row.region_id, cell: row.cell }}
+              className="text-accent underline"
+            >
               {row.cell}
             </Link>
           ),
         },
-        { key: 'projects', header: 'Projects', numeric: true, cell: (row) => count(row.projects) },
-        { key: 'computes', header: 'Computes', numeric: true, cell: (row) => count(row.computes) },
-        { key: 'on', header: 'Image pushdown', numeric: true, cell: (row) => `${count(row.pushdown_on)} (${percent(row.computes ? row.pushdown_on / row.computes : null)})` },
+        {
+          key: 'projects',
+          header: 'Projects',
+          numeric: true,
+          sort: (row) => row.projects,
+          cell: (row) => count(row.projects),
+        },
+        {
+          key: 'computes',
+          header: 'Computes',
+          numeric: true,
+          sort: (row) => row.computes,
+          cell: (row) => count(row.computes),
+        },
+        {
+          key: 'on',
+          header: 'Image pushdown',
+          numeric: true,
+          sort: (row) => row.pushdown_on,
+          cell: (row) =>
+            `${count(row.pushdown_on)} (${percent(row.computes ? row.pushdown_on / row.computes : null)})`,
+        },
       ]}
     />
   )
@@ -48,7 +72,9 @@ export function FleetPage() {
   const { data: fleet } = useSuspenseQuery(fleetQuery)
   const { data: storage } = useSuspenseQuery(storageQuery)
   const metrics = useQuery(fleetMetricsQuery(15))
-  const states = Object.entries(fleet.computes.by_state).map(([state, number]) => `${count(number)} ${stateText(state)}`)
+  const states = Object.entries(fleet.computes.by_state).map(
+    ([state, number]) => `${count(number)} ${stateText(state)}`,
+  )
   const window = `over ${String(fleet.window_seconds)} s, from Prometheus`
   return (
     <>
@@ -56,7 +82,10 @@ export function FleetPage() {
         title="Fleet"
         note={states.join(', ')}
         actions={
-          <Link to="/fleet/pushdown" className="inline-flex min-h-8 items-center rounded-md border border-line bg-panel px-3 py-1 text-sm font-medium hover:bg-raised">
+          <Link
+            to="/fleet/pushdown"
+            className="inline-flex min-h-8 items-center rounded-md border border-line bg-panel px-3 py-1 text-sm font-medium hover:bg-raised"
+          >
             Who has image pushdown
           </Link>
         }
@@ -69,13 +98,31 @@ export function FleetPage() {
       <div className="grid gap-4">
         <Card title="Now">
           <Stats>
-            <Stat label="Computes" value={count(fleet.computes.total)} note={fleet.computes.by_state_source === 'agents' ? 'their states asked of each' : 'their states as last stored'} />
-            <Stat label="Image pushdown on" value={count(fleet.computes.pushdown_on)} note={`wanted; off: ${count(fleet.computes.pushdown_off)}`} />
+            <Stat
+              label="Computes"
+              value={count(fleet.computes.total)}
+              note={
+                fleet.computes.by_state_source === 'agents'
+                  ? 'their states asked of each'
+                  : 'their states as last stored'
+              }
+            />
+            <Stat
+              label="Image pushdown on"
+              value={count(fleet.computes.pushdown_on)}
+              note={`wanted; off: ${count(fleet.computes.pushdown_off)}`}
+            />
             <Stat label="WAL, page images" value={bytesPerSecond(fleet.wal?.image_bytes_per_second)} note={window} />
             <Stat label="WAL, rest" value={bytesPerSecond(fleet.wal?.rest_bytes_per_second)} note={window} />
           </Stats>
         </Card>
-        {metrics.error ? <Notice tone="bad">{errorText(metrics.error)}</Notice> : metrics.data ? <MetricCharts metrics={metrics.data} /> : <Loading what="metrics" />}
+        {metrics.error ? (
+          <Notice tone="bad">{errorText(metrics.error)}</Notice>
+        ) : metrics.data ? (
+          <MetricCharts metrics={metrics.data} />
+        ) : (
+          <Loading what="metrics" />
+        )}
         <FleetWal minutes={15} />
         <Card title="Regions and cells" note="What is wanted of each compute, from the control plane’s own records.">
           <Cells />

@@ -44,8 +44,15 @@ export function LoginPage() {
           required
           value={apiKey}
           error={error}
-          hint={<>The first key is in <code>secrets/api_key</code> below <code>WEIR_HOME</code>; <code>weir status</code> prints where.</>}
-          onChange={(event) => { setApiKey(event.target.value) }}
+          hint={
+            <>
+              The first key is in <code>secrets/api_key</code> below <code>WEIR_HOME</code>; <code>weir status</code>{' '}
+              prints where.
+            </>
+          }
+          onChange={(event) => {
+            setApiKey(event.target.value)
+          }}
         />
         <Button variant="primary" type="submit" className="w-full" busy={busy}>
           Sign in

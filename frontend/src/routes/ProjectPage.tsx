@@ -2,7 +2,6 @@ import { useSuspenseQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams } from '@tanstack/react-router'
 import { useState } from 'react'
 
-import { BranchDialogs } from '~/features/branches/BranchDialogs'
 import { type BranchAsk, BranchTree } from '~/features/branches/BranchTree'
 import { quotaOf } from '~/features/branches/can'
 import { ConnectionString } from '~/features/branches/ConnectionString'
@@ -10,13 +9,19 @@ import { branchesQuery } from '~/features/branches/queries'
 import { endpointsQuery } from '~/features/computes/endpoint-queries'
 import { Operations } from '~/features/operations/Operations'
 import { ProjectStorage } from '~/features/projects/ProjectStorage'
-import { deleteProject, projectKeys, projectQuery } from '~/features/projects/queries'
+import { deleteProject, projectQuery } from '~/features/projects/queries'
 import { PageHeader } from '~/shared/PageHeader'
+import { projectKeys } from '~/shared/project-keys'
 import { useAction } from '~/shared/use-action'
 import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
 import { Dialog } from '~/ui/Dialog'
 import { TextField } from '~/ui/Field'
+import { lazyDialog } from '~/ui/lazy-dialog'
+
+const BranchDialogs = lazyDialog(() =>
+  import('~/features/branches/BranchDialogs').then((module) => module.BranchDialogs),
+)
 
 function DeleteProject({ id, name }: { id: string; name: string }) {
   const [open, setOpen] = useState(false)
@@ -29,12 +34,35 @@ function DeleteProject({ id, name }: { id: string; name: string }) {
   })
   return (
     <>
-      <Button variant="danger" onClick={() => { setOpen(true) }}>
+      <Button
+        variant="danger"
+        onClick={() => {
+          setOpen(true)
+        }}
+      >
         Delete project
       </Button>
-      <Dialog open={open} onOpenChange={setOpen} title={`Delete ${name}?`} description="Every branch, compute and byte of it goes. This cannot be undone.">
-        <TextField label={`Type ${name} to confirm`} value={typed} onChange={(event) => { setTyped(event.target.value) }} />
-        <Button variant="danger" disabled={typed !== name} busy={remove.isPending} onClick={() => { remove.mutate(undefined) }}>
+      <Dialog
+        open={open}
+        onOpenChange={setOpen}
+        title={`Delete ${name}?`}
+        description="Every branch, compute and byte of it goes. This cannot be undone."
+      >
+        <TextField
+          label={`Type ${name} to confirm`}
+          value={typed}
+          onChange={(event) => {
+            setTyped(event.target.value)
+          }}
+        />
+        <Button
+          variant="danger"
+          disabled={typed !== name}
+          busy={remove.isPending}
+          onClick={() => {
+            remove.mutate(undefined)
+          }}
+        >
           Delete for good
         </Button>
       </Dialog>
@@ -52,20 +80,45 @@ export function ProjectPage() {
   return (
     <>
       <PageHeader
-        above={<Link to="/projects" className="underline">Projects</Link>}
+        above={
+          <Link to="/projects" className="underline">
+            Projects
+          </Link>
+        }
         title={project.name}
-        note={<>Postgres {project.pg_version} · <code>{project.id}</code></>}
+        note={
+          <>
+            Postgres {project.pg_version} · <code>{project.id}</code>
+          </>
+        }
         actions={<DeleteProject id={project.id} name={project.name} />}
       />
       <div className="grid gap-4">
         {main && <ConnectionString projectId={projectId} branch={main} />}
         <Card title="Branches" note="A branch shares its past with its parent; writes on either side stay there.">
-          <BranchTree projectId={projectId} branches={branches} endpoints={endpoints} quota={quotaOf(project)} onAsk={setAsk} />
+          <BranchTree
+            projectId={projectId}
+            branches={branches}
+            endpoints={endpoints}
+            quota={quotaOf(project)}
+            onAsk={setAsk}
+          />
         </Card>
         <ProjectStorage project={project} branches={branches} />
         <Operations projectId={projectId} branches={branches} />
       </div>
-      <BranchDialogs projectId={projectId} since={project.created_at} ask={ask} branches={branches} endpoints={endpoints} onClose={() => { setAsk(null) }} />
+      {ask && (
+        <BranchDialogs
+          projectId={projectId}
+          since={project.created_at}
+          ask={ask}
+          branches={branches}
+          endpoints={endpoints}
+          onClose={() => {
+            setAsk(null)
+          }}
+        />
+      )}
     </>
   )
 }

@@ -1,46 +1,22 @@
 import { useQuery } from '@tanstack/react-query'
-import { Link, useNavigate } from '@tanstack/react-router'
-import { type SyntheticEvent, useDeferredValue, useState } from 'react'
+import { Link } from '@tanstack/react-router'
+import { useDeferredValue, useState } from 'react'
 
 import { errorText } from '~/api/errors'
-import { createProject, projectKeys, projectSearchQuery } from '~/features/projects/queries'
-import { ago } from '~/lib/format'
+import { NEWEST, projectSearchQuery } from '~/features/projects/queries'
+import { ago, count } from '~/lib/format'
 import { PageHeader } from '~/shared/PageHeader'
-import { useAction } from '~/shared/use-action'
 import { useNow } from '~/shared/use-now'
 import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
-import { Dialog } from '~/ui/Dialog'
 import { TextField } from '~/ui/Field'
+import { lazyDialog } from '~/ui/lazy-dialog'
 import { Loading, Notice } from '~/ui/Notice'
 import { Table } from '~/ui/Table'
 
-function CreateProject({ open, onOpenChange }: { open: boolean; onOpenChange: (open: boolean) => void }) {
-  const [name, setName] = useState('')
-  const navigate = useNavigate()
-  const create = useAction(createProject, {
-    done: 'Project created; its compute is starting',
-    invalidate: [projectKeys.all],
-    onDone: ({ project }) => {
-      onOpenChange(false)
-      void navigate({ to: '/projects/$projectId', params: { projectId: project.id } })
-    },
-  })
-  function submit(event: SyntheticEvent) {
-    event.preventDefault()
-    create.mutate(name.trim())
-  }
-  return (
-    <Dialog open={open} onOpenChange={onOpenChange} title="New project" description="A project gets a main branch and a read-write compute.">
-      <form onSubmit={submit}>
-        <TextField label="Name" required maxLength={64} value={name} onChange={(event) => { setName(event.target.value) }} />
-        <Button variant="primary" type="submit" busy={create.isPending}>
-          Create project
-        </Button>
-      </form>
-    </Dialog>
-  )
-}
+const ProjectCreateForm = lazyDialog(() =>
+  import('~/features/projects/ProjectCreateForm').then((module) => module.ProjectCreateForm),
+)
 
 export function ProjectsPage() {
   const [search, setSearch] = useState('')
@@ -49,34 +25,80 @@ export function ProjectsPage() {
   const now = useNow()
   return (
     <>
-      <PageHeader title="Projects" actions={<Button variant="primary" onClick={() => { setCreating(true) }}>New project</Button>} />
-      <CreateProject open={creating} onOpenChange={setCreating} />
+      <PageHeader
+        title="Projects"
+        actions={
+          <Button
+            variant="primary"
+            onClick={() => {
+              setCreating(true)
+            }}
+          >
+            New project
+          </Button>
+        }
+      />
+      {creating && (
+        <ProjectCreateForm
+          onClose={() => {
+            setCreating(false)
+          }}
+        />
+      )}
       <Card>
         <div className="max-w-sm">
-          <TextField label="Search projects" type="search" value={search} onChange={(event) => { setSearch(event.target.value) }} />
+          <TextField
+            label="Search projects"
+            type="search"
+            value={search}
+            onChange={(event) => {
+              setSearch(event.target.value)
+            }}
+          />
         </div>
         {error && <Notice tone="bad">{errorText(error)}</Notice>}
-        {data && data.projects.length === 100 && <p className="mb-2 text-xs text-muted">The newest 100 that match are shown.</p>}
+        {data && data.projects.length === NEWEST && (
+          <p className="mb-2 text-xs text-muted">The newest {count(NEWEST)} that match are shown.</p>
+        )}
         <Table
           caption="Projects"
           cards
+          partial={data?.projects.length === NEWEST}
           rows={data?.projects ?? []}
           rowKey={(row) => row.id}
-          empty={!data ? <Loading what="projects" /> : search.trim() ? 'No project has that name.' : 'No projects yet. Create one to get a Postgres database.'}
+          empty={
+            !data ? (
+              <Loading what="projects" />
+            ) : search.trim() ? (
+              'No project has that name.'
+            ) : (
+              'No projects yet. Create one to get a Postgres database.'
+            )
+          }
           columns={[
             {
               key: 'name',
               header: 'Name',
+              sort: (row) => row.name,
               cell: (row) => (
-                <Link to="/projects/$projectId" params={{ projectId: row.id }} className="font-medium text-accent underline">
+                <Link
+                  to="/projects/$projectId"
+                  params={{ projectId: row.id }}
+                  className="font-medium text-accent underline"
+                >
                   {row.name}
                 </Link>
               ),
             },
             { key: 'id', header: 'Id', cell: (row) => <code className="text-xs whitespace-nowrap">{row.id}</code> },
-            { key: 'pg', header: 'Postgres', cell: (row) => row.pg_version },
-            { key: 'region', header: 'Region', cell: (row) => row.region_id },
-            { key: 'created', header: 'Created', cell: (row) => ago(row.created_at, now) },
+            { key: 'pg', header: 'Postgres', sort: (row) => row.pg_version, cell: (row) => row.pg_version },
+            { key: 'region', header: 'Region', sort: (row) => row.region_id, cell: (row) => row.region_id },
+            {
+              key: 'created',
+              header: 'Created',
+              sort: (row) => Date.parse(row.created_at),
+              cell: (row) => ago(row.created_at, now),
+            },
           ]}
         />
       </Card>

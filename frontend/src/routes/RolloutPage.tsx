@@ -6,30 +6,20 @@ import { useCallback, useDeferredValue, useMemo } from 'react'
 import type { Rollout } from '~/api/types'
 import { featureOf } from '~/features/fleet/compute-features'
 import { rolloutGridQuery, rolloutQuery } from '~/features/rollouts/queries'
-import { filterMembers, type GridFilter, parseFilter } from '~/features/rollouts/rollout-grid'
+import { filterMembers, type GridFilter } from '~/features/rollouts/rollout-grid'
 import { RolloutComputeDrawer } from '~/features/rollouts/RolloutCompute'
 import { RolloutControls } from '~/features/rollouts/RolloutControls'
 import { RolloutEvidence } from '~/features/rollouts/RolloutEvidence'
 import { RolloutFilter } from '~/features/rollouts/RolloutFilter'
 import { RolloutList, RolloutMap, WhyHeld } from '~/features/rollouts/RolloutMap'
 import { RolloutAudit, RolloutPlanTab } from '~/features/rollouts/RolloutPlanTab'
+import type { RolloutSearch } from '~/features/rollouts/search'
 import { WaveStrip } from '~/features/rollouts/WaveStrip'
 import { computes, count, duration, time } from '~/lib/format'
 import { PageHeader } from '~/shared/PageHeader'
 import { StateBadge } from '~/shared/StateBadge'
 import { Card } from '~/ui/Card'
 import { Notice } from '~/ui/Notice'
-
-/** What the address of a rollout says: the filter, the view, and the compute that is open. */
-export type RolloutSearch = GridFilter & { view?: 'list'; compute?: string }
-
-export function parseRolloutSearch(search: Record<string, unknown>): RolloutSearch {
-  return {
-    ...parseFilter(search),
-    ...(search.view === 'list' ? { view: 'list' as const } : {}),
-    ...(typeof search.compute === 'string' ? { compute: search.compute } : {}),
-  }
-}
 
 function Alerts({ rollout, onOpen }: { rollout: Rollout; onOpen: (computeId: string) => void }) {
   if (rollout.alerts.length === 0) return null
@@ -39,20 +29,29 @@ function Alerts({ rollout, onOpen }: { rollout: Rollout; onOpen: (computeId: str
         <Notice key={alert.id} tone="warn" role="alert">
           <strong>{time(alert.raised_at)}</strong> {alert.message}{' '}
           {alert.compute_id && (
-            <button type="button" className="underline" onClick={() => { if (alert.compute_id) onOpen(alert.compute_id) }}>
+            <button
+              type="button"
+              className="underline"
+              onClick={() => {
+                if (alert.compute_id) onOpen(alert.compute_id)
+              }}
+            >
               {alert.compute_id}
             </button>
           )}
         </Notice>
       ))}
-      {rollout.alerts_total > rollout.alerts.length && <p className="text-sm text-muted">and {count(rollout.alerts_total - rollout.alerts.length)} more alerts</p>}
+      {rollout.alerts_total > rollout.alerts.length && (
+        <p className="text-sm text-muted">and {count(rollout.alerts_total - rollout.alerts.length)} more alerts</p>
+      )}
     </section>
   )
 }
 
 function ReportLinks({ rollout }: { rollout: Rollout }) {
   const report = `/api/v2/rollouts/${encodeURIComponent(rollout.id)}/report`
-  const look = 'inline-flex min-h-8 items-center gap-1.5 rounded-md border border-line bg-panel px-3 py-1 text-sm font-medium hover:bg-raised'
+  const look =
+    'inline-flex min-h-8 items-center gap-1.5 rounded-md border border-line bg-panel px-3 py-1 text-sm font-medium hover:bg-raised'
   return (
     <>
       <a href={report} target="_blank" rel="noreferrer" className={look}>
@@ -65,26 +64,53 @@ function ReportLinks({ rollout }: { rollout: Rollout }) {
   )
 }
 
-function Computes({ rollout, search, onSearch }: { rollout: Rollout; search: RolloutSearch; onSearch: (search: RolloutSearch) => void }) {
+function Computes({
+  rollout,
+  search,
+  onSearch,
+}: {
+  rollout: Rollout
+  search: RolloutSearch
+  onSearch: (search: RolloutSearch) => void
+}) {
   const { data: grid } = useSuspenseQuery(rolloutGridQuery(rollout.id))
   const { view, compute, ...filter } = search
   const wanted = useDeferredValue(JSON.stringify(filter))
   const members = useMemo(() => filterMembers(grid.members, JSON.parse(wanted) as GridFilter), [grid.members, wanted])
-  const select = useCallback((id: string) => { onSearch({ ...search, compute: id }) }, [onSearch, search])
+  const select = useCallback(
+    (id: string) => {
+      onSearch({ ...search, compute: id })
+    },
+    [onSearch, search],
+  )
   const keep = { ...(view ? { view } : {}), ...(compute ? { compute } : {}) }
   return (
-    <Card title="Computes" note={`${count(members.length)} of ${count(grid.members.length)} shown. Choose one for its verdict and its charts around the switch.`}>
+    <Card
+      title="Computes"
+      note={`${count(members.length)} of ${count(grid.members.length)} shown. Choose one for its verdict and its charts around the switch.`}
+    >
       <RolloutFilter
         rollout={rollout}
         grid={grid}
         filter={filter}
         list={view === 'list'}
-        onFilter={(next) => { onSearch({ ...next, ...keep }) }}
-        onList={(list) => { onSearch({ ...filter, ...(list ? { view: 'list' } : {}) }) }}
+        onFilter={(next) => {
+          onSearch({ ...next, ...keep })
+        }}
+        onList={(list) => {
+          onSearch({ ...filter, ...(list ? { view: 'list' } : {}) })
+        }}
       />
       <WhyHeld
         members={members}
-        onShow={(held) => { onSearch({ ...filter, states: [held.members[0]?.state ?? ''], q: held.members.length === 1 ? held.reason : (filter.q ?? ''), view: 'list' }) }}
+        onShow={(held) => {
+          onSearch({
+            ...filter,
+            states: [held.members[0]?.state ?? ''],
+            q: held.members.length === 1 ? held.reason : (filter.q ?? ''),
+            view: 'list',
+          })
+        }}
       />
       {view === 'list' ? (
         <RolloutList members={members} waves={rollout.waves} onSelect={select} />
@@ -100,21 +126,37 @@ export function RolloutPage() {
   const search = useSearch({ from: '/app/rollouts/$rolloutId' })
   const navigate = useNavigate({ from: '/rollouts/$rolloutId' })
   const { rollout } = useSuspenseQuery(rolloutQuery(rolloutId)).data
-  const onSearch = useCallback((next: RolloutSearch) => void navigate({ search: next, replace: true, resetScroll: false }), [navigate])
-  const open = (compute: string) => { onSearch({ ...search, compute }) }
+  const onSearch = useCallback(
+    (next: RolloutSearch) => void navigate({ search: next, replace: true, resetScroll: false }),
+    [navigate],
+  )
+  const open = (compute: string) => {
+    onSearch({ ...search, compute })
+  }
   const { strategy } = rollout
   return (
     <>
       <PageHeader
-        above={<Link to="/rollouts" className="underline">Rollouts</Link>}
+        above={
+          <Link to="/rollouts" className="underline">
+            Rollouts
+          </Link>
+        }
         title={rollout.name}
         badge={<StateBadge state={rollout.status} reason={rollout.status_reason} />}
         note={`${featureOf(rollout.feature).name}${strategy.target_version ? ` ${strategy.target_version}` : ''} on ${computes(rollout.computes_total)} · baseline ${duration(strategy.baseline_seconds)}, bake ${duration(strategy.bake_seconds)} · created ${time(rollout.created_at)}${rollout.created_by ? ` by ${rollout.created_by}` : ''}`}
-        actions={<><ReportLinks rollout={rollout} /><RolloutControls rollout={rollout} /></>}
+        actions={
+          <>
+            <ReportLinks rollout={rollout} />
+            <RolloutControls rollout={rollout} />
+          </>
+        }
       />
       {rollout.status_reason && (
         <div className="mb-4">
-          <Notice tone={rollout.status === 'failed' ? 'bad' : rollout.status === 'completed' ? 'info' : 'warn'}>{rollout.status_reason}</Notice>
+          <Notice tone={rollout.status === 'failed' ? 'bad' : rollout.status === 'completed' ? 'info' : 'warn'}>
+            {rollout.status_reason}
+          </Notice>
         </div>
       )}
       <Alerts rollout={rollout} onOpen={open} />

@@ -8,12 +8,27 @@ import { Loading, Notice } from '~/ui/Notice'
 type Query = More & { data: unknown; error: Error | null }
 
 /** A list that comes by pages: what went wrong, the list once it is there, and a way to the rest. */
-export function PagedList({ query, what, shown, children }: { query: Query; what: string; shown: number; children: ReactNode }) {
+export function PagedList({
+  query,
+  what,
+  shown,
+  children,
+}: {
+  query: Query
+  what: string
+  shown: number
+  children: ReactNode
+}) {
   return (
     <>
       {query.error && <Notice tone="bad">{errorText(query.error)}</Notice>}
       {query.data === undefined ? !query.error && <Loading what={what} /> : children}
-      <LoadMore shown={shown} hasNextPage={query.hasNextPage} isFetchingNextPage={query.isFetchingNextPage} fetchNextPage={query.fetchNextPage} />
+      <LoadMore
+        shown={shown}
+        hasNextPage={query.hasNextPage}
+        isFetchingNextPage={query.isFetchingNextPage}
+        fetchNextPage={query.fetchNextPage}
+      />
     </>
   )
 }

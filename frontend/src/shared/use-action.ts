@@ -12,7 +12,10 @@ type Options<Result> = {
 }
 
 /** A mutation that says what it did or why it could not, and refreshes what it changed. */
-export function useAction<Input, Result>(run: (input: Input) => Promise<Result>, { done, invalidate, onDone }: Options<Result>) {
+export function useAction<Input, Result>(
+  run: (input: Input) => Promise<Result>,
+  { done, invalidate, onDone }: Options<Result>,
+) {
   const toast = useToast()
   const queryClient = useQueryClient()
   return useMutation({
@@ -22,6 +25,8 @@ export function useAction<Input, Result>(run: (input: Input) => Promise<Result>,
       await Promise.all(invalidate.map((queryKey) => queryClient.invalidateQueries({ queryKey })))
       onDone?.(result)
     },
-    onError: (error) => { toast(errorText(error), 'bad') },
+    onError: (error) => {
+      toast(errorText(error), 'bad')
+    },
   })
 }

@@ -5,8 +5,12 @@ export function useSettled<Value>(value: Value, forMs = 300): Value {
   const [settled, setSettled] = useState(value)
   const key = JSON.stringify(value)
   useEffect(() => {
-    const timer = setTimeout(() => { setSettled(JSON.parse(key) as Value) }, forMs)
-    return () => { clearTimeout(timer) }
+    const timer = setTimeout(() => {
+      setSettled(JSON.parse(key) as Value)
+    }, forMs)
+    return () => {
+      clearTimeout(timer)
+    }
   }, [key, forMs])
   return settled
 }

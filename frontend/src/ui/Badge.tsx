@@ -12,9 +12,23 @@ const TONES: Record<Tone, string> = {
 }
 
 /** A state in one or two words. The words carry the meaning; the colour only repeats it. */
-export function Badge({ tone = 'neutral', children, title }: { tone?: Tone; children: ReactNode; title?: string | undefined }) {
+export function Badge({
+  tone = 'neutral',
+  children,
+  title,
+}: {
+  tone?: Tone
+  children: ReactNode
+  title?: string | undefined
+}) {
   return (
-    <span title={title} className={clsx('inline-flex items-center rounded-full px-2 py-0.5 text-xs font-medium whitespace-nowrap', TONES[tone])}>
+    <span
+      title={title}
+      className={clsx(
+        'inline-flex items-center rounded-full px-2 py-0.5 text-xs font-medium whitespace-nowrap',
+        TONES[tone],
+      )}
+    >
       {children}
     </span>
   )

@@ -18,7 +18,15 @@ type Props = ButtonHTMLAttributes<HTMLButtonElement> & {
   disabledReason?: string | null | undefined
 }
 
-export function Button({ variant = 'secondary', busy, disabledReason, className, children, disabled, ...rest }: Props) {
+export function Button({
+  variant = 'secondary',
+  busy,
+  disabledReason,
+  className,
+  children,
+  disabled,
+  ...rest
+}: Props) {
   return (
     <button
       type="button"
@@ -33,7 +41,9 @@ export function Button({ variant = 'secondary', busy, disabledReason, className,
         className,
       )}
     >
-      {busy && <span aria-hidden className="size-3 animate-spin rounded-full border-2 border-current border-t-transparent" />}
+      {busy && (
+        <span aria-hidden className="size-3 animate-spin rounded-full border-2 border-current border-t-transparent" />
+      )}
       {children}
     </button>
   )

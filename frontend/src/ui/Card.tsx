@@ -13,7 +13,10 @@ type Props = {
 export function Card({ title, note, actions, children, className }: Props) {
   const id = useId()
   return (
-    <section aria-labelledby={title ? id : undefined} className={clsx('min-w-0 rounded-lg border border-line bg-panel p-4', className)}>
+    <section
+      aria-labelledby={title ? id : undefined}
+      className={clsx('min-w-0 rounded-lg border border-line bg-panel p-4', className)}
+    >
       {(title || actions) && (
         <header className="mb-3 flex flex-wrap items-start justify-between gap-2">
           <div className="min-w-0">

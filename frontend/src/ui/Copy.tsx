@@ -12,7 +12,9 @@ export function Copy({ text, label }: { text: string; label: string }) {
       onClick={() => {
         void navigator.clipboard.writeText(text).then(() => {
           setCopied(true)
-          setTimeout(() => { setCopied(false) }, 1500)
+          setTimeout(() => {
+            setCopied(false)
+          }, 1500)
         })
       }}
     >

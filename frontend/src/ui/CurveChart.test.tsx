@@ -16,8 +16,27 @@ it('takes steps of bytes that are round as they are read', () => {
 })
 
 it('says every point to those who do not see it, and leaves out what was not measured', () => {
-  const curves = [{ label: 'images', color: '--chart-images', points: [{ x: 32, y: 58 }, { x: 64, y: null }] }]
-  const { container } = render(<CurveChart title="WAL" curves={curves} xText={(x) => `${String(x)} MB`} yText={(y) => `${String(y)} B`} xLabel="max_wal_size" />)
-  expect(container.querySelector('svg[role=img]')?.getAttribute('aria-label')).toBe('WAL. images: 32 MB 58 B, 64 MB not measured.')
+  const curves = [
+    {
+      label: 'images',
+      color: '--chart-images',
+      points: [
+        { x: 32, y: 58 },
+        { x: 64, y: null },
+      ],
+    },
+  ]
+  const { container } = render(
+    <CurveChart
+      title="WAL"
+      curves={curves}
+      xText={(x) => `${String(x)} MB`}
+      yText={(y) => `${String(y)} B`}
+      xLabel="max_wal_size"
+    />,
+  )
+  expect(container.querySelector('svg[role=img]')?.getAttribute('aria-label')).toBe(
+    'WAL. images: 32 MB 58 B, 64 MB not measured.',
+  )
   expect(container.querySelectorAll('circle')).toHaveLength(1)
 })

@@ -1,4 +1,9 @@
-export type Curve = { label: string; color: string; dashed?: boolean; points: { x: number; y: number | null; low?: number; high?: number }[] }
+export type Curve = {
+  label: string
+  color: string
+  dashed?: boolean
+  points: { x: number; y: number | null; low?: number; high?: number }[]
+}
 
 type Props = {
   title: string
@@ -38,38 +43,77 @@ export function CurveChart({ title, curves, xText, yText, xLabel, yBytes, mark }
   const xs = [...new Set(points.map((point) => point.x))].sort((a, b) => a - b)
   const first = xs[0]
   const last = xs.at(-1)
-  if (first === undefined || last === undefined) return <p className="py-6 text-center text-muted">Nothing has been measured.</p>
+  if (first === undefined || last === undefined)
+    return <p className="py-6 text-center text-muted">Nothing has been measured.</p>
   const ticks = (yBytes ? byteSteps : steps)(Math.max(...points.map((point) => point.high ?? point.y ?? 0)))
   const top = ticks.at(-1) ?? 1
   const span = Math.log2(last / first) || 1
   const x = (value: number) => PAD.left + (Math.log2(value / first) / span) * (WIDTH - PAD.left - PAD.right)
   const y = (value: number) => HEIGHT - PAD.bottom - (value / top) * (HEIGHT - PAD.top - PAD.bottom)
-  const path = (curve: Curve) => curve.points.flatMap((point) => (point.y === null ? [] : [`${String(x(point.x))},${String(y(point.y))}`])).join(' ')
-  const said = curves.map((curve) => `${curve.label}: ${curve.points.map((point) => `${xText(point.x)} ${point.y === null ? 'not measured' : yText(point.y)}`).join(', ')}`)
+  const path = (curve: Curve) =>
+    curve.points
+      .flatMap((point) => (point.y === null ? [] : [`${String(x(point.x))},${String(y(point.y))}`]))
+      .join(' ')
+  const said = curves.map(
+    (curve) =>
+      `${curve.label}: ${curve.points.map((point) => `${xText(point.x)} ${point.y === null ? 'not measured' : yText(point.y)}`).join(', ')}`,
+  )
   return (
     <figure>
-      <svg role="img" aria-label={`${title}. ${said.join('. ')}.`} viewBox={`0 0 ${String(WIDTH)} ${String(HEIGHT)}`} className="w-full text-[11px]">
+      <svg
+        role="img"
+        aria-label={`${title}. ${said.join('. ')}.`}
+        viewBox={`0 0 ${String(WIDTH)} ${String(HEIGHT)}`}
+        className="w-full text-[11px]"
+      >
         {ticks.map((tick) => (
           <g key={tick}>
             <line x1={PAD.left} x2={WIDTH - PAD.right} y1={y(tick)} y2={y(tick)} stroke="var(--chart-grid)" />
-            <text x={PAD.left - 6} y={y(tick) + 4} textAnchor="end" fill="var(--muted)">{yText(tick)}</text>
+            <text x={PAD.left - 6} y={y(tick) + 4} textAnchor="end" fill="var(--muted)">
+              {yText(tick)}
+            </text>
           </g>
         ))}
-        {xs.map((value, index) => (xs.length <= 6 || index % 2 === 0) && <text key={value} x={x(value)} y={HEIGHT - PAD.bottom + 15} textAnchor="middle" fill="var(--muted)">{xText(value)}</text>)}
-        <text x={(PAD.left + WIDTH - PAD.right) / 2} y={HEIGHT - 4} textAnchor="middle" fill="var(--muted)">{xLabel}</text>
+        {xs.map(
+          (value, index) =>
+            (xs.length <= 6 || index % 2 === 0) && (
+              <text key={value} x={x(value)} y={HEIGHT - PAD.bottom + 15} textAnchor="middle" fill="var(--muted)">
+                {xText(value)}
+              </text>
+            ),
+        )}
+        <text x={(PAD.left + WIDTH - PAD.right) / 2} y={HEIGHT - 4} textAnchor="middle" fill="var(--muted)">
+          {xLabel}
+        </text>
         {mark && (
           <g>
-            <line x1={x(mark.x)} x2={x(mark.x)} y1={PAD.top} y2={HEIGHT - PAD.bottom} stroke="var(--text)" strokeDasharray="4 3" />
-            <text x={x(mark.x) + 4} y={PAD.top + 8} fill="var(--text)">{mark.label}</text>
+            <line
+              x1={x(mark.x)}
+              x2={x(mark.x)}
+              y1={PAD.top}
+              y2={HEIGHT - PAD.bottom}
+              stroke="var(--text)"
+              strokeDasharray="4 3"
+            />
+            <text x={x(mark.x) + 4} y={PAD.top + 8} fill="var(--text)">
+              {mark.label}
+            </text>
           </g>
         )}
         {curves.map((curve) => (
           <g key={curve.label} stroke={`var(${curve.color})`} fill={`var(${curve.color})`}>
-            <polyline points={path(curve)} fill="none" strokeWidth={2} strokeDasharray={curve.dashed ? '5 4' : undefined} />
+            <polyline
+              points={path(curve)}
+              fill="none"
+              strokeWidth={2}
+              strokeDasharray={curve.dashed ? '5 4' : undefined}
+            />
             {curve.points.map((point) =>
               point.y === null ? null : (
                 <g key={point.x}>
-                  {point.low !== undefined && point.high !== undefined && <line x1={x(point.x)} x2={x(point.x)} y1={y(point.low)} y2={y(point.high)} strokeWidth={1} />}
+                  {point.low !== undefined && point.high !== undefined && (
+                    <line x1={x(point.x)} x2={x(point.x)} y1={y(point.low)} y2={y(point.high)} strokeWidth={1} />
+                  )}
                   <circle cx={x(point.x)} cy={y(point.y)} r={3} stroke="none">
                     <title>{`${curve.label}, ${xText(point.x)}: ${yText(point.y)}`}</title>
                   </circle>
@@ -82,7 +126,10 @@ export function CurveChart({ title, curves, xText, yText, xLabel, yBytes, mark }
       <figcaption className="flex flex-wrap gap-x-4 gap-y-1 text-xs text-muted">
         {curves.map((curve) => (
           <span key={curve.label} className="inline-flex items-center gap-1.5">
-            <span className="inline-block w-3 border-t-2" style={{ borderColor: `var(${curve.color})`, borderTopStyle: curve.dashed ? 'dashed' : 'solid' }} />
+            <span
+              className="inline-block w-3 border-t-2"
+              style={{ borderColor: `var(${curve.color})`, borderTopStyle: curve.dashed ? 'dashed' : 'solid' }}
+            />
             {curve.label}
           </span>
         ))}

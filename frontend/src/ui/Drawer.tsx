@@ -7,7 +7,12 @@ type Props = { title: ReactNode; onClose: () => void; children: ReactNode }
 /** A panel from the right that holds the keyboard until it is closed; the whole screen on narrow ones. */
 export function Drawer({ title, onClose, children }: Props) {
   return (
-    <Radix.Root open onOpenChange={(open) => { if (!open) onClose() }}>
+    <Radix.Root
+      open
+      onOpenChange={(open) => {
+        if (!open) onClose()
+      }}
+    >
       <Radix.Portal>
         <Radix.Overlay className="fixed inset-0 z-30 bg-black/45" />
         <Radix.Content
@@ -16,7 +21,10 @@ export function Drawer({ title, onClose, children }: Props) {
         >
           <div className="mb-4 flex items-start justify-between gap-3">
             <Radix.Title className="min-w-0 text-lg font-semibold break-words">{title}</Radix.Title>
-            <Radix.Close aria-label="Close" className="inline-flex size-8 flex-none items-center justify-center rounded-md hover:bg-raised">
+            <Radix.Close
+              aria-label="Close"
+              className="inline-flex size-8 flex-none items-center justify-center rounded-md hover:bg-raised"
+            >
               <X aria-hidden size={18} />
             </Radix.Close>
           </div>

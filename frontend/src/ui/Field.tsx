@@ -37,30 +37,71 @@ function described(id: string, hint: ReactNode, error: string | null | undefined
   return [hint && `${id}-hint`, error && `${id}-error`].filter(Boolean).join(' ') || undefined
 }
 
-export function TextField({ label, hint, error, compact, className, ...rest }: Common & InputHTMLAttributes<HTMLInputElement>) {
+export function TextField({
+  label,
+  hint,
+  error,
+  compact,
+  className,
+  ...rest
+}: Common & InputHTMLAttributes<HTMLInputElement>) {
   const id = useId()
   return (
     <Shell id={id} label={label} hint={hint} error={error} compact={compact ?? false}>
-      <input id={id} {...rest} aria-invalid={Boolean(error)} aria-describedby={described(id, hint, error)} className={clsx(CONTROL, className)} />
+      <input
+        id={id}
+        {...rest}
+        aria-invalid={Boolean(error)}
+        aria-describedby={described(id, hint, error)}
+        className={clsx(CONTROL, className)}
+      />
     </Shell>
   )
 }
 
-export function SelectField({ label, hint, error, compact, children, className, ...rest }: Common & SelectHTMLAttributes<HTMLSelectElement>) {
+export function SelectField({
+  label,
+  hint,
+  error,
+  compact,
+  children,
+  className,
+  ...rest
+}: Common & SelectHTMLAttributes<HTMLSelectElement>) {
   const id = useId()
   return (
     <Shell id={id} label={label} hint={hint} error={error} compact={compact ?? false}>
-      <select id={id} {...rest} aria-invalid={Boolean(error)} aria-describedby={described(id, hint, error)} className={clsx(CONTROL, className)}>
+      <select
+        id={id}
+        {...rest}
+        aria-invalid={Boolean(error)}
+        aria-describedby={described(id, hint, error)}
+        className={clsx(CONTROL, className)}
+      >
         {children}
       </select>
     </Shell>
   )
 }
 
-export function Checkbox({ label, checked, onChange }: { label: ReactNode; checked: boolean; onChange: (checked: boolean) => void }) {
+export function Checkbox({
+  label,
+  checked,
+  onChange,
+}: {
+  label: ReactNode
+  checked: boolean
+  onChange: (checked: boolean) => void
+}) {
   return (
     <label className="flex min-h-7 items-center gap-2 text-sm">
-      <input type="checkbox" checked={checked} onChange={(event) => { onChange(event.target.checked) }} />
+      <input
+        type="checkbox"
+        checked={checked}
+        onChange={(event) => {
+          onChange(event.target.checked)
+        }}
+      />
       {label}
     </label>
   )

@@ -9,7 +9,9 @@ export function LoadMore({ shown, hasNextPage, isFetchingNextPage, fetchNextPage
   if (!hasNextPage) return null
   return (
     <div className="mt-3 text-center">
-      <Button busy={isFetchingNextPage} onClick={() => void fetchNextPage()}>Load more ({count(shown)} shown)</Button>
+      <Button busy={isFetchingNextPage} onClick={() => void fetchNextPage()}>
+        Load more ({count(shown)} shown)
+      </Button>
     </div>
   )
 }

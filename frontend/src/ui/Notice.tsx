@@ -7,9 +7,20 @@ const TONES = {
   bad: 'border-transparent bg-bad-soft text-bad',
 } as const
 
-export function Notice({ tone = 'info', children, role }: { tone?: keyof typeof TONES; children: ReactNode; role?: 'alert' | 'status' }) {
+export function Notice({
+  tone = 'info',
+  children,
+  role,
+}: {
+  tone?: keyof typeof TONES
+  children: ReactNode
+  role?: 'alert' | 'status'
+}) {
   return (
-    <div role={role ?? (tone === 'bad' ? 'alert' : 'status')} className={clsx('rounded-md border px-3 py-2 text-sm', TONES[tone])}>
+    <div
+      role={role ?? (tone === 'bad' ? 'alert' : 'status')}
+      className={clsx('rounded-md border px-3 py-2 text-sm', TONES[tone])}
+    >
       {children}
     </div>
   )

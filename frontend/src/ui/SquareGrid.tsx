@@ -25,7 +25,13 @@ type Props = {
 
 const SIGN_FROM = 16
 
-function paint(canvas: HTMLCanvasElement, layout: GridLayout, squares: Square[], active: number | null, selected: string | null) {
+function paint(
+  canvas: HTMLCanvasElement,
+  layout: GridLayout,
+  squares: Square[],
+  active: number | null,
+  selected: string | null,
+) {
   const context = canvas.getContext('2d')
   if (!context) return
   const scale = devicePixelRatio || 1
@@ -71,9 +77,13 @@ export function SquareGrid({ label, squares, size, selected, onSelect }: Props) 
   useEffect(() => {
     const element = box.current
     if (!element) return
-    const resize = new ResizeObserver(() => { setWidth(element.clientWidth) })
+    const resize = new ResizeObserver(() => {
+      setWidth(element.clientWidth)
+    })
     resize.observe(element)
-    const theme = new MutationObserver(() => { setThemed((count) => count + 1) })
+    const theme = new MutationObserver(() => {
+      setThemed((count) => count + 1)
+    })
     theme.observe(document.documentElement, { attributeFilter: ['class'] })
     return () => {
       resize.disconnect()
@@ -82,7 +92,8 @@ export function SquareGrid({ label, squares, size, selected, onSelect }: Props) 
   }, [])
 
   useEffect(() => {
-    if (canvas.current && width > 0) paint(canvas.current, layoutGrid(squares.length, width, size), squares, active, selected)
+    if (canvas.current && width > 0)
+      paint(canvas.current, layoutGrid(squares.length, width, size), squares, active, selected)
   }, [squares, width, size, active, selected, themed])
 
   function onKeyDown(event: KeyboardEvent) {
@@ -105,16 +116,31 @@ export function SquareGrid({ label, squares, size, selected, onSelect }: Props) 
       aria-activedescendant={current ? `${id}-active` : undefined}
       className="relative w-full"
       onKeyDown={onKeyDown}
-      onFocus={() => { setActive((at) => at ?? Math.max(0, squares.findIndex((square) => square.id === selected))) }}
-      onBlur={() => { setActive(null) }}
+      onFocus={() => {
+        setActive(
+          (at) =>
+            at ??
+            Math.max(
+              0,
+              squares.findIndex((square) => square.id === selected),
+            ),
+        )
+      }}
+      onBlur={() => {
+        setActive(null)
+      }}
     >
       <canvas
         ref={canvas}
         aria-hidden
         className="block cursor-pointer"
         style={{ width: layout.width, height: layout.height }}
-        onMouseMove={(event) => { setActive(indexAt(layout, event.nativeEvent.offsetX, event.nativeEvent.offsetY)) }}
-        onMouseLeave={() => { setActive(null) }}
+        onMouseMove={(event) => {
+          setActive(indexAt(layout, event.nativeEvent.offsetX, event.nativeEvent.offsetY))
+        }}
+        onMouseLeave={() => {
+          setActive(null)
+        }}
         onClick={(event) => {
           const hit = indexAt(layout, event.nativeEvent.offsetX, event.nativeEvent.offsetY)
           const square = hit == null ? undefined : squares[hit]
@@ -125,7 +151,11 @@ export function SquareGrid({ label, squares, size, selected, onSelect }: Props) 
       <span
         id={`${id}-active`}
         role="option"
-        className={current ? 'pointer-events-none absolute z-20 max-w-72 rounded-md border border-line bg-panel px-2 py-1 text-xs shadow-lg' : 'sr-only'}
+        className={
+          current
+            ? 'pointer-events-none absolute z-20 max-w-72 rounded-md border border-line bg-panel px-2 py-1 text-xs shadow-lg'
+            : 'sr-only'
+        }
         style={current && active != null ? tipPlace(layout, active) : undefined}
         aria-selected={current != null && current.id === selected}
         aria-posinset={(active ?? 0) + 1}

@@ -5,10 +5,19 @@ export function StateBar({ label, shares }: { label: string; shares: Share[] }) 
   const total = shares.reduce((sum, share) => sum + share.count, 0)
   const words = shares.filter((share) => share.count > 0).map((share) => `${String(share.count)} ${share.label}`)
   return (
-    <div role="img" aria-label={`${label}: ${words.join(', ') || 'nobody'}`} className="flex h-2 w-full gap-px overflow-hidden rounded-full bg-raised">
+    <div
+      role="img"
+      aria-label={`${label}: ${words.join(', ') || 'nobody'}`}
+      className="flex h-2 w-full gap-px overflow-hidden rounded-full bg-raised"
+    >
       {shares.map((share) =>
         share.count > 0 ? (
-          <span key={share.key} title={`${String(share.count)} ${share.label}`} className="h-full min-w-0.5" style={{ width: `${String((100 * share.count) / total)}%`, background: `var(${share.color})` }} />
+          <span
+            key={share.key}
+            title={`${String(share.count)} ${share.label}`}
+            className="h-full min-w-0.5"
+            style={{ width: `${String((100 * share.count) / total)}%`, background: `var(${share.color})` }}
+          />
         ) : null,
       )}
     </div>

@@ -2,13 +2,12 @@ import { useVirtualizer } from '@tanstack/react-virtual'
 import { clsx } from 'clsx'
 import { type ReactNode, useRef } from 'react'
 
-export type Column<Row> = {
-  key: string
-  header: ReactNode
-  cell: (row: Row) => ReactNode
-  /** Numbers align right so that digits line up. */
-  numeric?: boolean
-}
+import { count } from '~/lib/format'
+
+import { type Column, type SortedColumn, TableHead } from './TableHead'
+import { useSorted } from './use-sorted'
+
+export type { Column }
 
 type Props<Row> = {
   caption: string
@@ -18,23 +17,45 @@ type Props<Row> = {
   empty: ReactNode
   /** On narrow screens each row becomes a card of named values, instead of a table that scrolls sideways. */
   cards?: boolean
+  /** There are more rows than these; sorting puts in order only what is here, and says so. */
+  partial?: boolean
 }
+
+type Drawn<Row> = Props<Row> & { head: SortedColumn<Row>[] }
 
 /** Above this, only the rows in sight are in the document, and the table scrolls by itself. */
 const VIRTUAL_ABOVE = 200
 const ROW_PX = 41
+const SCROLLS = 'max-h-[70dvh] overflow-auto [overflow-anchor:none]'
 
-/** A real table: caption for screen readers, scrolls sideways on narrow screens instead of squeezing. */
+/**
+ * A real table: caption for screen readers, scrolls sideways on narrow screens instead of squeezing. Columns that say
+ * what they sort by have a button in their head: once sorts, again turns, a third time goes back to the order of `rows`.
+ */
 export function Table<Row>(props: Props<Row>) {
-  const { caption, rows, empty } = props
-  if (rows.length === 0) return <div className="py-6 text-center text-muted">{empty}</div>
-  if (rows.length > VIRTUAL_ABOVE) return <VirtualTable {...props} />
+  const { rows, head, isSorted } = useSorted(props.rows, props.columns)
+  if (rows.length === 0) return <div className="py-6 text-center text-muted">{props.empty}</div>
+  const drawn = { ...props, rows, head }
+  return (
+    <>
+      {rows.length > VIRTUAL_ABOVE ? <VirtualTable {...drawn} /> : <WholeTable {...drawn} />}
+      {props.partial && isSorted && (
+        <p role="status" className="mt-2 text-center text-xs text-muted">
+          Sorted among the {count(rows.length)} shown; there are more.
+        </p>
+      )}
+    </>
+  )
+}
+
+function WholeTable<Row>(props: Drawn<Row>) {
+  const { caption, rows, head } = props
   return (
     // A region that scrolls must be reachable by keyboard.
     // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
     <div role="region" aria-label={caption} tabIndex={0} className="overflow-x-auto">
       <table className={clsx('w-full text-sm', props.cards && 'cards')}>
-        <Head {...props} />
+        <TableHead caption={caption} head={head} />
         <tbody>
           {rows.map((row, index) => (
             <Row key={props.rowKey(row)} row={row} index={index} {...props} />
@@ -45,8 +66,8 @@ export function Table<Row>(props: Props<Row>) {
   )
 }
 
-function VirtualTable<Row>(props: Props<Row>) {
-  const { caption, rows, rowKey } = props
+function VirtualTable<Row>(props: Drawn<Row>) {
+  const { caption, rows, head, rowKey } = props
   const box = useRef<HTMLDivElement>(null)
   // Nothing here is compiled or memoised, so functions that must not be memoised do no harm.
   // eslint-disable-next-line react-hooks/incompatible-library
@@ -62,14 +83,16 @@ function VirtualTable<Row>(props: Props<Row>) {
   const below = virtualizer.getTotalSize() - (items.at(-1)?.end ?? 0)
   return (
     // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
-    <div ref={box} role="region" aria-label={caption} tabIndex={0} className="max-h-[70dvh] overflow-auto [overflow-anchor:none]">
+    <div ref={box} role="region" aria-label={caption} tabIndex={0} className={SCROLLS}>
       <table aria-rowcount={rows.length + 1} className={clsx('w-full text-sm', props.cards && 'cards')}>
-        <Head {...props} sticky />
+        <TableHead caption={caption} head={head} sticky />
         <tbody>
           <Spacer height={above} />
           {items.map(({ index }) => {
             const row = rows[index]
-            return row === undefined ? null : <Row key={rowKey(row)} row={row} index={index} measure={virtualizer.measureElement} {...props} />
+            return row === undefined ? null : (
+              <Row key={rowKey(row)} row={row} index={index} measure={virtualizer.measureElement} {...props} />
+            )
           })}
           <Spacer height={below} />
         </tbody>
@@ -87,28 +110,16 @@ function Spacer({ height }: { height: number }) {
   ) : null
 }
 
-function Head<Row>({ caption, columns, sticky }: Props<Row> & { sticky?: boolean }) {
-  return (
-    <>
-      <caption className="sr-only">{caption}</caption>
-      <thead className={clsx(sticky && 'sticky top-0 z-10 bg-panel')}>
-        <tr className="border-b border-line text-left text-xs text-muted">
-          {columns.map((column) => (
-            <th key={column.key} scope="col" className={clsx('px-2 py-1.5 font-medium whitespace-nowrap', column.numeric && 'text-right')}>
-              {column.header}
-            </th>
-          ))}
-        </tr>
-      </thead>
-    </>
-  )
-}
-
 type RowProps<Row> = Props<Row> & { row: Row; index: number; measure?: (element: HTMLTableRowElement | null) => void }
 
 function Row<Row>({ columns, row, index, measure }: RowProps<Row>) {
   return (
-    <tr ref={measure} data-index={index} aria-rowindex={measure ? index + 2 : undefined} className="border-b border-line last:border-0">
+    <tr
+      ref={measure}
+      data-index={index}
+      aria-rowindex={measure ? index + 2 : undefined}
+      className="border-b border-line last:border-0"
+    >
       {columns.map((column) => (
         <td
           key={column.key}

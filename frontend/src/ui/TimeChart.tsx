@@ -42,7 +42,11 @@ function clock(unixSeconds: number): string {
 function options(latest: () => Props, width: number, onCursor: (at: number | null) => void): uPlot.Options {
   const { series, stacked, format, binary, height = 180 } = latest()
   const parts = series.filter((part) => !part.overlay)
-  const axis = { stroke: cssColor('--muted'), grid: { stroke: cssColor('--chart-grid'), width: 1 }, ticks: { show: false } }
+  const axis = {
+    stroke: cssColor('--muted'),
+    grid: { stroke: cssColor('--chart-grid'), width: 1 },
+    ticks: { show: false },
+  }
   const lines: uPlot.Series[] = series.map((part, index) => ({
     label: part.label,
     stroke: cssColor(part.color),
@@ -61,25 +65,50 @@ function options(latest: () => Props, width: number, onCursor: (at: number | nul
     scales: { x: { time: true }, y: { range: (_chart, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
     axes: [
       { ...axis, space: 90, size: 28, values: (_chart, ticks) => ticks.map(clock) },
-      { ...axis, size: 78, values: (_chart, ticks) => ticks.map((tick) => format(tick)), ...(binary ? { incrs: POWERS_OF_TWO } : {}) },
+      {
+        ...axis,
+        size: 78,
+        values: (_chart, ticks) => ticks.map((tick) => format(tick)),
+        ...(binary ? { incrs: POWERS_OF_TWO } : {}),
+      },
     ],
     series: [{ label: 'Time' }, ...lines],
-    bands: stacked ? parts.slice(1).map((part, index) => ({ series: [index + 2, index + 1], fill: `${cssColor(part.color)}66` })) : [],
+    bands: stacked
+      ? parts.slice(1).map((part, index) => ({ series: [index + 2, index + 1], fill: `${cssColor(part.color)}66` }))
+      : [],
     hooks: {
-      drawAxes: [(chart) => { annotate(chart, latest().windows ?? [], latest().markers ?? []) }],
-      setCursor: [(chart) => { onCursor(chart.cursor.idx ?? null) }],
+      drawAxes: [
+        (chart) => {
+          annotate(chart, latest().windows ?? [], latest().markers ?? [])
+        },
+      ],
+      setCursor: [
+        (chart) => {
+          onCursor(chart.cursor.idx ?? null)
+        },
+      ],
     },
   }
 }
 
 function columns({ times, series, stacked }: Props): uPlot.AlignedData {
   const plain = (parts: Series[]) => parts.map((part) => part.values)
-  return [times, ...(stacked ? [...stack(series.filter((part) => !part.overlay)), ...plain(series.filter((part) => part.overlay))] : plain(series))]
+  return [
+    times,
+    ...(stacked
+      ? [...stack(series.filter((part) => !part.overlay)), ...plain(series.filter((part) => part.overlay))]
+      : plain(series)),
+  ]
 }
 
 /** What changes the look of a chart; everything else is data and is drawn into the chart that stands. */
 function look({ series, stacked, binary, height }: Props): string {
-  return JSON.stringify([series.map((part) => [part.label, part.color, part.dashed, part.overlay]), stacked, binary, height])
+  return JSON.stringify([
+    series.map((part) => [part.label, part.color, part.dashed, part.overlay]),
+    stacked,
+    binary,
+    height,
+  ])
 }
 
 function Legend({ series, format, times, at }: Props & { at: number | null }) {
@@ -89,7 +118,10 @@ function Legend({ series, format, times, at }: Props & { at: number | null }) {
         const value = at == null ? part.values.findLast((each) => each != null) : part.values[at]
         return (
           <span key={part.label} className="inline-flex items-center gap-1.5">
-            <span className="inline-block w-3 border-t-2" style={{ borderColor: `var(${part.color})`, borderTopStyle: part.dashed ? 'dashed' : 'solid' }} />
+            <span
+              className="inline-block w-3 border-t-2"
+              style={{ borderColor: `var(${part.color})`, borderTopStyle: part.dashed ? 'dashed' : 'solid' }}
+            />
             {part.label} <strong className="font-medium text-text">{value == null ? '—' : format(value)}</strong>
           </span>
         )
@@ -118,12 +150,17 @@ export function TimeChart(props: Props) {
     if (!element || empty) return
     const draw = () => {
       plot.current?.destroy()
-      plot.current = new uPlot(options(() => held.current, element.clientWidth, setAt), columns(held.current), element)
+      plot.current = new uPlot(
+        options(() => held.current, element.clientWidth, setAt),
+        columns(held.current),
+        element,
+      )
     }
     draw()
     const resize = new ResizeObserver(() => {
       const chart = plot.current
-      if (chart && Math.abs(chart.width - element.clientWidth) > 1) chart.setSize({ width: element.clientWidth, height: chart.height })
+      if (chart && Math.abs(chart.width - element.clientWidth) > 1)
+        chart.setSize({ width: element.clientWidth, height: chart.height })
     })
     resize.observe(element)
     const theme = new MutationObserver(draw)
@@ -137,10 +174,17 @@ export function TimeChart(props: Props) {
   }, [shape, empty])
 
   if (empty) return <p className="py-10 text-center text-muted">No samples in this window yet.</p>
-  const latest = props.series.map((part) => `${part.label} ${props.format(part.values.findLast((value) => value != null) ?? NaN)}`)
+  const latest = props.series.map(
+    (part) => `${part.label} ${props.format(part.values.findLast((value) => value != null) ?? NaN)}`,
+  )
   return (
     <>
-      <div ref={box} role="img" aria-label={`${props.title}. Latest: ${latest.join(', ')}.`} className="w-full min-w-0" />
+      <div
+        ref={box}
+        role="img"
+        aria-label={`${props.title}. Latest: ${latest.join(', ')}.`}
+        className="w-full min-w-0"
+      />
       <Legend {...props} at={at} />
     </>
   )

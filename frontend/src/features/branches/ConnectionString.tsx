@@ -31,7 +31,9 @@ export function ConnectionString({ projectId, branch }: { projectId: string; bra
     <Card title="Connect" note={`Connection string of branch ${branch.name}; it holds the password.`}>
       {uri ? (
         <div className="flex items-center gap-1">
-          <code className="min-w-0 flex-1 overflow-x-auto rounded-md bg-raised px-3 py-2 text-xs whitespace-nowrap">{uri}</code>
+          <code className="min-w-0 flex-1 overflow-x-auto rounded-md bg-raised px-3 py-2 text-xs whitespace-nowrap">
+            {uri}
+          </code>
           <Copy text={uri} label="connection string" />
         </div>
       ) : (
@@ -39,7 +41,11 @@ export function ConnectionString({ projectId, branch }: { projectId: string; bra
           Show connection string
         </Button>
       )}
-      {error && <div className="mt-2"><Notice tone="bad">{error}</Notice></div>}
+      {error && (
+        <div className="mt-2">
+          <Notice tone="bad">{error}</Notice>
+        </div>
+      )}
     </Card>
   )
 }

@@ -31,7 +31,12 @@ export function HistoryStrip({ history, since, now, chosen, onChoose }: Props) {
     <div className="mb-3">
       <div className="relative mx-1.5 pt-4">
         {marks.map((mark) => (
-          <span key={mark.id} title={`${mark.name} was branched here: ${mark.lsn}, ${time(mark.at)}`} style={left(mark.share)} className="absolute top-0 flex -translate-x-1/2 flex-col items-center text-muted">
+          <span
+            key={mark.id}
+            title={`${mark.name} was branched here: ${mark.lsn}, ${time(mark.at)}`}
+            style={left(mark.share)}
+            className="absolute top-0 flex -translate-x-1/2 flex-col items-center text-muted"
+          >
             <BranchMark />
             <span aria-hidden className="h-5 border-l border-[var(--chart-p99)]" />
           </span>
@@ -42,21 +47,34 @@ export function HistoryStrip({ history, since, now, chosen, onChoose }: Props) {
             max={to}
             step={step}
             value={[Math.max(from, Math.min(to, chosen ?? to))]}
-            onValueChange={([moment]) => { if (moment !== undefined) onChoose(moment) }}
+            onValueChange={([moment]) => {
+              if (moment !== undefined) onChoose(moment)
+            }}
             className="relative -mx-1.5 flex h-4 touch-none items-center"
           >
             <Slider.Track className="relative mx-1.5 h-2 grow rounded-full bg-accent/35" />
-            <Slider.Thumb aria-label="Moment" aria-valuetext={time(chosen ?? to)} className="block h-5 w-3 cursor-grab rounded-sm border-2 border-panel bg-accent" />
+            <Slider.Thumb
+              aria-label="Moment"
+              aria-valuetext={time(chosen ?? to)}
+              className="block h-5 w-3 cursor-grab rounded-sm border-2 border-panel bg-accent"
+            />
           </Slider.Root>
         ) : (
           <div role="img" aria-label={said} className="relative flex h-4 items-center">
             <span className="h-2 w-full rounded-full bg-accent/35" />
-            {chosen != null && <span style={left(shareOf(chosen, from, to))} className="absolute h-4 w-0.5 -translate-x-1/2 bg-accent" />}
+            {chosen != null && (
+              <span
+                style={left(shareOf(chosen, from, to))}
+                className="absolute h-4 w-0.5 -translate-x-1/2 bg-accent"
+              />
+            )}
           </div>
         )}
       </div>
       <div className="tabular flex justify-between gap-4 text-xs text-muted">
-        <span>{history.oldest_timestamp ? 'oldest kept:' : 'all kept, since'} {time(from)}</span>
+        <span>
+          {history.oldest_timestamp ? 'oldest kept:' : 'all kept, since'} {time(from)}
+        </span>
         <span className="text-right">now</span>
       </div>
     </div>

@@ -1,12 +1,22 @@
 import type { Branch } from '~/api/types'
+import { compare } from '~/lib/compare'
 
 export type BranchNode = { branch: Branch; depth: number; children: BranchNode[] }
 
-/** Branches as a forest, parents before children, siblings by creation; an unknown parent makes a root. */
-export function branchForest(branches: Branch[]): BranchNode[] {
+/** Orders in which siblings can be shown. */
+export type BranchOrder = 'created' | 'name' | 'size'
+
+const COMPARE: Record<BranchOrder, (a: Branch, b: Branch) => number> = {
+  created: (a, b) => a.created_at.localeCompare(b.created_at),
+  name: (a, b) => compare(a.name, b.name),
+  size: (a, b) => (b.logical_size ?? -1) - (a.logical_size ?? -1),
+}
+
+/** Branches as a forest, parents before children, siblings as asked; an unknown parent makes a root. */
+export function branchForest(branches: Branch[], order: BranchOrder = 'created'): BranchNode[] {
   const nodes = new Map(branches.map((branch) => [branch.id, { branch, depth: 0, children: [] as BranchNode[] }]))
   const roots: BranchNode[] = []
-  for (const node of [...nodes.values()].sort((a, b) => a.branch.created_at.localeCompare(b.branch.created_at))) {
+  for (const node of [...nodes.values()].sort((a, b) => COMPARE[order](a.branch, b.branch))) {
     const parent = node.branch.parent_id ? nodes.get(node.branch.parent_id) : undefined
     if (parent) parent.children.push(node)
     else roots.push(node)

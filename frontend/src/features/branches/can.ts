@@ -5,14 +5,17 @@ const names = (branches: Branch[]) => branches.map((branch) => branch.name).join
 
 /** Why a branch cannot be restored now. */
 export function restoreRefusal(branch: Branch): string | null {
-  if (branch.current_state !== 'ready') return `The branch is ${branch.current_state}; only a ready one can be restored.`
+  if (branch.current_state !== 'ready')
+    return `The branch is ${branch.current_state}; only a ready one can be restored.`
   if (branch.protected) return 'The branch is protected. End its protection first.'
   return null
 }
 
 /** Why a branch that has a parent cannot be made independent of it now. */
 export function detachRefusal(branch: Branch): string | null {
-  return branch.current_state === 'ready' ? null : `The branch is ${branch.current_state}; only a ready one can be detached.`
+  return branch.current_state === 'ready'
+    ? null
+    : `The branch is ${branch.current_state}; only a ready one can be detached.`
 }
 
 /** Why a branch cannot be deleted now, with those below it. */
@@ -23,29 +26,50 @@ export function deleteRefusal(branch: Branch, below: Branch[]): string | null {
   const first = below.find((each) => each.default)
   if (first) return `${first.name}, the default branch, is made from it and needs its data. Detach that first.`
   const kept = below.filter((each) => each.protected)
-  return kept.length > 0 ? `Protected branches are made from it: ${names(kept)}. Detach them first, or end their protection.` : null
+  return kept.length > 0
+    ? `Protected branches are made from it: ${names(kept)}. Detach them first, or end their protection.`
+    : null
 }
 
 /** Why what a branch holds now has to stay under another name when it is restored; null when it may go. */
 export function mustPreserve(branch: Branch, source: Branch, branches: Branch[]): string | null {
   if (source.id === branch.id) return 'Its past is part of what it is now, which stays as a branch of its own.'
   const children = branches.filter((each) => each.parent_id === branch.id)
-  return children.length > 0 ? `${names(children)} ${children.length === 1 ? 'needs' : 'need'} what it is now, which stays as a branch of its own.` : null
+  return children.length > 0
+    ? `${names(children)} ${children.length === 1 ? 'needs' : 'need'} what it is now, which stays as a branch of its own.`
+    : null
 }
 
-type Restore = { branch: Branch; source: Branch; branches: Branch[]; endpoints: Endpoint[]; preserveUnder: string | null }
+type Restore = {
+  branch: Branch
+  source: Branch
+  branches: Branch[]
+  endpoints: Endpoint[]
+  preserveUnder: string | null
+}
 
 /** What a restore does, step by step, before it is begun. */
 export function restoreSteps({ branch, source, branches, endpoints, preserveUnder }: Restore): string[] {
-  const running = endpoints.filter((endpoint) => endpoint.branch_id === branch.id && endpoint.current_state === 'active')
+  const running = endpoints.filter(
+    (endpoint) => endpoint.branch_id === branch.id && endpoint.current_state === 'active',
+  )
   const children = branches.filter((each) => each.parent_id === branch.id)
-  const follow = children.length > 0 ? ` ${names(children)} ${children.length === 1 ? 'becomes a branch' : 'become branches'} of it.` : ''
+  const follow =
+    children.length > 0
+      ? ` ${names(children)} ${children.length === 1 ? 'becomes a branch' : 'become branches'} of it.`
+      : ''
   return [
     `The state asked for is made as a branch, without copying. Until that is done ${branch.name} works as before.`,
-    ...(running.length > 0 ? [`${running.map((endpoint) => endpoint.id).join(', ')} stops: its connections end, and what is not committed is lost.`] : []),
+    ...(running.length > 0
+      ? [
+          `${running.map((endpoint) => endpoint.id).join(', ')} stops: its connections end, and what is not committed is lost.`,
+        ]
+      : []),
     `Branch ${branch.name} gets that state. Its id${source.id === branch.id ? ', its addresses and its passwords' : ' and its addresses'} stay.${source.id === branch.id ? '' : ` Roles and databases are those of ${source.name} today; a role that ${branch.name} has too keeps its password.`}`,
     ...(running.length > 0 ? ['The compute starts again at the same address.'] : []),
-    preserveUnder === null ? `What ${branch.name} is now is deleted for good.` : `What ${branch.name} is now stays as branch “${preserveUnder || '…'}”, without a compute.${follow}`,
+    preserveUnder === null
+      ? `What ${branch.name} is now is deleted for good.`
+      : `What ${branch.name} is now stays as branch “${preserveUnder || '…'}”, without a compute.${follow}`,
   ]
 }
 
@@ -64,7 +88,10 @@ export function leaving(branch: Branch, below: Branch[], endpoints: Endpoint[]):
   return [branch, ...below].map((each) => {
     const computes = endpoints.filter((endpoint) => endpoint.branch_id === each.id).map((endpoint) => endpoint.id)
     const held = each.logical_size == null ? '' : `, ${bytes(each.logical_size)} of data`
-    return { id: each.id, text: `${each.name}${held}${computes.length > 0 ? `, with compute ${computes.join(', ')}` : ''}` }
+    return {
+      id: each.id,
+      text: `${each.name}${held}${computes.length > 0 ? `, with compute ${computes.join(', ')}` : ''}`,
+    }
   })
 }
 
@@ -72,27 +99,11 @@ export function leaving(branch: Branch, below: Branch[], endpoints: Endpoint[]):
 export const quotaOf = (project: Project): number => project.branch_logical_size_limit_bytes ?? 0
 
 /** How much of its quota a branch has used: the share, and whether it is near or over; null without a quota. */
-export function quotaUse(used: number | null | undefined, limit: number): { share: number; state: 'under' | 'near' | 'reached' } | null {
+export function quotaUse(
+  used: number | null | undefined,
+  limit: number,
+): { share: number; state: 'under' | 'near' | 'reached' } | null {
   if (limit <= 0 || used == null) return null
   const share = used / limit
   return { share, state: share >= 1 ? 'reached' : share >= 0.8 ? 'near' : 'under' }
-}
-
-const SIZES = { MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 } as const
-export type SizeUnit = keyof typeof SIZES
-export const SIZE_UNITS = Object.keys(SIZES) as SizeUnit[]
-
-/** A quota as a number of the largest unit that says it exactly. */
-export function sizeFields(limit: number): { amount: string; unit: SizeUnit } {
-  if (limit <= 0) return { amount: '', unit: 'GiB' }
-  const unit = SIZE_UNITS.findLast((each) => limit % SIZES[each] === 0) ?? 'MiB'
-  return { amount: String(limit / SIZES[unit]), unit }
-}
-
-/** Bytes of what was typed, or why it is no quota. */
-export function sizeBytes(amount: string, unit: SizeUnit): { bytes: number } | { error: string } {
-  const value = Number(amount.trim().replace(',', '.'))
-  if (amount.trim() === '' || !Number.isFinite(value) || value <= 0) return { error: 'A number above 0.' }
-  const size = Math.round(value * SIZES[unit])
-  return size > 2 ** 60 ? { error: 'At most 1,048,576 TiB.' } : { bytes: size }
 }

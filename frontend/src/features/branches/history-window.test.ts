@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 
 import type { BranchHistory } from '~/api/types'
 
-import { localField, lsnValue, pointRefusal, shareOf, strip, windowFields, windowSeconds } from './history-window'
+import { localField, lsnValue, pointRefusal, shareOf, strip } from './history-window'
 
 const history: BranchHistory = {
   branch_id: 'br-main',
@@ -28,13 +28,17 @@ describe('a point of a branch’s past', () => {
   it('is refused outside the history, with where that begins', () => {
     expect(pointRefusal({ from: 'lsn', at: '0/14FFFFF' }, history, now)).toContain('0/1500000')
     expect(pointRefusal({ from: 'lsn', at: 'yesterday' }, history, now)).toContain('hexadecimal')
-    expect(pointRefusal({ from: 'timestamp', at: localField(Date.parse('2026-01-01T23:59:59Z')) }, history, now)).toContain('Older than the history')
+    expect(
+      pointRefusal({ from: 'timestamp', at: localField(Date.parse('2026-01-01T23:59:59Z')) }, history, now),
+    ).toContain('Older than the history')
     expect(pointRefusal({ from: 'timestamp', at: localField(now + 1000) }, history, now)).toContain('still to come')
   })
 
   it('is let pass inside it, to the second in which the history begins, and where the history is not known', () => {
     expect(pointRefusal({ from: 'lsn', at: '0/1500000' }, history, now)).toBeNull()
-    expect(pointRefusal({ from: 'timestamp', at: localField(Date.parse('2026-01-02T00:00:00Z')) }, history, now)).toBeNull()
+    expect(
+      pointRefusal({ from: 'timestamp', at: localField(Date.parse('2026-01-02T00:00:00Z')) }, history, now),
+    ).toBeNull()
     expect(pointRefusal({ from: 'head', at: '' }, history, now)).toBeNull()
     expect(pointRefusal({ from: 'lsn', at: '0/1' }, undefined, now)).toBeNull()
   })
@@ -48,35 +52,22 @@ describe('the strip of a history', () => {
   it('reaches from the oldest commit to now, with branch points in it; older ones lie at its beginning', () => {
     const drawn = strip(history, '2025-12-01T00:00:00Z', now)
     expect([drawn.from, drawn.to, drawn.untimed]).toEqual([Date.parse('2026-01-02T00:00:00.5Z'), now, 1])
-    expect(drawn.marks.map((mark) => [mark.name, Math.round(mark.share * 100)])).toEqual([['old', 0], ['side', 50]])
+    expect(drawn.marks.map((mark) => [mark.name, Math.round(mark.share * 100)])).toEqual([
+      ['old', 0],
+      ['side', 50],
+    ])
   })
 
   it('begins with the project while everything is kept', () => {
-    expect(strip({ ...history, oldest_timestamp: null }, '2026-01-01T12:00:00Z', now).from).toBe(Date.parse('2026-01-01T12:00:00Z'))
+    expect(strip({ ...history, oldest_timestamp: null }, '2026-01-01T12:00:00Z', now).from).toBe(
+      Date.parse('2026-01-01T12:00:00Z'),
+    )
   })
 
   it('has a length even in the second in which it begins', () => {
     expect(shareOf(5, 5, 5)).toBe(0)
-    expect(strip(history, '', Date.parse('2026-01-02T00:00:00Z')).from).toBeLessThan(Date.parse('2026-01-02T00:00:00Z'))
-  })
-})
-
-describe('a history window', () => {
-  it('reads in the unit that says it exactly', () => {
-    expect([windowFields(604_800), windowFields(5_400), windowFields(0), windowFields(90)]).toEqual([
-      { amount: '7', unit: 'days' },
-      { amount: '90', unit: 'minutes' },
-      { amount: '0', unit: 'days' },
-      { amount: '1.5', unit: 'minutes' },
-    ])
-  })
-
-  it('comes back as the seconds it was, and is bounded as the API bounds it', () => {
-    for (const seconds of [0, 90, 5_400, 604_800]) {
-      const { amount, unit } = windowFields(seconds)
-      expect(windowSeconds(amount, unit)).toEqual({ seconds })
-    }
-    expect(windowSeconds('31', 'days')).toEqual({ error: 'At most 30 d.' })
-    for (const wrong of ['', '-1', 'a week']) expect(windowSeconds(wrong, 'days')).toHaveProperty('error')
+    expect(strip(history, '', Date.parse('2026-01-02T00:00:00Z')).from).toBeLessThan(
+      Date.parse('2026-01-02T00:00:00Z'),
+    )
   })
 })

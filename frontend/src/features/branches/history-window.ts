@@ -1,11 +1,7 @@
 import type { BranchHistory } from '~/api/types'
-import { span, time } from '~/lib/format'
+import { time } from '~/lib/format'
 
 import type { Point } from './queries'
-
-/** Storage keeps at least this much, so that a point just chosen outlives the making of its branch. */
-export const SHORTEST_WINDOW = 300
-export const LONGEST_WINDOW = 30 * 86_400
 
 const LSN = /^[0-9a-fA-F]{1,8}\/[0-9a-fA-F]{1,8}$/
 
@@ -30,13 +26,17 @@ export function pointRefusal(point: Point, history: BranchHistory | undefined, n
     const lsn = lsnValue(at)
     if (lsn === null) return 'Two hexadecimal numbers with a slash between, such as 0/16B3748.'
     const oldest = history && lsnValue(history.oldest_lsn)
-    return oldest != null && lsn < oldest ? `Older than the history, which begins at ${history?.oldest_lsn ?? ''}.` : null
+    return oldest != null && lsn < oldest
+      ? `Older than the history, which begins at ${history?.oldest_lsn ?? ''}.`
+      : null
   }
   const moment = new Date(at).getTime()
   if (Number.isNaN(moment)) return 'A date and a time, to the second.'
   if (moment > now) return 'This is still to come.'
   const oldest = history?.oldest_timestamp
-  return oldest && moment < Math.floor(Date.parse(oldest) / 1000) * 1000 ? `Older than the history, which begins with the commit of ${time(oldest)}.` : null
+  return oldest && moment < Math.floor(Date.parse(oldest) / 1000) * 1000
+    ? `Older than the history, which begins with the commit of ${time(oldest)}.`
+    : null
 }
 
 export type Mark = { id: string; name: string; lsn: string; at: number; share: number }
@@ -56,22 +56,4 @@ export function strip(history: BranchHistory, since: string, now: number): Strip
 /** Where a moment lies between two, from 0 to 1; what is outside lies at the end. */
 export function shareOf(at: number, from: number, to: number): number {
   return Math.max(0, Math.min(1, (at - from) / Math.max(1, to - from)))
-}
-
-const UNITS = { days: 86_400, hours: 3_600, minutes: 60 } as const
-export type WindowUnit = keyof typeof UNITS
-export const WINDOW_UNITS = Object.keys(UNITS) as WindowUnit[]
-
-/** A window as a number of the largest unit that says it exactly. */
-export function windowFields(seconds: number): { amount: string; unit: WindowUnit } {
-  const unit = seconds === 0 ? 'days' : (WINDOW_UNITS.find((each) => seconds % UNITS[each] === 0) ?? 'minutes')
-  return { amount: String(seconds / UNITS[unit]), unit }
-}
-
-/** Seconds of what was typed, or why it is none. */
-export function windowSeconds(amount: string, unit: WindowUnit): { seconds: number } | { error: string } {
-  const value = Number(amount.trim().replace(',', '.'))
-  if (amount.trim() === '' || !Number.isFinite(value) || value < 0) return { error: 'A number, 0 or more.' }
-  const seconds = Math.round(value * UNITS[unit])
-  return seconds > LONGEST_WINDOW ? { error: `At most ${span(LONGEST_WINDOW)}.` } : { seconds }
 }

@@ -1,19 +1,25 @@
 import { queryOptions } from '@tanstack/react-query'
 
 import { client, unwrap } from '~/api/client'
-import { projectKeys } from '~/features/projects/queries'
+import { projectKeys } from '~/shared/project-keys'
 
 export const branchesQuery = (projectId: string) =>
   queryOptions({
     queryKey: [...projectKeys.one(projectId), 'branches'],
-    queryFn: () => unwrap(client.GET('/api/v2/projects/{project_id}/branches', { params: { path: { project_id: projectId } } })),
+    queryFn: () =>
+      unwrap(client.GET('/api/v2/projects/{project_id}/branches', { params: { path: { project_id: projectId } } })),
     refetchInterval: 3_000,
   })
 
 export const branchQuery = (projectId: string, branchId: string) =>
   queryOptions({
     queryKey: [...projectKeys.one(projectId), 'branches', branchId],
-    queryFn: () => unwrap(client.GET('/api/v2/projects/{project_id}/branches/{branch_id}', { params: { path: { project_id: projectId, branch_id: branchId } } })),
+    queryFn: () =>
+      unwrap(
+        client.GET('/api/v2/projects/{project_id}/branches/{branch_id}', {
+          params: { path: { project_id: projectId, branch_id: branchId } },
+        }),
+      ),
     refetchInterval: 3_000,
   })
 
@@ -21,7 +27,12 @@ export const branchQuery = (projectId: string, branchId: string) =>
 export const branchHistoryQuery = (projectId: string, branchId: string) =>
   queryOptions({
     queryKey: [...projectKeys.one(projectId), 'branches', branchId, 'history'],
-    queryFn: () => unwrap(client.GET('/api/v2/projects/{project_id}/branches/{branch_id}/history', { params: { path: { project_id: projectId, branch_id: branchId } } })),
+    queryFn: () =>
+      unwrap(
+        client.GET('/api/v2/projects/{project_id}/branches/{branch_id}/history', {
+          params: { path: { project_id: projectId, branch_id: branchId } },
+        }),
+      ),
     refetchInterval: 10_000,
   })
 

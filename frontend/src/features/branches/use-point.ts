@@ -29,10 +29,16 @@ export function usePoint(projectId: string, branchId: string, point: Point): Cho
   const wanted = point.from !== 'head' && point.at.trim() !== ''
   const here = pointRefusal(point, history, now)
   const still = settled.from === point.from && settled.at === point.at
-  const asked = useQuery({ ...historyPointQuery(projectId, branchId, settled), enabled: wanted && still && here === null })
+  const asked = useQuery({
+    ...historyPointQuery(projectId, branchId, settled),
+    enabled: wanted && still && here === null,
+  })
   const refusal = here ?? (wanted && still && asked.error ? errorText(asked.error) : null)
   const found = wanted && still && refusal === null ? (asked.data ?? null) : null
   const checking = wanted && refusal === null && found === null
-  const blocked = point.from === 'head' || found ? null : refusal ?? (checking ? 'Storage is being asked for this state.' : 'Choose a state first.')
+  const blocked =
+    point.from === 'head' || found
+      ? null
+      : (refusal ?? (checking ? 'Storage is being asked for this state.' : 'Choose a state first.'))
   return { history, historyError: error ? errorText(error) : null, now, refusal, found, checking, blocked }
 }

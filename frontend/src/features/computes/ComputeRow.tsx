@@ -1,7 +1,7 @@
 import { Link } from '@tanstack/react-router'
 
 import type { Endpoint } from '~/api/types'
-import { projectKeys } from '~/features/projects/queries'
+import { projectKeys } from '~/shared/project-keys'
 import { StateBadge } from '~/shared/StateBadge'
 import { useAction } from '~/shared/use-action'
 import { Button } from '~/ui/Button'
@@ -13,21 +13,40 @@ import { startEndpoint, suspendEndpoint } from './endpoint-queries'
 export function ComputeRow({ projectId, endpoint }: { projectId: string; endpoint: Endpoint }) {
   const invalidate = [projectKeys.one(projectId)]
   const start = useAction(() => startEndpoint(projectId, endpoint.id), { done: 'Compute is starting', invalidate })
-  const suspend = useAction(() => suspendEndpoint(projectId, endpoint.id), { done: 'Compute is suspending', invalidate })
+  const suspend = useAction(() => suspendEndpoint(projectId, endpoint.id), {
+    done: 'Compute is suspending',
+    invalidate,
+  })
   const stopped = endpoint.current_state !== 'active'
   return (
     <div className="mt-2 flex flex-wrap items-center gap-2 rounded-md bg-raised px-3 py-1.5">
-      <Link to="/computes/$computeId" params={{ computeId: endpoint.id }} className="font-mono text-xs text-accent underline">
+      <Link
+        to="/computes/$computeId"
+        params={{ computeId: endpoint.id }}
+        className="font-mono text-xs text-accent underline"
+      >
         {endpoint.id}
       </Link>
       <StateBadge state={endpoint.current_state} pending={endpoint.pending_state} />
       <span className="ml-auto">
         {stopped ? (
-          <Button disabledReason={endpointCan.start(endpoint)} busy={start.isPending} onClick={() => { start.mutate(undefined) }}>
+          <Button
+            disabledReason={endpointCan.start(endpoint)}
+            busy={start.isPending}
+            onClick={() => {
+              start.mutate(undefined)
+            }}
+          >
             Start
           </Button>
         ) : (
-          <Button disabledReason={endpointCan.suspend(endpoint)} busy={suspend.isPending} onClick={() => { suspend.mutate(undefined) }}>
+          <Button
+            disabledReason={endpointCan.suspend(endpoint)}
+            busy={suspend.isPending}
+            onClick={() => {
+              suspend.mutate(undefined)
+            }}
+          >
             Suspend
           </Button>
         )}

@@ -9,20 +9,43 @@ import { Table } from '~/ui/Table'
 import { computeColumn } from './columns'
 import { PostgresVersion } from './PostgresVersion'
 
-/** Whether the compute still logs page images, and whether that is what is wanted. */
-export function PushdownBadge({ fpw }: { fpw: ComputeSummary['full_page_writes'] }) {
-  if (fpw.actual == null) return <Badge title="The compute does not run.">{fpw.wanted ? 'off at next start' : 'on at next start'}</Badge>
-  if (fpw.actual !== fpw.wanted) return <Badge tone="warn" title="What runs differs from what is wanted.">changing</Badge>
-  return fpw.actual ? <Badge title="Postgres logs page images.">off</Badge> : <Badge tone="good" title={fpw.lsn ? `Since ${fpw.lsn}` : undefined}>on</Badge>
+type Writes = ComputeSummary['full_page_writes']
+
+/** What is to be said of image pushdown: how it is, or how it will be. */
+function pushdownText({ actual, wanted }: Writes): string {
+  if (actual == null) return wanted ? 'off at next start' : 'on at next start'
+  if (actual !== wanted) return 'changing'
+  return actual ? 'off' : 'on'
 }
 
-export function ComputeTable({ computes }: { computes: ComputeSummary[] }) {
+/** Whether the compute still logs page images, and whether that is what is wanted. */
+export function PushdownBadge({ fpw }: { fpw: Writes }) {
+  const text = pushdownText(fpw)
+  if (fpw.actual == null) return <Badge title="The compute does not run.">{text}</Badge>
+  if (fpw.actual !== fpw.wanted)
+    return (
+      <Badge tone="warn" title="What runs differs from what is wanted.">
+        {text}
+      </Badge>
+    )
+  return fpw.actual ? (
+    <Badge title="Postgres logs page images.">{text}</Badge>
+  ) : (
+    <Badge tone="good" title={fpw.lsn ? `Since ${fpw.lsn}` : undefined}>
+      {text}
+    </Badge>
+  )
+}
+
+/** `partial`: there are more computes than these. */
+export function ComputeTable({ computes, partial }: { computes: ComputeSummary[]; partial: boolean }) {
   const window = computes.find((compute) => compute.rates)?.rates?.window_seconds
   const over = window ? ` (${String(window)} s)` : ''
   return (
     <Table
       caption="Computes"
       cards
+      partial={partial}
       rows={computes}
       rowKey={(row) => row.id}
       empty="No computes match."
@@ -31,34 +54,75 @@ export function ComputeTable({ computes }: { computes: ComputeSummary[] }) {
         {
           key: 'project',
           header: 'Project / branch',
+          sort: (row) => `${row.project_name} / ${row.branch_name}`,
           cell: (row) => (
             <span>
-              <Link to="/projects/$projectId" params={{ projectId: row.project_id }} className="underline">{row.project_name}</Link> /{' '}
-              <Link to="/projects/$projectId/branches/$branchId" params={{ projectId: row.project_id, branchId: row.branch_id }} className="underline">{row.branch_name}</Link>
+              <Link to="/projects/$projectId" params={{ projectId: row.project_id }} className="underline">
+                {row.project_name}
+              </Link>{' '}
+              /{' '}
+              <Link
+                to="/projects/$projectId/branches/$branchId"
+                params={{ projectId: row.project_id, branchId: row.branch_id }}
+                className="underline"
+              >
+                {row.branch_name}
+              </Link>
             </span>
           ),
         },
-        { key: 'state', header: 'State', cell: (row) => <StateBadge state={row.state} reason={row.reason} /> },
-        { key: 'postgres', header: 'Postgres', cell: (row) => <PostgresVersion compute={row} /> },
-        { key: 'pushdown', header: 'Image pushdown', cell: (row) => <PushdownBadge fpw={row.full_page_writes} /> },
+        {
+          key: 'state',
+          header: 'State',
+          sort: (row) => row.state,
+          cell: (row) => <StateBadge state={row.state} reason={row.reason} />,
+        },
+        {
+          key: 'postgres',
+          header: 'Postgres',
+          sort: (row) => row.postgres_version,
+          cell: (row) => <PostgresVersion compute={row} />,
+        },
+        {
+          key: 'pushdown',
+          header: 'Image pushdown',
+          sort: (row) => pushdownText(row.full_page_writes),
+          cell: (row) => <PushdownBadge fpw={row.full_page_writes} />,
+        },
         {
           key: 'wal',
           header: `WAL${over}`,
           numeric: true,
-          cell: (row) => bytesPerSecond(row.rates ? sum(row.rates.wal_image_bytes_per_second, row.rates.wal_rest_bytes_per_second) : null),
+          sort: (row) => walRate(row),
+          cell: (row) => bytesPerSecond(walRate(row)),
         },
-        { key: 'share', header: `Images of WAL${over}`, numeric: true, cell: (row) => percent(row.rates ? imageShare(row.rates) : null) },
-        { key: 'tps', header: `Transactions${over}`, numeric: true, cell: (row) => perSecond(row.rates?.transactions_per_second) },
+        {
+          key: 'share',
+          header: `Images of WAL${over}`,
+          numeric: true,
+          sort: (row) => imageShare(row),
+          cell: (row) => percent(imageShare(row)),
+        },
+        {
+          key: 'tps',
+          header: `Transactions${over}`,
+          numeric: true,
+          sort: (row) => row.rates?.transactions_per_second,
+          cell: (row) => perSecond(row.rates?.transactions_per_second),
+        },
       ]}
     />
   )
 }
 
-function sum(a: number | null | undefined, b: number | null | undefined): number | null {
-  return a == null || b == null ? null : a + b
+/** Bytes of WAL a second; null where they are not known. */
+function walRate({ rates }: ComputeSummary): number | null {
+  const images = rates?.wal_image_bytes_per_second
+  const rest = rates?.wal_rest_bytes_per_second
+  return images == null || rest == null ? null : images + rest
 }
 
-function imageShare(rates: NonNullable<ComputeSummary['rates']>): number | null {
-  const total = sum(rates.wal_image_bytes_per_second, rates.wal_rest_bytes_per_second)
-  return total ? (rates.wal_image_bytes_per_second ?? 0) / total : null
+function imageShare(row: ComputeSummary): number | null {
+  const total = walRate(row)
+  return total ? (row.rates?.wal_image_bytes_per_second ?? 0) / total : null
 }

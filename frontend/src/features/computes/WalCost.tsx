@@ -34,14 +34,37 @@ function Split({ of, images, rest }: { of: string; images: number; rest: number 
 function Totals({ cost }: { cost: Cost }) {
   const { wal, settings } = cost
   const window = `over ${seconds(cost.window_seconds)}, from Prometheus`
-  const each = wal.image_bytes_per_transaction == null || wal.rest_bytes_per_transaction == null ? null : wal.image_bytes_per_transaction + wal.rest_bytes_per_transaction
+  const each =
+    wal.image_bytes_per_transaction == null || wal.rest_bytes_per_transaction == null
+      ? null
+      : wal.image_bytes_per_transaction + wal.rest_bytes_per_transaction
   return (
     <Stats>
-      <Stat label="Page images" value={bytesPerSecond(wal.image_bytes_per_second)} note={`${percent(wal.image_share)} of the WAL ${window}`} />
+      <Stat
+        label="Page images"
+        value={bytesPerSecond(wal.image_bytes_per_second)}
+        note={`${percent(wal.image_share)} of the WAL ${window}`}
+      />
       <Stat label="The rest" value={bytesPerSecond(wal.rest_bytes_per_second)} note={window} />
-      <Stat label="WAL a transaction" value={bytes(each)} note={`of it ${bytes(wal.image_bytes_per_transaction)} page images, ${window}`} />
-      <Stat label="Checkpoints" value={cost.checkpoints_per_hour == null ? '—' : `${count(cost.checkpoints_per_hour)}/h`} note={`${bytes(cost.wal_bytes_between_checkpoints)} of WAL between two, ${window}`} />
-      <Stat label="max_wal_size" value={bytes(settings?.max_wal_size_bytes)} note={settings ? `checkpoint_timeout ${seconds(settings.checkpoint_timeout_seconds)}, wal_compression ${settings.wal_compression ?? '—'}, asked of Postgres` : 'the compute does not answer'} />
+      <Stat
+        label="WAL a transaction"
+        value={bytes(each)}
+        note={`of it ${bytes(wal.image_bytes_per_transaction)} page images, ${window}`}
+      />
+      <Stat
+        label="Checkpoints"
+        value={cost.checkpoints_per_hour == null ? '—' : `${count(cost.checkpoints_per_hour)}/h`}
+        note={`${bytes(cost.wal_bytes_between_checkpoints)} of WAL between two, ${window}`}
+      />
+      <Stat
+        label="max_wal_size"
+        value={bytes(settings?.max_wal_size_bytes)}
+        note={
+          settings
+            ? `checkpoint_timeout ${seconds(settings.checkpoint_timeout_seconds)}, wal_compression ${settings.wal_compression ?? '—'}, asked of Postgres`
+            : 'the compute does not answer'
+        }
+      />
     </Stats>
   )
 }
@@ -56,8 +79,23 @@ function ByRmgr({ cost }: { cost: Cost }) {
       empty="No WAL was written in this window."
       columns={[
         { key: 'rmgr', header: 'Resource manager', cell: (row) => row.rmgr },
-        { key: 'split', header: 'Images, rest', cell: (row) => <Split of={row.rmgr} images={Math.round(row.image_bytes_per_second)} rest={Math.round(row.rest_bytes_per_second)} /> },
-        { key: 'images', header: 'Page images', numeric: true, cell: (row) => bytesPerSecond(row.image_bytes_per_second) },
+        {
+          key: 'split',
+          header: 'Images, rest',
+          cell: (row) => (
+            <Split
+              of={row.rmgr}
+              images={Math.round(row.image_bytes_per_second)}
+              rest={Math.round(row.rest_bytes_per_second)}
+            />
+          ),
+        },
+        {
+          key: 'images',
+          header: 'Page images',
+          numeric: true,
+          cell: (row) => bytesPerSecond(row.image_bytes_per_second),
+        },
         { key: 'rest', header: 'Rest', numeric: true, cell: (row) => bytesPerSecond(row.rest_bytes_per_second) },
       ]}
     />
@@ -83,21 +121,46 @@ function ByRelation({ cost }: { cost: Cost }) {
           {
             key: 'relation',
             header: 'Relation',
-            cell: (row) => (row.relation ? <span>{row.schema}.{row.relation} <span className="text-xs text-muted">{row.kind}, {row.database}</span></span> : <span className="text-muted">file {row.relfilenode}: dropped or rewritten since</span>),
+            cell: (row) =>
+              row.relation ? (
+                <span>
+                  {row.schema}.{row.relation}{' '}
+                  <span className="text-xs text-muted">
+                    {row.kind}, {row.database}
+                  </span>
+                </span>
+              ) : (
+                <span className="text-muted">file {row.relfilenode}: dropped or rewritten since</span>
+              ),
           },
-          { key: 'split', header: 'Images, rest', cell: (row) => <Split of={row.relation ?? String(row.relfilenode)} images={row.image_bytes} rest={row.rest_bytes} /> },
+          {
+            key: 'split',
+            header: 'Images, rest',
+            cell: (row) => (
+              <Split of={row.relation ?? String(row.relfilenode)} images={row.image_bytes} rest={row.rest_bytes} />
+            ),
+          },
           { key: 'images', header: 'Page images', numeric: true, cell: (row) => bytes(row.image_bytes) },
           { key: 'rest', header: 'Rest', numeric: true, cell: (row) => bytes(row.rest_bytes) },
           { key: 'records', header: 'Records', numeric: true, cell: (row) => count(row.records) },
         ]}
       />
       {!all && found.relations.length > RELATIONS_SHOWN && (
-        <Button className="mt-2" onClick={() => { setAll(true) }}>Show all {count(found.relations.length)}</Button>
+        <Button
+          className="mt-2"
+          onClick={() => {
+            setAll(true)
+          }}
+        >
+          Show all {count(found.relations.length)}
+        </Button>
       )}
       <p className="mt-2 text-xs text-muted">
-        Not of one relation (commits, checkpoints): {bytes(found.without_relation.image_bytes + found.without_relation.rest_bytes)}. Of relations beyond this list:{' '}
-        {bytes(found.other.image_bytes + found.other.rest_bytes)}.
-        {found.undercounted_by_at_most_bytes > 0 && ` Each may be up to ${bytes(found.undercounted_by_at_most_bytes)} more.`}
+        Not of one relation (commits, checkpoints):{' '}
+        {bytes(found.without_relation.image_bytes + found.without_relation.rest_bytes)}. Of relations beyond this
+        list: {bytes(found.other.image_bytes + found.other.rest_bytes)}.
+        {found.undercounted_by_at_most_bytes > 0 &&
+          ` Each may be up to ${bytes(found.undercounted_by_at_most_bytes)} more.`}
       </p>
     </>
   )
@@ -113,12 +176,28 @@ export function WalCost({ computeId }: { computeId: string }) {
       <Card
         title="What its WAL costs"
         actions={
-          <SelectField label="WAL of the last" value={window} onChange={(event) => { setWindow(Number(event.target.value)) }}>
-            {WINDOWS.map((each) => <option key={each} value={each}>{seconds(each)}</option>)}
+          <SelectField
+            label="WAL of the last"
+            value={window}
+            onChange={(event) => {
+              setWindow(Number(event.target.value))
+            }}
+          >
+            {WINDOWS.map((each) => (
+              <option key={each} value={each}>
+                {seconds(each)}
+              </option>
+            ))}
           </SelectField>
         }
       >
-        {error ? <Notice tone="bad">{errorText(error)}</Notice> : data ? <Totals cost={data} /> : <Loading what="WAL" />}
+        {error ? (
+          <Notice tone="bad">{errorText(error)}</Notice>
+        ) : data ? (
+          <Totals cost={data} />
+        ) : (
+          <Loading what="WAL" />
+        )}
       </Card>
       {data && (
         <>
@@ -126,7 +205,14 @@ export function WalCost({ computeId }: { computeId: string }) {
             <Card title="By resource manager" note={`Over ${seconds(data.window_seconds)}, from Prometheus.`}>
               <ByRmgr cost={data} />
             </Card>
-            <Card title="By relation" note={relations ? `Counted by the compute's agent over the last ${seconds(relations.window_seconds)}.` : undefined}>
+            <Card
+              title="By relation"
+              note={
+                relations
+                  ? `Counted by the compute's agent over the last ${seconds(relations.window_seconds)}.`
+                  : undefined
+              }
+            >
               <ByRelation cost={data} />
             </Card>
           </div>

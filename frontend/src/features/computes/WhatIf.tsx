@@ -39,8 +39,18 @@ function Measured({ curve }: { curve: What['curve'] }) {
       })),
   }))
   return (
-    <Card title="WAL against checkpoint distance" note={`${curve.label}. ${provenance(curve)}. Bars span the repeats.`}>
-      <CurveChart title="WAL bytes a transaction against max_wal_size" curves={curves} xText={bytes} yText={bytes} yBytes xLabel="max_wal_size" />
+    <Card
+      title="WAL against checkpoint distance"
+      note={`${curve.label}. ${provenance(curve)}. Bars span the repeats.`}
+    >
+      <CurveChart
+        title="WAL bytes a transaction against max_wal_size"
+        curves={curves}
+        xText={bytes}
+        yText={bytes}
+        yBytes
+        xLabel="max_wal_size"
+      />
       <p className="mt-2 text-xs text-muted">{curve.method}</p>
     </Card>
   )
@@ -49,24 +59,38 @@ function Measured({ curve }: { curve: What['curve'] }) {
 function Estimated({ whatIf }: { whatIf: What }) {
   const curves = (Object.keys(ARMS) as Arm[]).map((arm) => ({
     ...ARMS[arm],
-    points: whatIf.estimates.map((estimate) => ({ x: estimate.distance_factor, y: estimate.wal_bytes_per_second[arm] })),
+    points: whatIf.estimates.map((estimate) => ({
+      x: estimate.distance_factor,
+      y: estimate.wal_bytes_per_second[arm],
+    })),
   }))
   return (
     <Card title="What it would write" note="An estimate from its own WAL and the measured curve, not a measurement.">
       {whatIf.reason || whatIf.estimates.length === 0 ? (
         <p className="text-muted first-letter:uppercase">{whatIf.reason ?? 'There is nothing to estimate from.'}</p>
       ) : (
-        <CurveChart title="Estimated WAL bytes a second against checkpoint distance" curves={curves} xText={(factor) => `${count(factor)}×`} yText={bytesPerSecond} yBytes xLabel="checkpoint distance, times today's" mark={{ x: 1, label: 'today' }} />
+        <CurveChart
+          title="Estimated WAL bytes a second against checkpoint distance"
+          curves={curves}
+          xText={(factor) => `${count(factor)}×`}
+          yText={bytesPerSecond}
+          yBytes
+          xLabel="checkpoint distance, times today's"
+          mark={{ x: 1, label: 'today' }}
+        />
       )}
       {whatIf.placed && (
         <p className="mt-2 text-xs text-muted">
-          Its page images are {percent(whatIf.placed.image_share)} of its WAL: on the curve that is where max_wal_size is {bytes(whatIf.placed.curve_max_wal_size_bytes)} with {stateText(whatIf.placed.arm)}
+          Its page images are {percent(whatIf.placed.image_share)} of its WAL: on the curve that is where max_wal_size
+          is {bytes(whatIf.placed.curve_max_wal_size_bytes)} with {stateText(whatIf.placed.arm)}
           {whatIf.placed.clamped && ', the nearest that was measured'}.
         </p>
       )}
       {whatIf.assumptions.length > 0 && (
         <ul className="mt-2 list-disc space-y-0.5 pl-5 text-xs text-muted">
-          {whatIf.assumptions.map((assumption) => <li key={assumption}>{assumption}</li>)}
+          {whatIf.assumptions.map((assumption) => (
+            <li key={assumption}>{assumption}</li>
+          ))}
         </ul>
       )}
     </Card>

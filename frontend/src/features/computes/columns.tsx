@@ -9,9 +9,16 @@ export function computeColumn<Row>(id: (row: Row) => string, onSelect?: (compute
   return {
     key: 'compute',
     header: 'Compute',
+    sort: id,
     cell: (row) =>
       onSelect ? (
-        <button type="button" className={COMPUTE_LOOK} onClick={() => { onSelect(id(row)) }}>
+        <button
+          type="button"
+          className={COMPUTE_LOOK}
+          onClick={() => {
+            onSelect(id(row))
+          }}
+        >
           {id(row)}
         </button>
       ) : (
@@ -23,12 +30,26 @@ export function computeColumn<Row>(id: (row: Row) => string, onSelect?: (compute
 }
 
 export function cellColumn<Row>(place: (row: Row) => [region: string, cell: string]): Column<Row> {
-  return { key: 'cell', header: 'Region / cell', cell: (row) => place(row).join(' / ') }
+  return {
+    key: 'cell',
+    header: 'Region / cell',
+    sort: (row) => place(row).join(' / '),
+    cell: (row) => place(row).join(' / '),
+  }
 }
 
 /** Who a compute is and where: the first columns of every list of computes of a fleet. */
-export function whoColumns<Row>(id: (row: Row) => string, project: (row: Row) => string, place: (row: Row) => [region: string, cell: string], onSelect?: (computeId: string) => void): Column<Row>[] {
-  return [computeColumn(id, onSelect), { key: 'project', header: 'Project', cell: project }, cellColumn(place)]
+export function whoColumns<Row>(
+  id: (row: Row) => string,
+  project: (row: Row) => string,
+  place: (row: Row) => [region: string, cell: string],
+  onSelect?: (computeId: string) => void,
+): Column<Row>[] {
+  return [
+    computeColumn(id, onSelect),
+    { key: 'project', header: 'Project', sort: project, cell: project },
+    cellColumn(place),
+  ]
 }
 
 /** For tables that say of a compute only who it is. */
@@ -43,13 +64,4 @@ export function namedColumn<Row extends { project_name: string; compute_id: stri
       </span>
     ),
   }
-}
-
-/** Of a rollout, by its name or in a word; a compute that is opened with it. */
-export function RolloutLink({ id, compute, children }: { id: string; compute?: string; children: string }) {
-  return (
-    <Link to="/rollouts/$rolloutId" params={{ rolloutId: id }} search={compute ? { compute } : {}} className="font-medium text-accent underline">
-      {children}
-    </Link>
-  )
 }

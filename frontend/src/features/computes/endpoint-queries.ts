@@ -1,12 +1,13 @@
 import { queryOptions } from '@tanstack/react-query'
 
 import { client, unwrap } from '~/api/client'
-import { projectKeys } from '~/features/projects/queries'
+import { projectKeys } from '~/shared/project-keys'
 
 export const endpointsQuery = (projectId: string) =>
   queryOptions({
     queryKey: [...projectKeys.one(projectId), 'endpoints'],
-    queryFn: () => unwrap(client.GET('/api/v2/projects/{project_id}/endpoints', { params: { path: { project_id: projectId } } })),
+    queryFn: () =>
+      unwrap(client.GET('/api/v2/projects/{project_id}/endpoints', { params: { path: { project_id: projectId } } })),
     refetchInterval: 3_000,
   })
 
@@ -35,17 +36,28 @@ export function suspendEndpoint(projectId: string, endpointId: string) {
   )
 }
 
-export async function connectionUri(projectId: string, branchId: string, role: string, database: string): Promise<string> {
+export async function connectionUri(
+  projectId: string,
+  branchId: string,
+  role: string,
+  database: string,
+): Promise<string> {
   const { uri } = await unwrap(
     client.GET('/api/v2/projects/{project_id}/connection_uri', {
-      params: { path: { project_id: projectId }, query: { branch_id: branchId, role_name: role, database_name: database } },
+      params: {
+        path: { project_id: projectId },
+        query: { branch_id: branchId, role_name: role, database_name: database },
+      },
     }),
   )
   return uri
 }
 
 /** The first role and database of a branch, which every project is created with. */
-export async function branchRolesAndDatabases(projectId: string, branchId: string): Promise<{ role: string; database: string }> {
+export async function branchRolesAndDatabases(
+  projectId: string,
+  branchId: string,
+): Promise<{ role: string; database: string }> {
   const params = { params: { path: { project_id: projectId, branch_id: branchId } } }
   const [{ roles }, { databases }] = await Promise.all([
     unwrap(client.GET('/api/v2/projects/{project_id}/branches/{branch_id}/roles', params)),
@@ -53,5 +65,8 @@ export async function branchRolesAndDatabases(projectId: string, branchId: strin
   ])
   const database = databases[0]
   if (!database) throw new Error('This branch has no database yet. Wait until the project is ready.')
-  return { role: roles.find((role) => role.name === database.owner_name)?.name ?? database.owner_name, database: database.name }
+  return {
+    role: roles.find((role) => role.name === database.owner_name)?.name ?? database.owner_name,
+    database: database.name,
+  }
 }

@@ -14,7 +14,9 @@ import { LEVELS } from './levels'
 vi.mock('~/api/client', () => ({ client: { PATCH: vi.fn() }, unwrap: (answer: unknown) => answer }))
 const patch = vi.mocked(client.PATCH)
 
-beforeEach(() => { patch.mockReset().mockResolvedValue({} as never) })
+beforeEach(() => {
+  patch.mockReset().mockResolvedValue({} as never)
+})
 afterEach(cleanup)
 
 function show(level: DurabilityLevel, forbid: DurabilityLevel[] = [], effective: DurabilityLevel = level) {
@@ -23,19 +25,31 @@ function show(level: DurabilityLevel, forbid: DurabilityLevel[] = [], effective:
     branch_id: 'br-1',
     level,
     effective,
-    levels: LEVELS.map((each) => ({ level: each, synchronous_commit: '', forbidden_by: forbid.includes(each) ? 'project' : null })),
+    levels: LEVELS.map((each) => ({
+      level: each,
+      synchronous_commit: '',
+      forbidden_by: forbid.includes(each) ? 'project' : null,
+    })),
   }
   render(
     <QueryClientProvider client={new QueryClient()}>
       <ToastProvider>
-        <BranchDurabilityForm projectId="p" branch={{ id: 'br-1', name: 'main' } as Branch} durability={durability} onClose={onClose} />
+        <BranchDurabilityForm
+          projectId="p"
+          branch={{ id: 'br-1', name: 'main' } as Branch}
+          durability={durability}
+          onClose={onClose}
+        />
       </ToastProvider>
     </QueryClientProvider>,
   )
   return onClose
 }
 
-const sent = () => patch.mock.calls.map((call) => (call[1] as unknown as { body: { branch: { durability: string } } }).body.branch.durability)
+const sent = () =>
+  patch.mock.calls.map(
+    (call) => (call[1] as unknown as { body: { branch: { durability: string } } }).body.branch.durability,
+  )
 
 it('changes to a stronger level without further ado', async () => {
   const user = userEvent.setup()
@@ -45,7 +59,9 @@ it('changes to a stronger level without further ado', async () => {
   await user.click(screen.getByRole('radio', { name: /^Apply/ }))
   expect(screen.queryByRole('textbox')).not.toBeInTheDocument()
   await user.click(screen.getByRole('button', { name: 'Change level' }))
-  await waitFor(() => { expect(onClose).toHaveBeenCalled() })
+  await waitFor(() => {
+    expect(onClose).toHaveBeenCalled()
+  })
   expect(sent()).toEqual(['apply'])
 })
 
@@ -61,7 +77,9 @@ it('weakens only once the name is typed, and says what is given up', async () =>
   await user.type(screen.getByRole('textbox'), 'n')
   expect(weaken).toBeEnabled()
   await user.click(weaken)
-  await waitFor(() => { expect(sent()).toEqual(['receive']) })
+  await waitFor(() => {
+    expect(sent()).toEqual(['receive'])
+  })
 })
 
 it('is operated by the keyboard alone', async () => {
@@ -71,7 +89,9 @@ it('is operated by the keyboard alone', async () => {
   await user.keyboard('{ArrowDown}')
   expect(screen.getByRole('radio', { name: /^Apply/ })).toBeChecked()
   await user.keyboard('{Tab}{Tab}{Enter}')
-  await waitFor(() => { expect(sent()).toEqual(['apply']) })
+  await waitFor(() => {
+    expect(sent()).toEqual(['apply'])
+  })
 })
 
 it('does not offer what a policy forbids, and says whose it is', () => {

@@ -1,7 +1,7 @@
 import { type SyntheticEvent, useState } from 'react'
 
 import type { Branch, BranchDurability, DurabilityLevel } from '~/api/types'
-import { projectKeys } from '~/features/projects/queries'
+import { projectKeys } from '~/shared/project-keys'
 import { useAction } from '~/shared/use-action'
 import { Button } from '~/ui/Button'
 import { Dialog } from '~/ui/Dialog'
@@ -26,34 +26,69 @@ export function BranchDurabilityForm({ projectId, branch, durability: given, onC
     onDone: onClose,
   })
   const blocked =
-    level === durability.level ? 'This is the level it has.' : (forbidden(durability, level) ?? (weaker && typed !== branch.name ? `Type ${branch.name} to confirm.` : null))
+    level === durability.level
+      ? 'This is the level it has.'
+      : (forbidden(durability, level) ?? (weaker && typed !== branch.name ? `Type ${branch.name} to confirm.` : null))
   function submit(event: SyntheticEvent) {
     event.preventDefault()
     if (blocked === null) change.mutate(level)
   }
   return (
-    <Dialog open onOpenChange={(open) => { if (!open) onClose() }} title={`Commits of ${branch.name}`} description="A commit returns once it is …">
+    <Dialog
+      open
+      onOpenChange={(open) => {
+        if (!open) onClose()
+      }}
+      title={`Commits of ${branch.name}`}
+      description="A commit returns once it is …"
+    >
       <form onSubmit={submit}>
         <fieldset className="mb-3">
           <legend className="sr-only">Level</legend>
           {LEVELS.map((each) => (
-            <Choice key={each} level={each} chosen={each === level} refused={forbidden(durability, each)} onChoose={() => { setLevel(each) }} />
+            <Choice
+              key={each}
+              level={each}
+              chosen={each === level}
+              refused={forbidden(durability, each)}
+              onChoose={() => {
+                setLevel(each)
+              }}
+            />
           ))}
         </fieldset>
-        <p className="mb-3 text-xs text-muted">Running computes have it at once, for sessions that have not chosen themselves. Branches made from it later begin with it.</p>
+        <p className="mb-3 text-xs text-muted">
+          Running computes have it at once, for sessions that have not chosen themselves. Branches made from it later
+          begin with it.
+        </p>
         {weaker && (
           <>
             <div className="mb-3">
               <Notice tone="warn">
-                Commits that clients were told of can be lost from then on: {givenUp(durability.effective, level).map((mishap) => MISHAPS[mishap].toLowerCase()).join(', ') || 'see the table'}. A stronger level later does not bring back what was lost.
+                Commits that clients were told of can be lost from then on:{' '}
+                {givenUp(durability.effective, level)
+                  .map((mishap) => MISHAPS[mishap].toLowerCase())
+                  .join(', ') || 'see the table'}
+                . A stronger level later does not bring back what was lost.
               </Notice>
             </div>
-            <TextField label={`Type ${branch.name} to confirm`} value={typed} onChange={(event) => { setTyped(event.target.value) }} />
+            <TextField
+              label={`Type ${branch.name} to confirm`}
+              value={typed}
+              onChange={(event) => {
+                setTyped(event.target.value)
+              }}
+            />
           </>
         )}
         <div className="flex flex-wrap justify-end gap-2">
           <Button onClick={onClose}>Cancel</Button>
-          <Button variant={weaker ? 'danger' : 'primary'} type="submit" busy={change.isPending} disabledReason={blocked}>
+          <Button
+            variant={weaker ? 'danger' : 'primary'}
+            type="submit"
+            busy={change.isPending}
+            disabledReason={blocked}
+          >
             {weaker ? 'Weaken' : 'Change level'}
           </Button>
         </div>
@@ -62,15 +97,35 @@ export function BranchDurabilityForm({ projectId, branch, durability: given, onC
   )
 }
 
-function Choice({ level, chosen, refused, onChoose }: { level: DurabilityLevel; chosen: boolean; refused: string | null; onChoose: () => void }) {
+function Choice({
+  level,
+  chosen,
+  refused,
+  onChoose,
+}: {
+  level: DurabilityLevel
+  chosen: boolean
+  refused: string | null
+  onChoose: () => void
+}) {
   const { name, returns, waits } = FACTS[level]
   return (
     <label className="flex items-start gap-2 py-1.5 text-sm">
-      <input type="radio" name="level" value={level} checked={chosen} disabled={refused !== null} onChange={onChoose} className="mt-1" />
+      <input
+        type="radio"
+        name="level"
+        value={level}
+        checked={chosen}
+        disabled={refused !== null}
+        onChange={onChoose}
+        className="mt-1"
+      />
       <span className={refused ? 'text-muted' : undefined}>
         <span className="font-medium">{name}</span>: {returns}
         {level === 'flush' && ' (the default)'}
-        <span className="block text-xs text-muted">{refused ?? (level === 'off' ? 'It never waits.' : `It waits while ${waits}.`)}</span>
+        <span className="block text-xs text-muted">
+          {refused ?? (level === 'off' ? 'It never waits.' : `It waits while ${waits}.`)}
+        </span>
       </span>
     </label>
   )

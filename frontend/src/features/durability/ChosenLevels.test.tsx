@@ -26,12 +26,30 @@ function show() {
 it('marks who is below the policy and who is merely weaker', async () => {
   const chosen: ChosenLevel[] = [
     { role: 'batch', database: null, synchronous_commit: 'off', level: 'off', weaker: true, forbidden: true },
-    { role: 'reports', database: 'ledger', synchronous_commit: 'remote_write', level: 'receive', weaker: true, forbidden: false },
-    { role: null, database: 'ledger', synchronous_commit: 'remote_apply', level: 'apply', weaker: false, forbidden: false },
+    {
+      role: 'reports',
+      database: 'ledger',
+      synchronous_commit: 'remote_write',
+      level: 'receive',
+      weaker: true,
+      forbidden: false,
+    },
+    {
+      role: null,
+      database: 'ledger',
+      synchronous_commit: 'remote_apply',
+      level: 'apply',
+      weaker: false,
+      forbidden: false,
+    },
   ]
   get.mockResolvedValue({ compute_id: 'ep-1', chosen, more: true } as never)
   show()
-  const rows = (await screen.findAllByRole('row')).slice(1).map((row) => within(row).getAllByRole('cell').map((cell) => cell.textContent))
+  const rows = (await screen.findAllByRole('row')).slice(1).map((row) =>
+    within(row)
+      .getAllByRole('cell')
+      .map((cell) => cell.textContent),
+  )
   expect(rows.map((row) => [row[0], row[1], row[3]])).toEqual([
     ['batch', 'all', 'below the policy'],
     ['reports', 'ledger', 'weaker than the branch'],
@@ -52,10 +70,21 @@ it('says so when nobody has chosen, and when it is not known', async () => {
 })
 
 it('says in words what each level survives', () => {
-  const levels = LEVELS.map((level) => ({ level, synchronous_commit: '', forbidden_by: level === 'off' ? ('project' as const) : null }))
+  const levels = LEVELS.map((level) => ({
+    level,
+    synchronous_commit: '',
+    forbidden_by: level === 'off' ? ('project' as const) : null,
+  }))
   const durability: BranchDurability = { branch_id: 'br', level: 'off', effective: 'receive', levels }
   render(<DurabilityTable durability={durability} />)
-  const rows = screen.getAllByRole('row').slice(1).map((row) => within(row).getAllByRole('cell').map((cell) => cell.textContent))
+  const rows = screen
+    .getAllByRole('row')
+    .slice(1)
+    .map((row) =>
+      within(row)
+        .getAllByRole('cell')
+        .map((cell) => cell.textContent),
+    )
   expect(rows.map((row) => row[0])).toEqual(['Offchosenforbidden', 'Receivein effect', 'Flush', 'Apply'])
   expect(rows.map((row) => row.slice(2, 6))).toEqual([
     Array<string>(4).fill('can be lost'),

@@ -10,7 +10,12 @@ import { FACTS } from './levels'
 import { computeDurabilityQuery } from './queries'
 
 function Standing({ chosen }: { chosen: ChosenLevel }) {
-  if (chosen.forbidden) return <Badge tone="bad" title="A policy forbids this level to branches; Postgres lets roles and sessions choose it.">below the policy</Badge>
+  if (chosen.forbidden)
+    return (
+      <Badge tone="bad" title="A policy forbids this level to branches; Postgres lets roles and sessions choose it.">
+        below the policy
+      </Badge>
+    )
   if (chosen.weaker) return <Badge tone="warn">weaker than the branch</Badge>
   return <Badge>as strong or stronger</Badge>
 }
@@ -21,7 +26,12 @@ export function ChosenLevels({ computeId }: { computeId: string }) {
   if (error) return <Notice tone="bad">{errorText(error)}</Notice>
   if (!data) return <Loading what="what roles have chosen" />
   if (data.chosen.length === 0) {
-    return <p className="text-sm text-muted">No role and no database has chosen a level of its own. What a session has chosen for itself only that session knows.</p>
+    return (
+      <p className="text-sm text-muted">
+        No role and no database has chosen a level of its own. What a session has chosen for itself only that session
+        knows.
+      </p>
+    )
   }
   return (
     <>
@@ -34,7 +44,16 @@ export function ChosenLevels({ computeId }: { computeId: string }) {
         columns={[
           { key: 'role', header: 'Sessions of', cell: (row) => row.role ?? 'all roles' },
           { key: 'database', header: 'In database', cell: (row) => row.database ?? 'all' },
-          { key: 'level', header: 'Level', cell: (row) => <span>{row.level ? FACTS[row.level].name : 'unknown'} <code className="text-xs text-muted">synchronous_commit = {row.synchronous_commit}</code></span> },
+          {
+            key: 'level',
+            header: 'Level',
+            cell: (row) => (
+              <span>
+                {row.level ? FACTS[row.level].name : 'unknown'}{' '}
+                <code className="text-xs text-muted">synchronous_commit = {row.synchronous_commit}</code>
+              </span>
+            ),
+          },
           { key: 'standing', header: 'Against the branch', cell: (row) => <Standing chosen={row} /> },
         ]}
       />

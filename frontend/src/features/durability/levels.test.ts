@@ -23,7 +23,11 @@ it('names what a weaker level gives up, and nothing for a stronger one', () => {
 })
 
 it('says whose policy forbids a level', () => {
-  const levels = LEVELS.map((level) => ({ level, synchronous_commit: '', forbidden_by: level === 'off' ? ('installation' as const) : null }))
+  const levels = LEVELS.map((level) => ({
+    level,
+    synchronous_commit: '',
+    forbidden_by: level === 'off' ? ('installation' as const) : null,
+  }))
   const durability = { branch_id: 'br', level: 'flush' as const, effective: 'flush' as const, levels }
   expect(forbidden(durability, 'off')).toBe('Forbidden by the policy of the installation.')
   expect(forbidden(durability, 'receive')).toBeNull()

@@ -55,7 +55,9 @@ export function isWeaker(level: DurabilityLevel, than: DurabilityLevel): boolean
 /** What can lose an acknowledged commit at `level` that cannot at `before`. */
 export function givenUp(before: DurabilityLevel, level: DurabilityLevel): Mishap[] {
   const rank = (of: Survival) => ['no', 'mostly', 'yes'].indexOf(of)
-  return (Object.keys(MISHAPS) as Mishap[]).filter((mishap) => rank(FACTS[level].survives[mishap]) < rank(FACTS[before].survives[mishap]))
+  return (Object.keys(MISHAPS) as Mishap[]).filter(
+    (mishap) => rank(FACTS[level].survives[mishap]) < rank(FACTS[before].survives[mishap]),
+  )
 }
 
 /** Why a level cannot be chosen, or null when it can. */

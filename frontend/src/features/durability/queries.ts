@@ -2,13 +2,18 @@ import { queryOptions } from '@tanstack/react-query'
 
 import { client, unwrap } from '~/api/client'
 import type { DurabilityLevel } from '~/api/types'
-import { projectKeys } from '~/features/projects/queries'
+import { projectKeys } from '~/shared/project-keys'
 
 /** What a branch's commits wait for, and which levels policies leave to choose from. */
 export const branchDurabilityQuery = (projectId: string, branchId: string) =>
   queryOptions({
     queryKey: [...projectKeys.one(projectId), 'branches', branchId, 'durability'],
-    queryFn: () => unwrap(client.GET('/api/v2/projects/{project_id}/branches/{branch_id}/durability', { params: { path: { project_id: projectId, branch_id: branchId } } })),
+    queryFn: () =>
+      unwrap(
+        client.GET('/api/v2/projects/{project_id}/branches/{branch_id}/durability', {
+          params: { path: { project_id: projectId, branch_id: branchId } },
+        }),
+      ),
     refetchInterval: 10_000,
   })
 
@@ -16,7 +21,10 @@ export const branchDurabilityQuery = (projectId: string, branchId: string) =>
 export const computeDurabilityQuery = (computeId: string) =>
   queryOptions({
     queryKey: ['computes', computeId, 'durability'],
-    queryFn: () => unwrap(client.GET('/api/v2/computes/{endpoint_id}/durability', { params: { path: { endpoint_id: computeId } } })),
+    queryFn: () =>
+      unwrap(
+        client.GET('/api/v2/computes/{endpoint_id}/durability', { params: { path: { endpoint_id: computeId } } }),
+      ),
     refetchInterval: 15_000,
   })
 

@@ -10,7 +10,20 @@ import { TimeChart } from '~/ui/TimeChart'
 
 import { fleetWalQuery } from './queries'
 
-function Region({ region, times, note }: { region: { region_id: string; computes: number; wal_image_bytes_per_second: (number | null)[]; wal_rest_bytes_per_second: (number | null)[] }; times: number[]; note: string }) {
+function Region({
+  region,
+  times,
+  note,
+}: {
+  region: {
+    region_id: string
+    computes: number
+    wal_image_bytes_per_second: (number | null)[]
+    wal_rest_bytes_per_second: (number | null)[]
+  }
+  times: number[]
+  note: string
+}) {
   return (
     <Card title={`Region ${region.region_id}`} note={`${computes(region.computes)}. ${note}`}>
       <TimeChart
@@ -43,13 +56,22 @@ export function FleetWal({ minutes }: { minutes: number }) {
           <Stat
             label="WAL saved"
             value={saved.computes === 0 ? 'nothing yet' : bytesPerSecond(saved.bytes_per_second)}
-            note={saved.computes === 0 ? 'no rollout has switched a compute that still has image pushdown' : `page images that ${computes(saved.computes)} logged when their rollouts were planned, from Prometheus then${unknown}`}
+            note={
+              saved.computes === 0
+                ? 'no rollout has switched a compute that still has image pushdown'
+                : `page images that ${computes(saved.computes)} logged when their rollouts were planned, from Prometheus then${unknown}`
+            }
           />
         </Stats>
       </Card>
       <div className={clsx('grid gap-4', data.regions.length > 1 && 'lg:grid-cols-2')}>
         {data.regions.map((region) => (
-          <Region key={region.region_id} region={region} times={data.times} note={`WAL bytes a second over ${seconds(data.window_seconds)}, page images above the rest, from Prometheus.`} />
+          <Region
+            key={region.region_id}
+            region={region}
+            times={data.times}
+            note={`WAL bytes a second over ${seconds(data.window_seconds)}, page images above the rest, from Prometheus.`}
+          />
         ))}
       </div>
     </>

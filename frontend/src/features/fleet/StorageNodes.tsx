@@ -12,7 +12,13 @@ import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
 import { Table } from '~/ui/Table'
 
-function Health({ node, now }: { node: { healthy: boolean; reason?: string | null; lost_timelines?: number; sick?: SafekeeperSickness[] }; now: number }) {
+function Health({
+  node,
+  now,
+}: {
+  node: { healthy: boolean; reason?: string | null; lost_timelines?: number; sick?: SafekeeperSickness[] }
+  now: number
+}) {
   const lost = node.lost_timelines ?? 0
   const sick = node.sick ?? []
   if (node.healthy && lost === 0 && sick.length === 0) return <Badge tone="good">healthy</Badge>
@@ -37,10 +43,18 @@ export function StorageNodes({ storage }: { storage: StorageHealth }) {
   const operator = useQuery(sessionQuery).data?.user.operator ?? false
   const [asked, setAsked] = useState<SafekeeperHealth | null>(null)
   const now = useNow()
-  const refused = (node: SafekeeperHealth) => (node.branches === 0 ? 'No branch’s log has it as a member.' : storage.safekeepers.length === 1 ? 'There is no other safekeeper.' : null)
+  const refused = (node: SafekeeperHealth) =>
+    node.branches === 0
+      ? 'No branch’s log has it as a member.'
+      : storage.safekeepers.length === 1
+        ? 'There is no other safekeeper.'
+        : null
   return (
     <>
-      <Card title="Safekeepers" note="They hold the newest WAL of every branch. Each branch chooses its own among them, on its page.">
+      <Card
+        title="Safekeepers"
+        note="They hold the newest WAL of every branch. Each branch chooses its own among them, on its page."
+      >
         <Table
           caption="Safekeeper nodes"
           cards
@@ -48,20 +62,58 @@ export function StorageNodes({ storage }: { storage: StorageHealth }) {
           rowKey={(row) => String(row.id)}
           empty="No safekeepers are configured."
           columns={[
-            { key: 'id', header: 'Safekeeper', cell: (row) => row.id },
-            { key: 'address', header: 'Address', cell: (row) => <code className="text-xs">{row.address}</code> },
-            { key: 'health', header: 'Health', cell: (row) => <Health node={row} now={now} /> },
-            { key: 'branches', header: 'Member of', numeric: true, cell: (row) => `${count(row.branches)} ${row.branches === 1 ? 'branch' : 'branches'}` },
-            { key: 'timelines', header: 'Logs held', numeric: true, cell: (row) => count(row.timelines) },
-            { key: 'replacing', header: 'Being changed', numeric: true, cell: (row) => (row.replacing ? <Badge tone="accent">{count(row.replacing)}</Badge> : '0') },
+            { key: 'id', header: 'Safekeeper', sort: (row) => row.id, cell: (row) => row.id },
+            {
+              key: 'address',
+              header: 'Address',
+              sort: (row) => row.address,
+              cell: (row) => <code className="text-xs">{row.address}</code>,
+            },
+            {
+              key: 'health',
+              header: 'Health',
+              sort: (row) => row.healthy,
+              cell: (row) => <Health node={row} now={now} />,
+            },
+            {
+              key: 'branches',
+              header: 'Member of',
+              numeric: true,
+              sort: (row) => row.branches,
+              cell: (row) => `${count(row.branches)} ${row.branches === 1 ? 'branch' : 'branches'}`,
+            },
+            {
+              key: 'timelines',
+              header: 'Logs held',
+              numeric: true,
+              sort: (row) => row.timelines,
+              cell: (row) => count(row.timelines),
+            },
+            {
+              key: 'replacing',
+              header: 'Being changed',
+              numeric: true,
+              sort: (row) => row.replacing,
+              cell: (row) => (row.replacing ? <Badge tone="accent">{count(row.replacing)}</Badge> : '0'),
+            },
             ...(operator
-              ? [{
-                  key: 'replace',
-                  header: 'Actions',
-                  cell: (row: SafekeeperHealth) => (
-                    <Button aria-label={`Replace safekeeper ${String(row.id)}`} disabledReason={refused(row)} onClick={() => { setAsked(row) }}>Replace</Button>
-                  ),
-                }]
+              ? [
+                  {
+                    key: 'replace',
+                    header: 'Actions',
+                    cell: (row: SafekeeperHealth) => (
+                      <Button
+                        aria-label={`Replace safekeeper ${String(row.id)}`}
+                        disabledReason={refused(row)}
+                        onClick={() => {
+                          setAsked(row)
+                        }}
+                      >
+                        Replace
+                      </Button>
+                    ),
+                  },
+                ]
               : []),
           ]}
         />
@@ -74,14 +126,38 @@ export function StorageNodes({ storage }: { storage: StorageHealth }) {
           rowKey={(row) => String(row.id)}
           empty="No pageservers are configured."
           columns={[
-            { key: 'id', header: 'Pageserver', cell: (row) => row.id },
-            { key: 'address', header: 'Address', cell: (row) => <code className="text-xs">{row.address}</code> },
-            { key: 'health', header: 'Health', cell: (row) => <Health node={row} now={now} /> },
-            { key: 'timelines', header: 'Timelines', numeric: true, cell: (row) => count(row.timelines) },
+            { key: 'id', header: 'Pageserver', sort: (row) => row.id, cell: (row) => row.id },
+            {
+              key: 'address',
+              header: 'Address',
+              sort: (row) => row.address,
+              cell: (row) => <code className="text-xs">{row.address}</code>,
+            },
+            {
+              key: 'health',
+              header: 'Health',
+              sort: (row) => row.healthy,
+              cell: (row) => <Health node={row} now={now} />,
+            },
+            {
+              key: 'timelines',
+              header: 'Timelines',
+              numeric: true,
+              sort: (row) => row.timelines,
+              cell: (row) => count(row.timelines),
+            },
           ]}
         />
       </Card>
-      {asked && <SafekeeperReplaceForm safekeeper={asked} safekeepers={storage.safekeepers} onClose={() => { setAsked(null) }} />}
+      {asked && (
+        <SafekeeperReplaceForm
+          safekeeper={asked}
+          safekeepers={storage.safekeepers}
+          onClose={() => {
+            setAsked(null)
+          }}
+        />
+      )}
     </>
   )
 }

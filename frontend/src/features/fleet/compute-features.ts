@@ -18,17 +18,28 @@ type Words = {
 export const FEATURES: Record<Feature, Words> = {
   image_pushdown: {
     name: 'Image pushdown',
-    explains: 'Postgres stops logging page images, storage makes them instead. No connection is dropped, no compute restarts.',
+    explains:
+      'Postgres stops logging page images, storage makes them instead. No connection is dropped, no compute restarts.',
     does: () => 'stop logging page images, without a restart',
-    back: { one: 'logs page images again', many: 'log page images again', how: 'by the same record in reverse; no connection is dropped and no compute restarts.' },
+    back: {
+      one: 'logs page images again',
+      many: 'log page images again',
+      how: 'by the same record in reverse; no connection is dropped and no compute restarts.',
+    },
     keeps: 'keeps logging page images',
     settles: 'Not measured: the first checkpoint’s images run out.',
   },
   postgres_minor: {
     name: 'Postgres minor',
-    explains: 'Each compute is restarted onto another minor of Postgres: its clients are disconnected for a few seconds, and how long is measured.',
-    does: (target) => `are restarted onto Postgres ${target ?? 'of the newest minor'}, each disconnecting its clients for a few seconds`,
-    back: { one: 'runs its previous minor again', many: 'run their previous minors again', how: 'by another restart: clients are disconnected for a few seconds once more.' },
+    explains:
+      'Each compute is restarted onto another minor of Postgres: its clients are disconnected for a few seconds, and how long is measured.',
+    does: (target) =>
+      `are restarted onto Postgres ${target ?? 'of the newest minor'}, each disconnecting its clients for a few seconds`,
+    back: {
+      one: 'runs its previous minor again',
+      many: 'run their previous minors again',
+      how: 'by another restart: clients are disconnected for a few seconds once more.',
+    },
     keeps: 'keeps the minor it runs',
     settles: 'Not measured: after a restart pages come from storage until they are in memory again.',
   },

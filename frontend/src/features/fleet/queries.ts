@@ -18,7 +18,9 @@ export const fleetMetricsQuery = (minutes: number) =>
       const from = new Date(to.getTime() - minutes * 60_000)
       return unwrap(
         client.GET('/api/v2/fleet/metrics', {
-          params: { query: { from: from.toISOString(), to: to.toISOString(), step_seconds: Math.max(5, minutes / 3) } },
+          params: {
+            query: { from: from.toISOString(), to: to.toISOString(), step_seconds: Math.max(5, minutes / 3) },
+          },
         }),
       )
     },
@@ -35,7 +37,9 @@ export const fleetWalQuery = (minutes: number) =>
       const from = new Date(to.getTime() - minutes * 60_000)
       return unwrap(
         client.GET('/api/v2/fleet/wal', {
-          params: { query: { from: from.toISOString(), to: to.toISOString(), step_seconds: Math.max(5, minutes / 3) } },
+          params: {
+            query: { from: from.toISOString(), to: to.toISOString(), step_seconds: Math.max(5, minutes / 3) },
+          },
         }),
       )
     },
@@ -60,7 +64,12 @@ export const cellsQuery = queryOptions({
 export const organizationsQuery = (search: string) =>
   queryOptions({
     queryKey: ['fleet', 'organizations', search],
-    queryFn: () => unwrap(client.GET('/api/v2/fleet/organizations', { params: { query: { limit: 100, ...(search ? { search } : {}) } } })),
+    queryFn: () =>
+      unwrap(
+        client.GET('/api/v2/fleet/organizations', {
+          params: { query: { limit: 100, ...(search ? { search } : {}) } },
+        }),
+      ),
     placeholderData: keepPreviousData,
   })
 

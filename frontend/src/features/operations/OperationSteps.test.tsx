@@ -3,22 +3,38 @@ import { cleanup, render, screen } from '@testing-library/react'
 import { afterEach, expect, it, vi } from 'vitest'
 
 import type { Operation } from '~/api/types'
-import { operationQuery } from '~/features/projects/queries'
 
 import { OperationSteps } from './OperationSteps'
+import { operationQuery } from './queries'
 
 // Nobody answers: what is shown is what is known.
-vi.mock('~/api/client', () => ({ client: { GET: () => new Promise(() => undefined) }, unwrap: (pending: unknown) => pending }))
+vi.mock('~/api/client', () => ({
+  client: { GET: () => new Promise(() => undefined) },
+  unwrap: (pending: unknown) => pending,
+}))
 
 afterEach(cleanup)
 
 const operation = (id: string, more: Partial<Operation>) =>
-  ({ id, project_id: 'p', action: 'create_branch', status: 'finished', failures_count: 0, created_at: '2026-01-01T00:00:00Z', updated_at: '2026-01-01T00:00:01Z', total_duration_ms: 1000, ...more }) as Operation
+  ({
+    id,
+    project_id: 'p',
+    action: 'create_branch',
+    status: 'finished',
+    failures_count: 0,
+    created_at: '2026-01-01T00:00:00Z',
+    updated_at: '2026-01-01T00:00:01Z',
+    total_duration_ms: 1000,
+    ...more,
+  }) as Operation
 
 function show(operations: Operation[]) {
   const client = new QueryClient({ defaultOptions: { queries: { staleTime: Infinity } } })
   for (const each of operations) client.setQueryData(operationQuery('p', each.id).queryKey, { operation: each })
-  const steps = operations.map((each) => ({ operation: { ...each, status: 'scheduling' as const }, what: `step ${each.id}` }))
+  const steps = operations.map((each) => ({
+    operation: { ...each, status: 'scheduling' as const },
+    what: `step ${each.id}`,
+  }))
   render(
     <QueryClientProvider client={client}>
       <OperationSteps projectId="p" steps={steps} done="It is done." />

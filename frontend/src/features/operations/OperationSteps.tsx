@@ -2,11 +2,12 @@ import { useQueries, useQueryClient } from '@tanstack/react-query'
 import { useEffect } from 'react'
 
 import type { Operation } from '~/api/types'
-import { isOpen, operationQuery, projectKeys } from '~/features/projects/queries'
 import { seconds } from '~/lib/format'
+import { projectKeys } from '~/shared/project-keys'
 import { Notice } from '~/ui/Notice'
 
 import { OperationStatus } from './OperationStatus'
+import { isOpen, operationQuery } from './queries'
 
 type Props = {
   projectId: string
@@ -42,7 +43,11 @@ export function OperationSteps({ projectId, steps, done }: Props) {
       </ol>
       <div className="grid gap-2">
         {broken && <Notice tone="bad">{broken.now.error ?? `${broken.what}: ${broken.now.status}`}</Notice>}
-        {warnings.map((warning) => <Notice key={warning} tone="warn">{warning}</Notice>)}
+        {warnings.map((warning) => (
+          <Notice key={warning} tone="warn">
+            {warning}
+          </Notice>
+        ))}
         {finished && <Notice>{done}</Notice>}
       </div>
     </>

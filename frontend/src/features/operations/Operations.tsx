@@ -1,16 +1,16 @@
 import { useQuery } from '@tanstack/react-query'
 
 import { errorText } from '~/api/errors'
-import type { Branch } from '~/api/types'
-import { operationsQuery } from '~/features/projects/queries'
+import type { Branch, Operation } from '~/api/types'
 import { ago, seconds } from '~/lib/format'
-import { operationText } from '~/shared/states'
 import { useNow } from '~/shared/use-now'
 import { Card } from '~/ui/Card'
 import { Loading, Notice } from '~/ui/Notice'
 import { Table } from '~/ui/Table'
 
+import { operationText } from './operation-text'
 import { OperationStatus } from './OperationStatus'
+import { operationsQuery } from './queries'
 
 type Props = {
   projectId: string
@@ -19,30 +19,80 @@ type Props = {
   branchId?: string
 }
 
+/** What an operation is on: its compute, branch or project. */
+const idOf = (row: Operation) => row.endpoint_id ?? row.branch_id ?? row.project_id
+
 /** What was done to a project, or of that to one branch. */
 export function Operations({ projectId, branches, branchId }: Props) {
   const { data, error } = useQuery(operationsQuery(projectId))
   const now = useNow()
   const names = new Map(branches.map((branch) => [branch.id, branch.name]))
+  const nameOf = (row: Operation) => (row.endpoint_id ? undefined : names.get(row.branch_id ?? ''))
   const rows = data?.operations.filter((row) => branchId === undefined || row.branch_id === branchId)
   return (
-    <Card title="Operations" note={branchId === undefined ? 'The last 20, newest first.' : 'Of the project’s last 20 those on this branch, newest first.'}>
+    <Card
+      title="Operations"
+      note={
+        branchId === undefined
+          ? 'The last 20, newest first.'
+          : 'Of the project’s last 20 those on this branch, newest first.'
+      }
+    >
       {error && <Notice tone="bad">{errorText(error)}</Notice>}
       {!rows ? (
         !error && <Loading what="operations" />
       ) : (
         <Table
-          caption="Operations"
+          caption="Last operations"
           cards
           rows={rows}
           rowKey={(row) => row.id}
-          empty={branchId === undefined ? 'Nothing has been done here yet.' : 'None of the last operations was on this branch.'}
+          empty={
+            branchId === undefined
+              ? 'Nothing has been done here yet.'
+              : 'None of the last operations was on this branch.'
+          }
           columns={[
-            { key: 'action', header: 'Operation', cell: (row) => <div>{operationText(row)}{(row.error ?? row.warning) && <p className="line-clamp-3 text-xs text-muted" title={row.error ?? row.warning ?? undefined}>{row.error ?? row.warning}</p>}</div> },
-            { key: 'status', header: 'Status', cell: (row) => <OperationStatus operation={row} /> },
-            { key: 'what', header: 'On', cell: (row) => (!row.endpoint_id && names.get(row.branch_id ?? '')) || <code className="text-xs whitespace-nowrap">{row.endpoint_id ?? row.branch_id ?? row.project_id}</code> },
-            { key: 'when', header: 'Asked for', cell: (row) => ago(row.created_at, now) },
-            { key: 'took', header: 'Took', numeric: true, cell: (row) => seconds(row.total_duration_ms / 1000) },
+            {
+              key: 'action',
+              header: 'Operation',
+              sort: operationText,
+              cell: (row) => (
+                <div>
+                  {operationText(row)}
+                  {(row.error ?? row.warning) && (
+                    <p className="line-clamp-3 text-xs text-muted" title={row.error ?? row.warning ?? undefined}>
+                      {row.error ?? row.warning}
+                    </p>
+                  )}
+                </div>
+              ),
+            },
+            {
+              key: 'status',
+              header: 'Status',
+              sort: (row) => row.status,
+              cell: (row) => <OperationStatus operation={row} />,
+            },
+            {
+              key: 'what',
+              header: 'On',
+              sort: (row) => nameOf(row) ?? idOf(row),
+              cell: (row) => nameOf(row) ?? <code className="text-xs whitespace-nowrap">{idOf(row)}</code>,
+            },
+            {
+              key: 'when',
+              header: 'Asked for',
+              sort: (row) => Date.parse(row.created_at),
+              cell: (row) => ago(row.created_at, now),
+            },
+            {
+              key: 'took',
+              header: 'Took',
+              numeric: true,
+              sort: (row) => row.total_duration_ms,
+              cell: (row) => seconds(row.total_duration_ms / 1000),
+            },
           ]}
         />
       )}

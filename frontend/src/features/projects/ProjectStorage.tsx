@@ -6,10 +6,13 @@ import { FACTS, forbiddenBy } from '~/features/durability/levels'
 import { bytes, span } from '~/lib/format'
 import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
+import { lazyDialog } from '~/ui/lazy-dialog'
 import { Stat, Stats } from '~/ui/Stat'
 
 import { CommitPolicyForm } from './CommitPolicyForm'
-import { HistoryWindowForm, QuotaForm } from './StorageForms'
+
+const HistoryWindowForm = lazyDialog(() => import('./StorageForms').then((module) => module.HistoryWindowForm))
+const QuotaForm = lazyDialog(() => import('./StorageForms').then((module) => module.QuotaForm))
 
 type Known = 'logical_size' | 'history_size'
 
@@ -24,25 +27,65 @@ export function ProjectStorage({ project, branches }: { project: Project; branch
   const [asked, setAsked] = useState<'window' | 'quota' | 'commits' | null>(null)
   const limit = quotaOf(project)
   const forbidden = forbiddenBy(project)
-  const close = () => { setAsked(null) }
+  const close = () => {
+    setAsked(null)
+  }
   return (
     <Card
       title="Storage"
       note="Sizes as storage counts them."
       actions={
         <>
-          <Button onClick={() => { setAsked('window') }}>History window</Button>
-          <Button onClick={() => { setAsked('quota') }}>Quota</Button>
-          <Button onClick={() => { setAsked('commits') }}>Commit policy</Button>
+          <Button
+            onClick={() => {
+              setAsked('window')
+            }}
+          >
+            History window
+          </Button>
+          <Button
+            onClick={() => {
+              setAsked('quota')
+            }}
+          >
+            Quota
+          </Button>
+          <Button
+            onClick={() => {
+              setAsked('commits')
+            }}
+          >
+            Commit policy
+          </Button>
         </>
       }
     >
       <Stats>
-        <Stat label="History window" value={span(project.history_retention_seconds)} note="how far back branches can be restored" />
-        <Stat label="History kept" value={bytes(total(branches, 'history_size'))} note="WAL of the branches’ changes, of all together" />
-        <Stat label="Quota of each branch" value={limit > 0 ? bytes(limit) : 'none'} note={limit > 0 ? 'beyond it a branch takes no more data' : 'branches grow as they like'} />
-        <Stat label="Forbidden for commits" value={forbidden.length === 0 ? 'nothing' : forbidden.map((level) => FACTS[level].name).join(', ')} note="levels that no branch may have, beside the installation’s" />
-        <Stat label="Data" value={bytes(total(branches, 'logical_size'))} note="of all branches; what they share counts for each" />
+        <Stat
+          label="History window"
+          value={span(project.history_retention_seconds)}
+          note="how far back branches can be restored"
+        />
+        <Stat
+          label="History kept"
+          value={bytes(total(branches, 'history_size'))}
+          note="WAL of the branches’ changes, of all together"
+        />
+        <Stat
+          label="Quota of each branch"
+          value={limit > 0 ? bytes(limit) : 'none'}
+          note={limit > 0 ? 'beyond it a branch takes no more data' : 'branches grow as they like'}
+        />
+        <Stat
+          label="Forbidden for commits"
+          value={forbidden.length === 0 ? 'nothing' : forbidden.map((level) => FACTS[level].name).join(', ')}
+          note="levels that no branch may have, beside the installation’s"
+        />
+        <Stat
+          label="Data"
+          value={bytes(total(branches, 'logical_size'))}
+          note="of all branches; what they share counts for each"
+        />
       </Stats>
       {asked === 'window' && <HistoryWindowForm project={project} branches={branches} onClose={close} />}
       {asked === 'commits' && <CommitPolicyForm project={project} branches={branches} onClose={close} />}

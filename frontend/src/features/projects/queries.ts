@@ -1,20 +1,18 @@
 import { keepPreviousData, queryOptions } from '@tanstack/react-query'
 
 import { client, unwrap } from '~/api/client'
-import type { DurabilityLevel, Operation } from '~/api/types'
+import type { DurabilityLevel } from '~/api/types'
+import { projectKeys } from '~/shared/project-keys'
 
-export const projectKeys = { all: ['projects'] as const, one: (id: string) => ['projects', id] as const }
-
-/** Whether an operation has yet to end; so has one that is not known yet. */
-export function isOpen(status: Operation['status'] | undefined): boolean {
-  return status === undefined || status === 'scheduling' || status === 'running' || status === 'cancelling'
-}
+/** Projects that a list of the newest holds at most. */
+export const NEWEST = 100
 
 /** The newest projects whose name holds `search`; the server searches, so that any number of projects will do. */
 export const projectSearchQuery = (search: string) =>
   queryOptions({
     queryKey: [...projectKeys.all, 'search', search],
-    queryFn: () => unwrap(client.GET('/api/v2/projects', { params: { query: { limit: 100, ...(search ? { search } : {}) } } })),
+    queryFn: () =>
+      unwrap(client.GET('/api/v2/projects', { params: { query: { limit: NEWEST, ...(search ? { search } : {}) } } })),
     placeholderData: keepPreviousData,
     refetchInterval: 5_000,
   })
@@ -25,28 +23,15 @@ export const projectQuery = (id: string) =>
     queryFn: () => unwrap(client.GET('/api/v2/projects/{project_id}', { params: { path: { project_id: id } } })),
   })
 
-export const operationsQuery = (id: string) =>
-  queryOptions({
-    queryKey: [...projectKeys.one(id), 'operations'],
-    queryFn: () =>
-      unwrap(client.GET('/api/v2/projects/{project_id}/operations', { params: { path: { project_id: id }, query: { limit: 20 } } })),
-    refetchInterval: 2_000,
-  })
-
-export const operationQuery = (projectId: string, operationId: string) =>
-  queryOptions({
-    queryKey: [...projectKeys.one(projectId), 'operations', operationId],
-    queryFn: () =>
-      unwrap(client.GET('/api/v2/projects/{project_id}/operations/{operation_id}', { params: { path: { project_id: projectId, operation_id: operationId } } })),
-    refetchInterval: (query) => (isOpen(query.state.data?.operation.status) ? 1_000 : false),
-  })
-
 export function createProject(name: string) {
   return unwrap(client.POST('/api/v2/projects', { body: { project: { name } } }))
 }
 
 /** `quotaBytes` limits the data of each branch; 0 is no limit. */
-export function updateProject(id: string, change: { historySeconds?: number; quotaBytes?: number; forbidLevels?: DurabilityLevel[] }) {
+export function updateProject(
+  id: string,
+  change: { historySeconds?: number; quotaBytes?: number; forbidLevels?: DurabilityLevel[] },
+) {
   return unwrap(
     client.PATCH('/api/v2/projects/{project_id}', {
       params: { path: { project_id: id } },
@@ -54,7 +39,9 @@ export function updateProject(id: string, change: { historySeconds?: number; quo
         project: {
           ...(change.historySeconds === undefined ? {} : { history_retention_seconds: change.historySeconds }),
           ...(change.forbidLevels === undefined ? {} : { settings: { durability: { forbid: change.forbidLevels } } }),
-          ...(change.quotaBytes === undefined ? {} : { settings: { quota: { logical_size_bytes: change.quotaBytes } } }),
+          ...(change.quotaBytes === undefined
+            ? {}
+            : { settings: { quota: { logical_size_bytes: change.quotaBytes } } }),
         },
       },
     }),

@@ -9,7 +9,12 @@ import { type Column, Table } from '~/ui/Table'
 type Summary = Omit<RolloutPlan, 'computes' | 'excluded'>
 
 function saves<Row extends { expected_wal_saved_bytes_per_second: number | null }>(): Column<Row> {
-  return { key: 'saved', header: 'Saves', numeric: true, cell: (row) => bytesPerSecond(row.expected_wal_saved_bytes_per_second) }
+  return {
+    key: 'saved',
+    header: 'Saves',
+    numeric: true,
+    cell: (row) => bytesPerSecond(row.expected_wal_saved_bytes_per_second),
+  }
 }
 
 function WaveTable({ plan }: { plan: Summary }) {
@@ -29,7 +34,12 @@ function WaveTable({ plan }: { plan: Summary }) {
           cell: (row) => {
             const cells = Object.entries(row.by_cell)
             const text = cells.map(([cell, number]) => `${cell} ${String(number)}`)
-            return <span className="text-xs" title={text.join(', ')}>{text.slice(0, 4).join(', ')}{cells.length > 4 && `, and ${String(cells.length - 4)} more cells`}</span>
+            return (
+              <span className="text-xs" title={text.join(', ')}>
+                {text.slice(0, 4).join(', ')}
+                {cells.length > 4 && `, and ${String(cells.length - 4)} more cells`}
+              </span>
+            )
           },
         },
         { key: 'soak', header: 'Then watched', numeric: true, cell: (row) => duration(row.soak_seconds) },
@@ -44,8 +54,24 @@ export function PlanSummary({ plan }: { plan: Summary }) {
   return (
     <div className="grid gap-4">
       <Stats>
-        <Stat label="Will be switched" value={count(plan.computes_total)} note={(plan.at_next_start_total ?? 0) > 0 ? `of them ${count(plan.at_next_start_total)} suspended: at their next start` : 'computes'} />
-        {plan.target_version ? <Stat label="Onto Postgres" value={plan.target_version} note="each by a clean stop and a start" /> : <Stat label="Expected saving" value={bytesPerSecond(plan.expected_wal_saved_bytes_per_second)} note="of WAL: the page images these computes log now, from Prometheus" />}
+        <Stat
+          label="Will be switched"
+          value={count(plan.computes_total)}
+          note={
+            (plan.at_next_start_total ?? 0) > 0
+              ? `of them ${count(plan.at_next_start_total)} suspended: at their next start`
+              : 'computes'
+          }
+        />
+        {plan.target_version ? (
+          <Stat label="Onto Postgres" value={plan.target_version} note="each by a clean stop and a start" />
+        ) : (
+          <Stat
+            label="Expected saving"
+            value={bytesPerSecond(plan.expected_wal_saved_bytes_per_second)}
+            note="of WAL: the page images these computes log now, from Prometheus"
+          />
+        )}
         <Stat label="Left out" value={count(plan.excluded_total)} note="computes, each with its reason" />
       </Stats>
       <WaveTable plan={plan} />
@@ -55,7 +81,8 @@ export function PlanSummary({ plan }: { plan: Summary }) {
           <ul className="space-y-1 text-sm">
             {plan.excluded_by_code.map((row) => (
               <li key={row.code}>
-                <strong className="tabular">{count(row.computes)}</strong> {stateText(row.code)} <span className="text-muted">— for example: {row.example}</span>
+                <strong className="tabular">{count(row.computes)}</strong> {stateText(row.code)}{' '}
+                <span className="text-muted">— for example: {row.example}</span>
               </li>
             ))}
           </ul>
@@ -86,11 +113,14 @@ export function ExcludedTable({ rows }: { rows: RolloutPlan['excluded'] }) {
 /** A whole plan: its totals, then who is switched in which wave with what to gain, and who is not and why. */
 export function PlanView({ plan }: { plan: RolloutPlan }) {
   const waves = new Map(plan.waves.map((wave) => [wave.index, wave.name]))
-  const listed = (shown: number, total: number) => (shown < total ? `the first ${count(shown)} of ${count(total)}` : count(total))
+  const listed = (shown: number, total: number) =>
+    shown < total ? `the first ${count(shown)} of ${count(total)}` : count(total)
   return (
     <>
       <PlanSummary plan={plan} />
-      <h3 className="mt-5 mb-1 font-medium">Will be switched ({listed(plan.computes.length, plan.computes_total)})</h3>
+      <h3 className="mt-5 mb-1 font-medium">
+        Will be switched ({listed(plan.computes.length, plan.computes_total)})
+      </h3>
       <Table
         caption="Computes by wave"
         rows={plan.computes}
@@ -103,12 +133,21 @@ export function PlanView({ plan }: { plan: RolloutPlan }) {
           cellColumn((row: RolloutPlan['computes'][number]) => [row.region_id, row.cell]),
           { key: 'size', header: 'Size', numeric: true, cell: (row) => bytes(row.size_bytes) },
           { key: 'wal', header: 'WAL now', numeric: true, cell: (row) => bytesPerSecond(row.wal_bytes_per_second) },
-          plan.target_version ? { key: 'versions', header: 'Postgres', cell: (row) => `${row.previous_version ?? '?'} → ${row.target_version ?? '?'}` } : saves<RolloutPlan['computes'][number]>(),
+          plan.target_version
+            ? {
+                key: 'versions',
+                header: 'Postgres',
+                cell: (row) => `${row.previous_version ?? '?'} → ${row.target_version ?? '?'}`,
+              }
+            : saves<RolloutPlan['computes'][number]>(),
           {
             key: 'windows',
             header: 'Baseline, bake',
             numeric: true,
-            cell: (row) => (row.mode === 'at_next_start' ? 'at next start' : `${duration(row.baseline_seconds)}, ${duration(row.bake_seconds)}`),
+            cell: (row) =>
+              row.mode === 'at_next_start'
+                ? 'at next start'
+                : `${duration(row.baseline_seconds)}, ${duration(row.bake_seconds)}`,
           },
         ]}
       />

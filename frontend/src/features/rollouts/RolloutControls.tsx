@@ -38,7 +38,9 @@ export function ControlButton({ rollout, control, target = null, refusal, label,
   const act = useAction(() => controlRollout(rollout.id, control, target, asked?.gate ?? null), {
     done: words.done,
     invalidate: [rolloutKeys.all],
-    onDone: () => { setOpen(false) },
+    onDone: () => {
+      setOpen(false)
+    },
   })
   return (
     <>
@@ -46,14 +48,34 @@ export function ControlButton({ rollout, control, target = null, refusal, label,
         variant={calm ? 'secondary' : words.variant}
         aria-label={label}
         disabledReason={refusal === undefined ? controlRefusal(control, rollout) : refusal}
-        onClick={() => { setAsked(rollout); setOpen(true) }}
+        onClick={() => {
+          setAsked(rollout)
+          setOpen(true)
+        }}
       >
         {words.label}
       </Button>
-      <Dialog open={open} onOpenChange={setOpen} title={`${label ?? `${words.label} “${rollout.name}”`}?`} description={consequence(control, asked ?? rollout, target)}>
+      <Dialog
+        open={open}
+        onOpenChange={setOpen}
+        title={`${label ?? `${words.label} “${rollout.name}”`}?`}
+        description={consequence(control, asked ?? rollout, target)}
+      >
         <div className="flex flex-wrap justify-end gap-2">
-          <Button onClick={() => { setOpen(false) }}>Cancel</Button>
-          <Button variant={words.variant === 'danger' ? 'danger' : 'primary'} busy={act.isPending} onClick={() => { act.mutate(undefined) }}>
+          <Button
+            onClick={() => {
+              setOpen(false)
+            }}
+          >
+            Cancel
+          </Button>
+          <Button
+            variant={words.variant === 'danger' ? 'danger' : 'primary'}
+            busy={act.isPending}
+            onClick={() => {
+              act.mutate(undefined)
+            }}
+          >
             {words.label}
           </Button>
         </div>

@@ -5,13 +5,14 @@ import { whoColumns } from '~/features/computes/columns'
 import { computes, count } from '~/lib/format'
 import { squareSize } from '~/lib/grid-layout'
 import { StateBadge } from '~/shared/StateBadge'
-import { memberLook, stateText } from '~/shared/states'
+import { stateText } from '~/shared/states'
 import { Button } from '~/ui/Button'
 import { SquareGrid } from '~/ui/SquareGrid'
 import { StateBar } from '~/ui/StateBar'
 import { Table } from '~/ui/Table'
 
 import type { GridMember } from './grid-data'
+import { memberLook } from './member-states'
 import { type GridGroup, groupByCell, type Held, whyHeld } from './rollout-grid'
 import { stateShares } from './WaveStrip'
 
@@ -46,10 +47,19 @@ function Tiles({ members, selected, onSelect }: Pick<Props, 'members' | 'selecte
             key={member.id}
             type="button"
             title={sentence(member)}
-            className={clsx('flex items-center gap-2 rounded-md border bg-panel px-2 py-1.5 text-left hover:bg-raised', selected === member.id ? 'border-accent' : 'border-line')}
-            onClick={() => { onSelect(member.id) }}
+            className={clsx(
+              'flex items-center gap-2 rounded-md border bg-panel px-2 py-1.5 text-left hover:bg-raised',
+              selected === member.id ? 'border-accent' : 'border-line',
+            )}
+            onClick={() => {
+              onSelect(member.id)
+            }}
           >
-            <span aria-hidden className="inline-flex size-5 flex-none items-center justify-center rounded-sm text-xs font-bold text-panel" style={{ background: `var(${look.color})` }}>
+            <span
+              aria-hidden
+              className="inline-flex size-5 flex-none items-center justify-center rounded-sm text-xs font-bold text-panel"
+              style={{ background: `var(${look.color})` }}
+            >
               {look.glyph}
             </span>
             <span className="min-w-0">
@@ -64,7 +74,12 @@ function Tiles({ members, selected, onSelect }: Pick<Props, 'members' | 'selecte
   )
 }
 
-function Cell({ group, size, selected, onSelect }: { group: GridGroup; size: number | null } & Pick<Props, 'selected' | 'onSelect'>) {
+function Cell({
+  group,
+  size,
+  selected,
+  onSelect,
+}: { group: GridGroup; size: number | null } & Pick<Props, 'selected' | 'onSelect'>) {
   const squares = useMemo(
     () => group.members.map((member) => ({ id: member.id, text: sentence(member), ...memberLook(member.state) })),
     [group],
@@ -73,14 +88,24 @@ function Cell({ group, size, selected, onSelect }: { group: GridGroup; size: num
     // Narrower than what is drawn in it, or squares would never hear that the page has become narrow.
     <div className="min-w-0">
       <div className="mb-1 flex flex-wrap items-center gap-x-3 gap-y-1">
-        <h3 className="text-sm font-medium">{group.region} / {group.cell}</h3>
+        <h3 className="text-sm font-medium">
+          {group.region} / {group.cell}
+        </h3>
         <span className="tabular text-xs text-muted">{computes(group.members.length)}</span>
-        <span className="w-40"><StateBar label={`Cell ${group.cell}`} shares={stateShares(countStates(group.members))} /></span>
+        <span className="w-40">
+          <StateBar label={`Cell ${group.cell}`} shares={stateShares(countStates(group.members))} />
+        </span>
       </div>
       {size === null ? (
         <Tiles members={group.members} selected={selected} onSelect={onSelect} />
       ) : (
-        <SquareGrid label={`Computes of cell ${group.cell}`} squares={squares} size={size} selected={selected} onSelect={onSelect} />
+        <SquareGrid
+          label={`Computes of cell ${group.cell}`}
+          squares={squares}
+          size={size}
+          selected={selected}
+          onSelect={onSelect}
+        />
       )}
     </div>
   )
@@ -111,10 +136,24 @@ export function RolloutList({ members, waves, onSelect }: Omit<Props, 'selected'
       empty="No compute matches."
       cards
       columns={[
-        ...whoColumns<GridMember>((row) => row.id, (row) => row.project, (row) => [row.region, row.cell], onSelect),
-        { key: 'wave', header: 'Wave', cell: (row) => names.get(row.wave) ?? row.wave },
-        { key: 'state', header: 'State', cell: (row) => <StateBadge state={row.state} /> },
-        { key: 'reason', header: 'Why', cell: (row) => <span className="line-clamp-2 text-xs" title={row.reason ?? undefined}>{row.reason ?? '—'}</span> },
+        ...whoColumns<GridMember>(
+          (row) => row.id,
+          (row) => row.project,
+          (row) => [row.region, row.cell],
+          onSelect,
+        ),
+        { key: 'wave', header: 'Wave', sort: (row) => row.wave, cell: (row) => names.get(row.wave) ?? row.wave },
+        { key: 'state', header: 'State', sort: (row) => row.state, cell: (row) => <StateBadge state={row.state} /> },
+        {
+          key: 'reason',
+          header: 'Why',
+          sort: (row) => row.reason,
+          cell: (row) => (
+            <span className="line-clamp-2 text-xs" title={row.reason ?? undefined}>
+              {row.reason ?? '—'}
+            </span>
+          ),
+        },
       ]}
     />
   )
@@ -138,13 +177,23 @@ export function WhyHeld({ members, onShow }: { members: GridMember[]; onShow: (h
               {held.members.length > 1 && <span className="text-muted">for example: </span>}
               {held.reason}
             </span>
-            <Button variant="quiet" aria-label={`Show computes that are ${stateText(state)}: ${held.reason}`} onClick={() => { onShow(held) }}>
+            <Button
+              variant="quiet"
+              aria-label={`Show computes that are ${stateText(state)}: ${held.reason}`}
+              onClick={() => {
+                onShow(held)
+              }}
+            >
               Show
             </Button>
           </li>
         )
       })}
-      {reasons.length > SHOWN && <li className="px-3 py-1.5 text-xs text-muted">and {reasons.length - SHOWN} more reasons: the list shows each</li>}
+      {reasons.length > SHOWN && (
+        <li className="px-3 py-1.5 text-xs text-muted">
+          and {reasons.length - SHOWN} more reasons: the list shows each
+        </li>
+      )}
     </ul>
   )
 }

@@ -15,13 +15,21 @@ function Diff({ rolloutId }: { rolloutId: string }) {
   const { data, error, isFetching, refetch } = useQuery(rolloutDiffQuery(rolloutId))
   return (
     <div className="mt-4">
-      <Button busy={isFetching} onClick={() => void refetch()}>Compare with a plan made now</Button>
-      {error && <div className="mt-2"><Notice tone="bad">{errorText(error)}</Notice></div>}
+      <Button busy={isFetching} onClick={() => void refetch()}>
+        Compare with a plan made now
+      </Button>
+      {error && (
+        <div className="mt-2">
+          <Notice tone="bad">{errorText(error)}</Notice>
+        </div>
+      )}
       {data && (
         <div className="mt-3">
           <p className="mb-2 text-sm">
-            Frozen {time(data.frozen_at)}: {count(data.computes_frozen)} computes, {bytesPerSecond(data.expected_wal_saved_bytes_per_second_frozen)} to save. Now:{' '}
-            {count(data.computes_now)} computes, {bytesPerSecond(data.expected_wal_saved_bytes_per_second_now)}. {count(data.changes_total)} computes would be placed otherwise; nothing changes by that.
+            Frozen {time(data.frozen_at)}: {count(data.computes_frozen)} computes,{' '}
+            {bytesPerSecond(data.expected_wal_saved_bytes_per_second_frozen)} to save. Now: {count(data.computes_now)}{' '}
+            computes, {bytesPerSecond(data.expected_wal_saved_bytes_per_second_now)}. {count(data.changes_total)}{' '}
+            computes would be placed otherwise; nothing changes by that.
           </p>
           <Table
             caption="Frozen plan against now"
@@ -31,7 +39,15 @@ function Diff({ rolloutId }: { rolloutId: string }) {
             cards
             columns={[
               { key: 'change', header: 'Change', cell: (row) => stateText(row.change) },
-              { key: 'compute', header: 'Project, compute', cell: (row) => <span>{row.project_name} <code className="text-xs whitespace-nowrap">{row.compute_id}</code></span> },
+              {
+                key: 'compute',
+                header: 'Project, compute',
+                cell: (row) => (
+                  <span>
+                    {row.project_name} <code className="text-xs whitespace-nowrap">{row.compute_id}</code>
+                  </span>
+                ),
+              },
               { key: 'cell', header: 'Cell', cell: (row) => row.cell },
               { key: 'reason', header: 'Why', cell: (row) => row.reason },
             ]}
@@ -52,7 +68,10 @@ export function RolloutPlanTab({ rollout }: { rollout: Rollout }) {
       {exclusions.data && exclusions.data.total > 0 && (
         <>
           <h3 className="mt-5 mb-1 font-medium">
-            Left out ({exclusions.data.excluded.length < exclusions.data.total ? `the first ${count(exclusions.data.excluded.length)} of ` : ''}
+            Left out (
+            {exclusions.data.excluded.length < exclusions.data.total
+              ? `the first ${count(exclusions.data.excluded.length)} of `
+              : ''}
             {count(exclusions.data.total)})
           </h3>
           <ExcludedTable rows={exclusions.data.excluded} />
@@ -64,7 +83,11 @@ export function RolloutPlanTab({ rollout }: { rollout: Rollout }) {
 
 /** What an entry of the audit log says beyond who and what: whom it reached, what came of it, why. */
 export function detailText(detail: Record<string, unknown>): string {
-  const parts = Object.entries(detail).flatMap(([name, value]) => (value == null || value === '' ? [] : [`${stateText(name)}: ${typeof value === 'string' ? value : JSON.stringify(value)}`]))
+  const parts = Object.entries(detail).flatMap(([name, value]) =>
+    value == null || value === ''
+      ? []
+      : [`${stateText(name)}: ${typeof value === 'string' ? value : JSON.stringify(value)}`],
+  )
   return parts.join('; ') || '—'
 }
 
@@ -83,7 +106,15 @@ export function RolloutAudit({ rolloutId }: { rolloutId: string }) {
         { key: 'at', header: 'When', cell: (row) => <span className="whitespace-nowrap">{time(row.at)}</span> },
         { key: 'actor', header: 'Who', cell: (row) => row.actor },
         { key: 'action', header: 'What', cell: (row) => stateText(row.action.replace('rollout.', '')) },
-        { key: 'detail', header: 'Detail', cell: (row) => <span className="line-clamp-3 text-xs" title={detailText(row.detail)}>{detailText(row.detail)}</span> },
+        {
+          key: 'detail',
+          header: 'Detail',
+          cell: (row) => (
+            <span className="line-clamp-3 text-xs" title={detailText(row.detail)}>
+              {detailText(row.detail)}
+            </span>
+          ),
+        },
       ]}
     />
   )

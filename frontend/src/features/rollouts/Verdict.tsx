@@ -6,8 +6,16 @@ import { alphaText, type Analysis, readAnalysis } from './verdict-analysis'
 
 const WORDS = {
   pass: { title: 'Pass', tone: 'border-good', means: 'It is surely not worse than what is tolerated.' },
-  inconclusive: { title: 'Inconclusive', tone: 'border-warn', means: 'The measurement cannot tell. It holds the wave and is never promoted by itself.' },
-  regress: { title: 'Regressed', tone: 'border-bad', means: 'It got worse: the compute goes back by the same record in reverse.' },
+  inconclusive: {
+    title: 'Inconclusive',
+    tone: 'border-warn',
+    means: 'The measurement cannot tell. It holds the wave and is never promoted by itself.',
+  },
+  regress: {
+    title: 'Regressed',
+    tone: 'border-bad',
+    means: 'It got worse: the compute goes back by the same record in reverse.',
+  },
 } as const
 
 /** What passed by bounds alone was compared with nothing. */
@@ -33,7 +41,9 @@ function Figures({ analysis }: { analysis: Analysis }) {
         <details className="text-xs text-muted">
           <summary className="cursor-pointer">How it was judged</summary>
           {analysis.method && <p className="mt-1">{analysis.method}.</p>}
-          {analysis.controls.length > 0 && <p className="mt-1 break-words">Controls, not switched meanwhile: {analysis.controls.join(', ')}.</p>}
+          {analysis.controls.length > 0 && (
+            <p className="mt-1 break-words">Controls, not switched meanwhile: {analysis.controls.join(', ')}.</p>
+          )}
         </details>
       )}
     </div>
@@ -49,7 +59,9 @@ export function Verdict({ evidence }: { evidence: Evidence }) {
     <div className={`mb-4 border-l-4 pl-3 ${words.tone}`}>
       <h3 className="font-semibold">{words.title}</h3>
       <p className="text-sm text-muted">{evidence.verdict === 'pass' && !compared ? BOUNDS_HOLD : words.means}</p>
-      {(!compared || evidence.verdict === 'regress') && <p className="mt-1 text-sm first-letter:uppercase">{evidence.reason}</p>}
+      {(!compared || evidence.verdict === 'regress') && (
+        <p className="mt-1 text-sm first-letter:uppercase">{evidence.reason}</p>
+      )}
       {analysis?.settle && (
         <p className="mt-2 rounded-md bg-warn-soft px-3 py-2 text-sm text-warn">
           <strong>What would settle it:</strong> {analysis.settle}.
@@ -61,7 +73,8 @@ export function Verdict({ evidence }: { evidence: Evidence }) {
           {evidence.bounds.map((bound) => (
             <li key={bound.name} className={bound.ok ? 'text-muted' : 'font-medium text-bad'}>
               <span aria-hidden>{bound.judged ? (bound.ok ? '✓' : '✗') : '–'}</span>{' '}
-              <span className="sr-only">{bound.judged ? (bound.ok ? 'holds:' : 'broken:') : 'not judged:'}</span> {bound.detail}
+              <span className="sr-only">{bound.judged ? (bound.ok ? 'holds:' : 'broken:') : 'not judged:'}</span>{' '}
+              {bound.detail}
             </li>
           ))}
         </ul>

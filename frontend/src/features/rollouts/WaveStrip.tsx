@@ -3,17 +3,38 @@ import { clsx } from 'clsx'
 import type { Rollout, RolloutWave } from '~/api/types'
 import { count, duration, time } from '~/lib/format'
 import { StateBadge } from '~/shared/StateBadge'
-import { memberLook, stateText } from '~/shared/states'
+import { stateText } from '~/shared/states'
 import { StateBar } from '~/ui/StateBar'
 
 import { waveRefusal } from './can'
+import { memberLook } from './member-states'
 import { ControlButton } from './RolloutControls'
 
 /** What is done first, what waits last, so that a bar fills from the left. */
-const BAR_ORDER = ['passed', 'inconclusive', 'regressed', 'failed', 'rolled_back', 'baking', 'confirming', 'switching', 'arming', 'baseline', 'preflight', 'deferred', 'skipped', 'pending']
+const BAR_ORDER = [
+  'passed',
+  'inconclusive',
+  'regressed',
+  'failed',
+  'rolled_back',
+  'baking',
+  'confirming',
+  'switching',
+  'arming',
+  'baseline',
+  'preflight',
+  'deferred',
+  'skipped',
+  'pending',
+]
 
 export function stateShares(counts: Partial<Record<string, number>>) {
-  return BAR_ORDER.map((state) => ({ key: state, label: stateText(state), count: counts[state] ?? 0, color: memberLook(state).color }))
+  return BAR_ORDER.map((state) => ({
+    key: state,
+    label: stateText(state),
+    count: counts[state] ?? 0,
+    color: memberLook(state).color,
+  }))
 }
 
 /** What the wave is at, in a few words. */
@@ -29,7 +50,10 @@ function Wave({ rollout, wave }: { rollout: Rollout; wave: RolloutWave }) {
   const counts = wave.counts as Partial<Record<string, number>>
   const actions = (['skip', 'rollback'] as const).filter((control) => waveRefusal(control, rollout, wave) === null)
   return (
-    <li aria-current={current ? 'step' : undefined} className={clsx('flex flex-col rounded-lg border bg-panel p-3', current ? 'border-accent' : 'border-line')}>
+    <li
+      aria-current={current ? 'step' : undefined}
+      className={clsx('flex flex-col rounded-lg border bg-panel p-3', current ? 'border-accent' : 'border-line')}
+    >
       <div className="mb-2 flex items-center justify-between gap-2">
         <span className="font-medium">{wave.name}</span>
         <StateBadge state={wave.state} reason={wave.reason} />
@@ -38,7 +62,11 @@ function Wave({ rollout, wave }: { rollout: Rollout; wave: RolloutWave }) {
       <p className="tabular mt-1.5 text-xs text-muted">
         {count(counts.passed ?? 0)} of {count(wave.computes_total)} passed · {waveText(wave)}
       </p>
-      {wave.reason && <p className="mt-1 line-clamp-4 text-xs" title={wave.reason}>{wave.reason}</p>}
+      {wave.reason && (
+        <p className="mt-1 line-clamp-4 text-xs" title={wave.reason}>
+          {wave.reason}
+        </p>
+      )}
       {actions.length > 0 && (
         <div className="mt-auto flex gap-2 pt-2">
           {actions.map((control) => (

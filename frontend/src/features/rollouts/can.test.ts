@@ -4,7 +4,13 @@ import type { Rollout } from '~/api/types'
 
 import { consequence, controlRefusal } from './can'
 
-const wave = (index: number, name: string, state: string, computes_total: number) => ({ index, name, state, computes_total, counts: {} })
+const wave = (index: number, name: string, state: string, computes_total: number) => ({
+  index,
+  name,
+  state,
+  computes_total,
+  counts: {},
+})
 
 const rollout = (change: object): Rollout =>
   ({
@@ -20,7 +26,9 @@ const rollout = (change: object): Rollout =>
 describe('the controls of a rollout', () => {
   it('are possible in the states in which they mean something, and say why not in the others', () => {
     const allowed = (status: string) =>
-      (['pause', 'resume', 'approve', 'skip', 'abort', 'rollback'] as const).filter((control) => controlRefusal(control, rollout({ status })) === null)
+      (['pause', 'resume', 'approve', 'skip', 'abort', 'rollback'] as const).filter(
+        (control) => controlRefusal(control, rollout({ status })) === null,
+      )
     expect(allowed('running')).toEqual(['pause', 'skip', 'abort', 'rollback'])
     expect(allowed('paused')).toEqual(['resume', 'skip', 'abort', 'rollback'])
     expect(allowed('held')).toEqual(['pause', 'approve', 'skip', 'abort', 'rollback'])
@@ -30,7 +38,9 @@ describe('the controls of a rollout', () => {
   })
 
   it('say what approving opens and why it was held', () => {
-    expect(consequence('approve', rollout({}), null)).toBe('Wave “5 %” begins: 1,250 computes. It is held because: the canary is inconclusive')
+    expect(consequence('approve', rollout({}), null)).toBe(
+      'Wave “5 %” begins: 1,250 computes. It is held because: the canary is inconclusive',
+    )
   })
 
   it('say how many computes stay and go', () => {

@@ -24,7 +24,9 @@ export function controlRefusal(control: RolloutControl, rollout: Rollout): strin
     case 'skip':
       return isOver(rollout) ? `The rollout is ${status}.` : null
     case 'abort':
-      return isOver(rollout) || ['aborting', 'rolling_back'].includes(rollout.status) ? `The rollout is ${status}.` : null
+      return isOver(rollout) || ['aborting', 'rolling_back'].includes(rollout.status)
+        ? `The rollout is ${status}.`
+        : null
     case 'rollback':
       if (rollout.status === 'rolling_back') return 'It is being rolled back already.'
       return rollout.switched_total > 0 ? null : 'No compute is switched by this rollout.'
@@ -32,9 +34,16 @@ export function controlRefusal(control: RolloutControl, rollout: Rollout): strin
 }
 
 /** The same for one compute. */
-export function computeRefusal(control: 'skip' | 'rollback', rollout: Rollout, compute: RolloutCompute): string | null {
+export function computeRefusal(
+  control: 'skip' | 'rollback',
+  rollout: Rollout,
+  compute: RolloutCompute,
+): string | null {
   if (control === 'skip') {
-    return controlRefusal('skip', rollout) ?? (NOT_YET_SWITCHED.has(compute.state) ? null : 'It has been switched or left out already.')
+    return (
+      controlRefusal('skip', rollout) ??
+      (NOT_YET_SWITCHED.has(compute.state) ? null : 'It has been switched or left out already.')
+    )
   }
   if (compute.rolled_back_at) return 'It has gone back already.'
   return compute.switched_at ? null : 'It has not been switched.'
@@ -42,11 +51,16 @@ export function computeRefusal(control: 'skip' | 'rollback', rollout: Rollout, c
 
 /** The same for one wave. */
 export function waveRefusal(control: 'skip' | 'rollback', rollout: Rollout, wave: RolloutWave): string | null {
-  const of = (...states: string[]) => states.reduce((sum, state) => sum + (wave.counts[state as keyof typeof wave.counts] ?? 0), 0)
+  const of = (...states: string[]) =>
+    states.reduce((sum, state) => sum + (wave.counts[state as keyof typeof wave.counts] ?? 0), 0)
   if (control === 'skip') {
-    return controlRefusal('skip', rollout) ?? (of(...NOT_YET_SWITCHED) > 0 ? null : 'Nobody of this wave waits any more.')
+    return (
+      controlRefusal('skip', rollout) ?? (of(...NOT_YET_SWITCHED) > 0 ? null : 'Nobody of this wave waits any more.')
+    )
   }
-  return of('passed', 'baking', 'confirming', 'switching', 'inconclusive') > 0 ? null : 'Nobody of this wave is switched.'
+  return of('passed', 'baking', 'confirming', 'switching', 'inconclusive') > 0
+    ? null
+    : 'Nobody of this wave is switched.'
 }
 
 function rollbackSays(rollout: Rollout, target: Target): string {
@@ -63,14 +77,17 @@ function rollbackSays(rollout: Rollout, target: Target): string {
 }
 
 function skipSays(rollout: Rollout, target: Target): string {
-  if (target !== null && 'compute_id' in target) return `${target.compute_id} is left out of this rollout and ${featureOf(rollout.feature).keeps}.`
+  if (target !== null && 'compute_id' in target)
+    return `${target.compute_id} is left out of this rollout and ${featureOf(rollout.feature).keeps}.`
   const wave = rollout.waves.find((each) => target !== null && 'wave' in target && each.index === target.wave)
   return `Everyone of wave “${wave?.name ?? ''}” who has not been switched is left out. Who has been switched stays switched.`
 }
 
 function approveSays(rollout: Rollout): string {
   const next = rollout.waves.find((wave) => wave.index > (rollout.current_wave ?? -1) && wave.state === 'pending')
-  const opens = next ? `Wave “${next.name}” begins: ${computes(next.computes_total)}.` : 'The rollout goes on to its end.'
+  const opens = next
+    ? `Wave “${next.name}” begins: ${computes(next.computes_total)}.`
+    : 'The rollout goes on to its end.'
   const why = rollout.status_reason ? ` It is held because: ${rollout.status_reason}` : ''
   return `${opens}${why}`
 }

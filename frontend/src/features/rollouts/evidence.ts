@@ -17,7 +17,10 @@ const SUMMED = [
 ] as const
 
 /** What is compared before and after, in reading order, with its unit. */
-export const EVIDENCE = [...SUMMED, { name: 'downtime_seconds', label: 'Accepted no connections', format: seconds }] as const
+export const EVIDENCE = [
+  ...SUMMED,
+  { name: 'downtime_seconds', label: 'Accepted no connections', format: seconds },
+] as const
 
 /** Of several computes together there is more to say: what storage pays for its images. */
 export const TOGETHER = [

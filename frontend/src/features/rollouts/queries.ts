@@ -14,7 +14,11 @@ const path = (id: string) => ({ params: { path: { rollout_id: id } } })
 export const rolloutsQuery = infiniteQueryOptions({
   queryKey: [...rolloutKeys.all, 'list'],
   queryFn: ({ pageParam }) =>
-    unwrap(client.GET('/api/v2/rollouts', { params: { query: { limit: 50, ...(pageParam ? { cursor: pageParam } : {}) } } })),
+    unwrap(
+      client.GET('/api/v2/rollouts', {
+        params: { query: { limit: 50, ...(pageParam ? { cursor: pageParam } : {}) } },
+      }),
+    ),
   initialPageParam: null as string | null,
   getNextPageParam: (page) => page.pagination.cursor ?? null,
   refetchInterval: 5_000,
@@ -79,7 +83,11 @@ export const rolloutEvidenceQuery = (id: string, live: boolean) =>
     queryKey: [...rolloutKeys.one(id), 'evidence', live ? 'so far' : 'at the end'],
     placeholderData: keepPreviousData,
     queryFn: () =>
-      unwrap(client.GET('/api/v2/rollouts/{rollout_id}/evidence', { params: { path: { rollout_id: id }, query: { limit: 1 } } })),
+      unwrap(
+        client.GET('/api/v2/rollouts/{rollout_id}/evidence', {
+          params: { path: { rollout_id: id }, query: { limit: 1 } },
+        }),
+      ),
     refetchInterval: live ? 10_000 : false,
   })
 
@@ -87,7 +95,11 @@ export const rolloutExclusionsQuery = (id: string) =>
   queryOptions({
     queryKey: [...rolloutKeys.one(id), 'exclusions'],
     queryFn: () =>
-      unwrap(client.GET('/api/v2/rollouts/{rollout_id}/exclusions', { params: { path: { rollout_id: id }, query: { limit: 400 } } })),
+      unwrap(
+        client.GET('/api/v2/rollouts/{rollout_id}/exclusions', {
+          params: { path: { rollout_id: id }, query: { limit: 400 } },
+        }),
+      ),
     staleTime: 60_000,
   })
 
@@ -136,7 +148,12 @@ function rollbackBody(target: Target) {
 }
 
 /** `gate`: the one that an approval was decided on; another stays closed. */
-export function controlRollout(id: string, control: RolloutControl, target: Target = null, gate: string | null = null) {
+export function controlRollout(
+  id: string,
+  control: RolloutControl,
+  target: Target = null,
+  gate: string | null = null,
+) {
   const params = path(id)
   switch (control) {
     case 'pause':

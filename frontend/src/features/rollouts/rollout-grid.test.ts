@@ -3,9 +3,12 @@ import { describe, expect, it } from 'vitest'
 import type { RolloutGrid } from '~/api/types'
 
 import { mergeGrid } from './grid-data'
-import { filterMembers, groupByCell, parseFilter, whyHeld } from './rollout-grid'
+import { filterMembers, groupByCell, whyHeld } from './rollout-grid'
 
-function grid(rows: [id: string, cell: number, wave: number, state: number][], reasons: Record<string, string> = {}): RolloutGrid {
+function grid(
+  rows: [id: string, cell: number, wave: number, state: number][],
+  reasons: Record<string, string> = {},
+): RolloutGrid {
   return {
     at: '2026-01-01T00:00:00Z',
     cells: [
@@ -25,15 +28,39 @@ function grid(rows: [id: string, cell: number, wave: number, state: number][], r
   } as unknown as RolloutGrid
 }
 
-const first = mergeGrid(undefined, grid([['a', 0, 0, 1], ['b', 1, 1, 0], ['c', 0, 1, 2]], { c: 'only 213 transactions' }))
+const first = mergeGrid(
+  undefined,
+  grid(
+    [
+      ['a', 0, 0, 1],
+      ['b', 1, 1, 0],
+      ['c', 0, 1, 2],
+    ],
+    { c: 'only 213 transactions' },
+  ),
+)
 
 describe('the grid of a rollout', () => {
   it('makes rows of columns, each with its cell, state and reason', () => {
-    expect(first.members[2]).toEqual({ id: 'c', project: 'project of c', region: 'eu', cell: 'eu-1', wave: 1, state: 'inconclusive', reason: 'only 213 transactions' })
+    expect(first.members[2]).toEqual({
+      id: 'c',
+      project: 'project of c',
+      region: 'eu',
+      cell: 'eu-1',
+      wave: 1,
+      state: 'inconclusive',
+      reason: 'only 213 transactions',
+    })
   })
 
   it('replaces only what changed, keeps the order, and adds what is new', () => {
-    const next = mergeGrid(first, grid([['b', 1, 1, 1], ['d', 1, 1, 0]]))
+    const next = mergeGrid(
+      first,
+      grid([
+        ['b', 1, 1, 1],
+        ['d', 1, 1, 0],
+      ]),
+    )
     expect(next.members.map((member) => [member.id, member.state])).toEqual([
       ['a', 'baking'],
       ['b', 'baking'],
@@ -48,7 +75,8 @@ describe('the grid of a rollout', () => {
   })
 
   it('filters by state, wave, cell and text, the text also in reasons', () => {
-    const ids = (filter: Parameters<typeof filterMembers>[1]) => filterMembers(first.members, filter).map((member) => member.id)
+    const ids = (filter: Parameters<typeof filterMembers>[1]) =>
+      filterMembers(first.members, filter).map((member) => member.id)
     expect(ids({})).toEqual(['a', 'b', 'c'])
     expect(ids({ states: ['pending', 'inconclusive'] })).toEqual(['b', 'c'])
     expect(ids({ wave: 1, cell: 'eu-1' })).toEqual(['c'])
@@ -64,14 +92,20 @@ describe('the grid of a rollout', () => {
   })
 
   it('counts one reason once however its numbers differ', () => {
-    const members = mergeGrid(undefined, grid([['a', 0, 0, 2], ['b', 0, 0, 2], ['c', 0, 0, 2]], { a: 'only 10 of 600 s', b: 'only 99.5 of 600 s', c: 'no controls' })).members
+    const members = mergeGrid(
+      undefined,
+      grid(
+        [
+          ['a', 0, 0, 2],
+          ['b', 0, 0, 2],
+          ['c', 0, 0, 2],
+        ],
+        { a: 'only 10 of 600 s', b: 'only 99.5 of 600 s', c: 'no controls' },
+      ),
+    ).members
     expect(whyHeld(members).map((held) => [held.members.length, held.reason])).toEqual([
       [2, 'only 10 of 600 s'],
       [1, 'no controls'],
     ])
-  })
-
-  it('takes from an address only what a filter can be', () => {
-    expect(parseFilter({ states: ['baking', 3], wave: '1', cell: 'eu-1', q: '' })).toEqual({ states: ['baking'], cell: 'eu-1' })
   })
 })

@@ -10,7 +10,10 @@ export function filterMembers(members: GridMember[], { states, wave, cell, q }: 
       (!states?.length || states.includes(member.state)) &&
       (wave === undefined || member.wave === wave) &&
       (cell === undefined || member.cell === cell) &&
-      (!needle || member.id.toLowerCase().includes(needle) || member.project.toLowerCase().includes(needle) || (member.reason?.toLowerCase().includes(needle) ?? false)),
+      (!needle ||
+        member.id.toLowerCase().includes(needle) ||
+        member.project.toLowerCase().includes(needle) ||
+        (member.reason?.toLowerCase().includes(needle) ?? false)),
   )
 }
 
@@ -45,15 +48,4 @@ export function whyHeld(members: GridMember[]): Held[] {
     kinds.set(kind, held)
   }
   return [...kinds.values()].sort((a, b) => b.members.length - a.members.length)
-}
-
-/** The filter that an address says, with everything odd left out. */
-export function parseFilter(search: Record<string, unknown>): GridFilter {
-  const states = Array.isArray(search.states) ? search.states.filter((state): state is string => typeof state === 'string') : []
-  return {
-    ...(states.length > 0 ? { states } : {}),
-    ...(typeof search.wave === 'number' && Number.isInteger(search.wave) ? { wave: search.wave } : {}),
-    ...(typeof search.cell === 'string' ? { cell: search.cell } : {}),
-    ...(typeof search.q === 'string' && search.q !== '' ? { q: search.q } : {}),
-  }
 }

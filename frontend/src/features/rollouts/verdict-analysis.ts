@@ -20,7 +20,8 @@ export type Analysis = {
   method: string | null
 }
 
-const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value)
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 const text = (value: unknown): string | null => (typeof value === 'string' && value !== '' ? value : null)
 const number = (value: unknown): number | null => (typeof value === 'number' && Number.isFinite(value) ? value : null)
 
@@ -29,7 +30,16 @@ function readFigure(value: unknown): FigureAnalysis[] {
   const name = text(value.name)
   const says = text(value.says)
   if (!name || !says) return []
-  return [{ name, says, answer: text(value.answer) ?? 'inconclusive', ratio: number(value.ratio), low: number(value.low), high: number(value.high) }]
+  return [
+    {
+      name,
+      says,
+      answer: text(value.answer) ?? 'inconclusive',
+      ratio: number(value.ratio),
+      low: number(value.low),
+      high: number(value.high),
+    },
+  ]
 }
 
 /** Null when no comparison with controls was made: the verdict then rests on its bounds alone. */
@@ -40,7 +50,9 @@ export function readAnalysis(stored: Record<string, unknown>): Analysis | null {
   return {
     figures,
     settle,
-    controls: Array.isArray(stored.controls) ? stored.controls.filter((id): id is string => typeof id === 'string') : [],
+    controls: Array.isArray(stored.controls)
+      ? stored.controls.filter((id): id is string => typeof id === 'string')
+      : [],
     alpha: number(stored.alpha),
     alphaSpent: number(stored.alpha_spent),
     method: text(stored.method),
@@ -50,6 +62,7 @@ export function readAnalysis(stored: Record<string, unknown>): Analysis | null {
 /** What the error budget means, in one sentence. */
 export function alphaText({ alpha, alphaSpent }: Analysis): string | null {
   if (alpha === null || alphaSpent === null) return null
-  const share = (value: number) => `${Number((value * 100).toPrecision(2)).toLocaleString('en-GB', { maximumFractionDigits: 6 })} %`
+  const share = (value: number) =>
+    `${Number((value * 100).toPrecision(2)).toLocaleString('en-GB', { maximumFractionDigits: 6 })} %`
   return `A compute that is no worse is called worse in at most ${share(alpha)} of rollouts, over all figures and looks; ${share(alphaSpent)} of that has been spent so far.`
 }

@@ -13,18 +13,43 @@ import { BranchSafekeepers } from './BranchSafekeepers'
 vi.mock('~/api/client', () => ({ client: { GET: vi.fn(), POST: vi.fn() }, unwrap: (answer: unknown) => answer }))
 const [get, post] = [vi.mocked(client.GET), vi.mocked(client.POST)]
 
-beforeEach(() => { post.mockReset().mockResolvedValue({ operations: [] } as never) })
+beforeEach(() => {
+  post.mockReset().mockResolvedValue({ operations: [] } as never)
+})
 afterEach(cleanup)
 
 const DISK = '0123456789abcdef0123456789abcdef'
 const member = (id: number, more: Partial<BranchSafekeeper> = {}): BranchSafekeeper => ({
-  safekeeper_id: id, role: 'voter', disk: DISK, incarnation: 0, state: 'active', reason: null, term: 9, flush_lsn: '0/16B3748', commit_lsn: '0/16B3748', lag_bytes: 0, since: null, sick_since: null, ...more,
+  safekeeper_id: id,
+  role: 'voter',
+  disk: DISK,
+  incarnation: 0,
+  state: 'active',
+  reason: null,
+  term: 9,
+  flush_lsn: '0/16B3748',
+  commit_lsn: '0/16B3748',
+  lag_bytes: 0,
+  since: null,
+  sick_since: null,
+  ...more,
 })
 
 function show(held: Partial<Held> | Error, operation: unknown = null) {
-  const answer = { generation: 4, generation_term: 9, reason: null, members: [member(1), member(2), member(3)], operation_id: null, wanted: null, available: [4, 5], ...held }
+  const answer = {
+    generation: 4,
+    generation_term: 9,
+    reason: null,
+    members: [member(1), member(2), member(3)],
+    operation_id: null,
+    wanted: null,
+    available: [4, 5],
+    ...held,
+  }
   get.mockImplementation(((path: string) =>
-    held instanceof Error ? Promise.reject(held) : Promise.resolve(path.includes('/operations/') ? { operation } : answer)) as never)
+    held instanceof Error
+      ? Promise.reject(held)
+      : Promise.resolve(path.includes('/operations/') ? { operation } : answer)) as never)
   render(
     <QueryClientProvider client={new QueryClient({ defaultOptions: { queries: { retry: false } } })}>
       <ToastProvider>
@@ -34,8 +59,14 @@ function show(held: Partial<Held> | Error, operation: unknown = null) {
   )
 }
 
-const cells = async () => (await screen.findAllByRole('row')).slice(1).map((row) => within(row).getAllByRole('cell').map((cell) => cell.textContent))
-const sent = () => post.mock.calls.map((call) => (call[1] as unknown as { body: { safekeepers: number[] } }).body.safekeepers)
+const cells = async () =>
+  (await screen.findAllByRole('row')).slice(1).map((row) =>
+    within(row)
+      .getAllByRole('cell')
+      .map((cell) => cell.textContent),
+  )
+const sent = () =>
+  post.mock.calls.map((call) => (call[1] as unknown as { body: { safekeepers: number[] } }).body.safekeepers)
 
 it('shows each member with its role, state, lag and disk', async () => {
   show({
@@ -60,7 +91,13 @@ it('shows each member with its role, state, lag and disk', async () => {
 
 it('says what is wrong with a member and since when, and that a damaged one still acknowledges', async () => {
   const since = new Date(Date.now() - 3 * 3600_000).toISOString()
-  show({ members: [member(1, { state: 'damaged', reason: 'its WAL is damaged', sick_since: since }), member(2, { state: 'diverged', reason: 'another history: they part at 0/16', sick_since: since }), member(3)] })
+  show({
+    members: [
+      member(1, { state: 'damaged', reason: 'its WAL is damaged', sick_since: since }),
+      member(2, { state: 'diverged', reason: 'another history: they part at 0/16', sick_since: since }),
+      member(3),
+    ],
+  })
   const rows = await cells()
   expect(rows.map((row) => row[2])).toEqual([
     'damagedits WAL is damagedSince 3 h ago.',
@@ -90,7 +127,9 @@ it('changes the voters to those chosen, and says what follows', async () => {
   expect(dialog.getByText(/copied to safekeeper 4/)).toBeInTheDocument()
   expect(dialog.getByText(/safekeeper 3 votes no more/)).toBeInTheDocument()
   await user.click(dialog.getByRole('button', { name: 'Change safekeepers' }))
-  await waitFor(() => { expect(screen.queryByRole('dialog')).not.toBeInTheDocument() })
+  await waitFor(() => {
+    expect(screen.queryByRole('dialog')).not.toBeInTheDocument()
+  })
   expect(sent()).toEqual([[1, 2, 4]])
 })
 
@@ -104,7 +143,9 @@ it('offers what the last change did not get to, by the keyboard alone', async ()
   expect(dialog.getByRole('checkbox', { name: /Safekeeper 5/ })).toBeChecked()
   dialog.getByRole('checkbox', { name: /Safekeeper 5/ }).focus()
   await user.keyboard('{Tab}{Tab}{Enter}')
-  await waitFor(() => { expect(sent()).toEqual([[1, 2, 5]]) })
+  await waitFor(() => {
+    expect(sent()).toEqual([[1, 2, 5]])
+  })
 })
 
 it('keeps the choice when the server refuses it, and says why', async () => {

@@ -4,7 +4,7 @@ import { useState } from 'react'
 import { errorText } from '~/api/errors'
 import type { Branch, BranchSafekeeper, BranchSafekeepers as Held } from '~/api/types'
 import { OperationStatus } from '~/features/operations/OperationStatus'
-import { operationQuery } from '~/features/projects/queries'
+import { operationQuery } from '~/features/operations/queries'
 import { ago, bytes, seconds } from '~/lib/format'
 import { useNow } from '~/shared/use-now'
 import { Badge } from '~/ui/Badge'
@@ -24,16 +24,44 @@ type Props = { projectId: string; branch: Branch }
 export function BranchSafekeepers({ projectId, branch }: Props) {
   const { data, error } = useQuery(branchSafekeepersQuery(projectId, branch.id))
   const [asked, setAsked] = useState(false)
-  const refused = !data ? 'The safekeepers are being asked.' : data.operation_id ? 'They are being changed.' : branch.current_state === 'ready' ? null : 'The branch is not ready yet.'
+  const refused = !data
+    ? 'The safekeepers are being asked.'
+    : data.operation_id
+      ? 'They are being changed.'
+      : branch.current_state === 'ready'
+        ? null
+        : 'The branch is not ready yet.'
   return (
     <Card
       title="Safekeepers"
       note="Who holds its log, as they say themselves. A commit waits for a majority of the voters."
-      actions={<Button disabledReason={refused} onClick={() => { setAsked(true) }}>Change safekeepers</Button>}
+      actions={
+        <Button
+          disabledReason={refused}
+          onClick={() => {
+            setAsked(true)
+          }}
+        >
+          Change safekeepers
+        </Button>
+      }
     >
-      {error && <div className="mb-3"><Notice tone="bad">{errorText(error)}</Notice></div>}
+      {error && (
+        <div className="mb-3">
+          <Notice tone="bad">{errorText(error)}</Notice>
+        </div>
+      )}
       {data ? <Members projectId={projectId} held={data} /> : !error && <Loading what="safekeepers" />}
-      {asked && data && <BranchSafekeepersForm projectId={projectId} branch={branch} held={data} onClose={() => { setAsked(false) }} />}
+      {asked && data && (
+        <BranchSafekeepersForm
+          projectId={projectId}
+          branch={branch}
+          held={data}
+          onClose={() => {
+            setAsked(false)
+          }}
+        />
+      )}
     </Card>
   )
 }
@@ -45,16 +73,40 @@ function Members({ projectId, held }: { projectId: string; held: Held }) {
   return (
     <>
       <div className="mb-3 grid gap-2 empty:hidden">
-        {held.operation_id && <Progress projectId={projectId} operationId={held.operation_id} wanted={held.wanted ?? []} />}
-        {!held.operation_id && held.wanted && <Notice tone="warn">The last change did not get to {numbered(held.wanted)}. It goes on when the same ones are chosen again.</Notice>}
+        {held.operation_id && (
+          <Progress projectId={projectId} operationId={held.operation_id} wanted={held.wanted ?? []} />
+        )}
+        {!held.operation_id && held.wanted && (
+          <Notice tone="warn">
+            The last change did not get to {numbered(held.wanted)}. It goes on when the same ones are chosen again.
+          </Notice>
+        )}
         {held.reason && <Notice tone="warn">This may not be the newest: {held.reason}.</Notice>}
       </div>
       <div className="mb-4 empty:hidden">
-        {voters.length > 0 && <Stats>
-          <Stat label="Voters" value={voters.length} note={`commits go on while at most ${String(spare(voters.length))} of them ${spare(voters.length) === 1 ? 'is' : 'are'} away`} />
-          <Stat label="Away" value={away === 0 ? '0' : <span className="text-bad">{away}</span>} note={away > spare(voters.length) ? 'no majority: commits wait' : 'voters that do not acknowledge'} />
-          <Stat label="Generation" value={held.generation ?? '—'} note={held.generation === 0 ? 'the log does not name its members yet' : `of the members, confirmed in term ${String(held.generation_term ?? '—')}`} />
-        </Stats>}
+        {voters.length > 0 && (
+          <Stats>
+            <Stat
+              label="Voters"
+              value={voters.length}
+              note={`commits go on while at most ${String(spare(voters.length))} of them ${spare(voters.length) === 1 ? 'is' : 'are'} away`}
+            />
+            <Stat
+              label="Away"
+              value={away === 0 ? '0' : <span className="text-bad">{away}</span>}
+              note={away > spare(voters.length) ? 'no majority: commits wait' : 'voters that do not acknowledge'}
+            />
+            <Stat
+              label="Generation"
+              value={held.generation ?? '—'}
+              note={
+                held.generation === 0
+                  ? 'the log does not name its members yet'
+                  : `of the members, confirmed in term ${String(held.generation_term ?? '—')}`
+              }
+            />
+          </Stats>
+        )}
       </div>
       <Table
         caption="Safekeepers of the branch"
@@ -64,10 +116,23 @@ function Members({ projectId, held }: { projectId: string; held: Held }) {
         empty="No safekeeper shows the log of this branch."
         columns={[
           { key: 'id', header: 'Safekeeper', cell: (row) => row.safekeeper_id },
-          { key: 'role', header: 'Role', cell: (row) => <span title={ROLES[row.role].means}>{ROLES[row.role].text}</span> },
+          {
+            key: 'role',
+            header: 'Role',
+            cell: (row) => <span title={ROLES[row.role].means}>{ROLES[row.role].text}</span>,
+          },
           { key: 'state', header: 'State', cell: (row) => <MemberState member={row} now={now} /> },
-          { key: 'lag', header: 'Behind', numeric: true, cell: (row) => (row.lag_bytes === 0 ? 'nothing' : bytes(row.lag_bytes)) },
-          { key: 'flush', header: 'On disk to', cell: (row) => <code className="text-xs">{row.flush_lsn ?? '—'}</code> },
+          {
+            key: 'lag',
+            header: 'Behind',
+            numeric: true,
+            cell: (row) => (row.lag_bytes === 0 ? 'nothing' : bytes(row.lag_bytes)),
+          },
+          {
+            key: 'flush',
+            header: 'On disk to',
+            cell: (row) => <code className="text-xs">{row.flush_lsn ?? '—'}</code>,
+          },
           { key: 'disk', header: 'Disk', cell: (row) => <Disk member={row} /> },
           { key: 'since', header: 'Since', cell: (row) => ago(row.since, now) },
         ]}

@@ -1,8 +1,8 @@
 import { type SyntheticEvent, useState } from 'react'
 
 import type { Branch, BranchSafekeeper, BranchSafekeepers } from '~/api/types'
-import { projectKeys } from '~/features/projects/queries'
 import { bytes } from '~/lib/format'
+import { projectKeys } from '~/shared/project-keys'
 import { useAction } from '~/shared/use-action'
 import { Button } from '~/ui/Button'
 import { Dialog } from '~/ui/Dialog'
@@ -30,7 +30,14 @@ export function BranchSafekeepersForm({ projectId, branch, held: given, onClose 
     if (refused === null) change.mutate(wanted)
   }
   return (
-    <Dialog open onOpenChange={(open) => { if (!open) onClose() }} title={`Safekeepers of ${branch.name}`} description="Those chosen become the voters of its log.">
+    <Dialog
+      open
+      onOpenChange={(open) => {
+        if (!open) onClose()
+      }}
+      title={`Safekeepers of ${branch.name}`}
+      description="Those chosen become the voters of its log."
+    >
       <form onSubmit={submit}>
         <fieldset className="mb-3">
           <legend className="sr-only">Voters</legend>
@@ -39,14 +46,20 @@ export function BranchSafekeepersForm({ projectId, branch, held: given, onClose 
               key={id}
               label={<Choice id={id} member={held.members.find((each) => each.safekeeper_id === id)} />}
               checked={wanted.includes(id)}
-              onChange={(checked) => { setWanted((before) => (checked ? [...before, id].sort((a, b) => a - b) : before.filter((each) => each !== id))) }}
+              onChange={(checked) => {
+                setWanted((before) =>
+                  checked ? [...before, id].sort((a, b) => a - b) : before.filter((each) => each !== id),
+                )
+              }}
             />
           ))}
         </fieldset>
         <Consequences held={held} wanted={wanted} />
         <div className="mt-4 flex flex-wrap justify-end gap-2">
           <Button onClick={onClose}>Cancel</Button>
-          <Button variant="primary" type="submit" busy={change.isPending} disabledReason={refused}>Change safekeepers</Button>
+          <Button variant="primary" type="submit" busy={change.isPending} disabledReason={refused}>
+            Change safekeepers
+          </Button>
         </div>
       </form>
     </Dialog>
@@ -57,7 +70,11 @@ function Choice({ id, member }: { id: number; member: BranchSafekeeper | undefin
   const standing = !member
     ? 'does not hold it'
     : `${ROLES[member.role].text}${member.state === 'active' ? (member.lag_bytes ? `, ${bytes(member.lag_bytes)} behind` : '') : `, ${STATES[member.state].text}`}`
-  return <span>Safekeeper {id} <span className="text-xs text-muted">({standing})</span></span>
+  return (
+    <span>
+      Safekeeper {id} <span className="text-xs text-muted">({standing})</span>
+    </span>
+  )
 }
 
 /** What follows from a choice, in the order in which it happens. */
@@ -69,11 +86,27 @@ function Consequences({ held, wanted }: { held: BranchSafekeepers; wanted: numbe
       {refused && <p className="text-sm text-muted">{refused}</p>}
       <ul className="list-disc space-y-0.5 pl-5 text-sm empty:hidden">
         {again.length > 0 && <li>The log is made again on {numbered(again)}, from the other members.</li>}
-        {added.length > 0 && <li>The log is copied to {numbered(added)}, which then vote{added.length === 1 ? 's' : ''}.</li>}
-        {removed.length > 0 && <li>Then {numbered(removed)} vote{removed.length === 1 ? 's' : ''} no more. What {removed.length === 1 ? 'it holds' : 'they hold'} of the log is kept there, set aside.</li>}
-        {!refused && <li>Computes run on meanwhile. Commits then go on while at most {spare(wanted.length)} of {wanted.length} are away.</li>}
+        {added.length > 0 && (
+          <li>
+            The log is copied to {numbered(added)}, which then vote{added.length === 1 ? 's' : ''}.
+          </li>
+        )}
+        {removed.length > 0 && (
+          <li>
+            Then {numbered(removed)} vote{removed.length === 1 ? 's' : ''} no more. What{' '}
+            {removed.length === 1 ? 'it holds' : 'they hold'} of the log is kept there, set aside.
+          </li>
+        )}
+        {!refused && (
+          <li>
+            Computes run on meanwhile. Commits then go on while at most {spare(wanted.length)} of {wanted.length} are
+            away.
+          </li>
+        )}
       </ul>
-      {!refused && wanted.length < votersOf(held).length && <Notice tone="warn">Fewer voters: fewer of them may fail.</Notice>}
+      {!refused && wanted.length < votersOf(held).length && (
+        <Notice tone="warn">Fewer voters: fewer of them may fail.</Notice>
+      )}
     </div>
   )
 }

@@ -2,13 +2,18 @@ import { queryOptions } from '@tanstack/react-query'
 
 import { client, unwrap } from '~/api/client'
 import type { SafekeeperReplacement } from '~/api/types'
-import { projectKeys } from '~/features/projects/queries'
+import { projectKeys } from '~/shared/project-keys'
 
 /** Who holds a branch's log; asked more often while that is being changed. */
 export const branchSafekeepersQuery = (projectId: string, branchId: string) =>
   queryOptions({
     queryKey: [...projectKeys.one(projectId), 'branches', branchId, 'safekeepers'],
-    queryFn: () => unwrap(client.GET('/api/v2/projects/{project_id}/branches/{branch_id}/safekeepers', { params: { path: { project_id: projectId, branch_id: branchId } } })),
+    queryFn: () =>
+      unwrap(
+        client.GET('/api/v2/projects/{project_id}/branches/{branch_id}/safekeepers', {
+          params: { path: { project_id: projectId, branch_id: branchId } },
+        }),
+      ),
     refetchInterval: (query) => (query.state.data?.operation_id ? 1_500 : 5_000),
   })
 
@@ -23,7 +28,10 @@ export function setSafekeepers(projectId: string, branchId: string, safekeepers:
 }
 
 /** Gives a safekeeper's place to another one in the logs of all branches, some hundred a request. */
-export async function replaceSafekeeper(safekeeperId: number, by: number): Promise<Pick<SafekeeperReplacement, 'queued' | 'not_queued'>> {
+export async function replaceSafekeeper(
+  safekeeperId: number,
+  by: number,
+): Promise<Pick<SafekeeperReplacement, 'queued' | 'not_queued'>> {
   const sum = { queued: 0, not_queued: [] as SafekeeperReplacement['not_queued'] }
   let after: string | null = null
   do {

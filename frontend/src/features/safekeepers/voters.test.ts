@@ -5,11 +5,30 @@ import type { BranchSafekeeper, BranchSafekeepers } from '~/api/types'
 import { changeOf, choices, diskText, setRefusal, spare, votersOf } from './voters'
 
 const member = (id: number, more: Partial<BranchSafekeeper> = {}): BranchSafekeeper => ({
-  safekeeper_id: id, role: 'voter', disk: null, incarnation: 0, state: 'active', reason: null, term: 1, flush_lsn: '0/1', commit_lsn: '0/1', lag_bytes: 0, since: null, sick_since: null, ...more,
+  safekeeper_id: id,
+  role: 'voter',
+  disk: null,
+  incarnation: 0,
+  state: 'active',
+  reason: null,
+  term: 1,
+  flush_lsn: '0/1',
+  commit_lsn: '0/1',
+  lag_bytes: 0,
+  since: null,
+  sick_since: null,
+  ...more,
 })
 
-const held = (members: BranchSafekeeper[], available: number[] = []): BranchSafekeepers =>
-  ({ generation: 1, generation_term: 1, reason: null, members, operation_id: null, wanted: null, available })
+const held = (members: BranchSafekeeper[], available: number[] = []): BranchSafekeepers => ({
+  generation: 1,
+  generation_term: 1,
+  reason: null,
+  members,
+  operation_id: null,
+  wanted: null,
+  available,
+})
 
 it('offers the members and what the installation has beside them, once each', () => {
   const log = held([member(3), member(1), member(2), member(4, { role: 'none' })], [4, 5])
