@@ -18,6 +18,7 @@ import { Operations } from '~/features/operations/Operations'
 import { projectQuery } from '~/features/projects/queries'
 import { BranchSafekeepers } from '~/features/safekeepers/BranchSafekeepers'
 import { bytes, span, time } from '~/lib/format'
+import { lazyDialog } from '~/shared/lazy-dialog'
 import { PageHeader } from '~/shared/PageHeader'
 import { projectKeys } from '~/shared/project-keys'
 import { StateBadge } from '~/shared/StateBadge'
@@ -26,14 +27,11 @@ import { useNow } from '~/shared/use-now'
 import { Badge } from '~/ui/Badge'
 import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
-import { lazyDialog } from '~/ui/lazy-dialog'
 import { Loading, Notice } from '~/ui/Notice'
 import { Stat, Stats } from '~/ui/Stat'
 import { Table } from '~/ui/Table'
 
-const BranchDialogs = lazyDialog(() =>
-  import('~/features/branches/BranchDialogs').then((module) => module.BranchDialogs),
-)
+const BranchDialogs = lazyDialog(() => import('~/features/branches/BranchDialogs'), 'BranchDialogs')
 
 type Of = { projectId: string; branch: Branch }
 

@@ -10,6 +10,7 @@ import { endpointsQuery } from '~/features/computes/endpoint-queries'
 import { Operations } from '~/features/operations/Operations'
 import { ProjectStorage } from '~/features/projects/ProjectStorage'
 import { deleteProject, projectQuery } from '~/features/projects/queries'
+import { lazyDialog } from '~/shared/lazy-dialog'
 import { PageHeader } from '~/shared/PageHeader'
 import { projectKeys } from '~/shared/project-keys'
 import { useAction } from '~/shared/use-action'
@@ -17,11 +18,8 @@ import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
 import { Dialog } from '~/ui/Dialog'
 import { TextField } from '~/ui/Field'
-import { lazyDialog } from '~/ui/lazy-dialog'
 
-const BranchDialogs = lazyDialog(() =>
-  import('~/features/branches/BranchDialogs').then((module) => module.BranchDialogs),
-)
+const BranchDialogs = lazyDialog(() => import('~/features/branches/BranchDialogs'), 'BranchDialogs')
 
 function DeleteProject({ id, name }: { id: string; name: string }) {
   const [open, setOpen] = useState(false)

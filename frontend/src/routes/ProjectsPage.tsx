@@ -5,18 +5,16 @@ import { useDeferredValue, useState } from 'react'
 import { errorText } from '~/api/errors'
 import { NEWEST, projectSearchQuery } from '~/features/projects/queries'
 import { ago, count } from '~/lib/format'
+import { lazyDialog } from '~/shared/lazy-dialog'
 import { PageHeader } from '~/shared/PageHeader'
 import { useNow } from '~/shared/use-now'
 import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
 import { TextField } from '~/ui/Field'
-import { lazyDialog } from '~/ui/lazy-dialog'
 import { Loading, Notice } from '~/ui/Notice'
 import { Table } from '~/ui/Table'
 
-const ProjectCreateForm = lazyDialog(() =>
-  import('~/features/projects/ProjectCreateForm').then((module) => module.ProjectCreateForm),
-)
+const ProjectCreateForm = lazyDialog(() => import('~/features/projects/ProjectCreateForm'), 'ProjectCreateForm')
 
 export function ProjectsPage() {
   const [search, setSearch] = useState('')

@@ -4,15 +4,15 @@ import type { Branch, Project } from '~/api/types'
 import { quotaOf } from '~/features/branches/can'
 import { FACTS, forbiddenBy } from '~/features/durability/levels'
 import { bytes, span } from '~/lib/format'
+import { lazyDialog } from '~/shared/lazy-dialog'
 import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
-import { lazyDialog } from '~/ui/lazy-dialog'
 import { Stat, Stats } from '~/ui/Stat'
 
 import { CommitPolicyForm } from './CommitPolicyForm'
 
-const HistoryWindowForm = lazyDialog(() => import('./StorageForms').then((module) => module.HistoryWindowForm))
-const QuotaForm = lazyDialog(() => import('./StorageForms').then((module) => module.QuotaForm))
+const HistoryWindowForm = lazyDialog(() => import('./StorageForms'), 'HistoryWindowForm')
+const QuotaForm = lazyDialog(() => import('./StorageForms'), 'QuotaForm')
 
 type Known = 'logical_size' | 'history_size'
 
