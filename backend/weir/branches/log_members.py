@@ -74,6 +74,11 @@ async def look(safekeepers: Iterable[Safekeeper], tenant: str, timeline: str) ->
     return list(await asyncio.gather(*map(ask, safekeepers)))
 
 
+def known_commits(seen: Iterable[Seen]) -> list[str]:
+    """Up to where each safekeeper that shows its log knows it to be committed."""
+    return [one.log.commit_lsn for one in seen if one.log is not None and one.log.commit_lsn is not None]
+
+
 def members_of_log(seen: Sequence[Seen], stored: Collection[int]) -> LogMembers | None:
     """None when no safekeeper has the log. `stored`: whom to take for members while the log names nobody."""
     logs = {one.number: one.log for one in seen if one.log is not None}
