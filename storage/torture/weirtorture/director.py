@@ -244,9 +244,9 @@ class Director:
             if not damage.plant(self.cluster, number, fault.details["places"]):
                 raise LeftOutError("too little of the log is stored as committed")
         self._rest(fault.seconds)
-        with contextlib.suppress(httpx.HTTPError, TimeoutError):
+        with contextlib.suppress(httpx.HTTPError):
             # Peers may be away; what cannot be repaired now is when everything is healed.
-            httpx.post(f"{self.cluster.engine.safekeeper_url(number - 1, self.cluster.timeline)}/verify", timeout=30)
+            damage.look(self.cluster, number)
         self.healing.wait()
         damage.wait_repaired(self.cluster, number)
         if not damage.evidence(self.cluster, number):
