@@ -22,19 +22,19 @@ ENOUGH = 8 << 10
 REPAIRED = 60.0
 
 
-def plant(cluster: Cluster, number: int, shares: list[float]) -> int:
-    """Flips one bit at each of the places, which are shares of what is committed; how many it flipped."""
+def plant(cluster: Cluster, number: int, shares: list[float]) -> None:
+    """Flips one bit at each of the places, which are shares of what is committed; none where that is little."""
     engine, timeline = cluster.engine, cluster.timeline
-    oldest = lsn(engine.safekeeper_status(number - 1, timeline)["oldest_lsn"])
+    status = engine.safekeeper_status(number - 1, timeline)
+    # What the pageserver has is no part of the log any more, also where its file is still there.
+    oldest = max(lsn(status["oldest_lsn"]), lsn(status["remote_consistent_lsn"]))
     durable = stored_commits(cluster.root, engine.bin_dir, timeline.id)[number - 1]
     stored = lsn(durable or "0/0")
     if stored - oldest < ENOUGH:
-        return 0
-    places = [oldest + int((stored - oldest) * share) for share in shares]
-    flipped = [place for place in sorted(set(places)) if segment(engine, number - 1, timeline, place).exists()]
-    for place in flipped:
-        flip(engine, number - 1, timeline, place)
-    return len(flipped)
+        return
+    for place in sorted({oldest + int((stored - oldest) * share) for share in shares}):
+        if segment(engine, number - 1, timeline, place).exists():
+            flip(engine, number - 1, timeline, place)
 
 
 def evidence(cluster: Cluster, number: int) -> list[str]:
