@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-wal-distance oracle fuzz bench-redo bench-pageserver soak-outage soak-races sim torture torture-control model
+.PHONY: help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -84,6 +84,18 @@ fmt: ## format all code
 	@cd storage && cargo fmt --all
 	@$(VENV)/ruff format . && $(VENV)/ruff check --fix-only --quiet .
 	@cd frontend && npm run --silent format
+
+# Material for MkDocs speaks of its successor at every build; docs/adr/0042 has what Weir makes of that.
+docs docs-serve: export NO_MKDOCS_2_WARNING := 1
+
+docs: ## the documentation as a site, in ~/.cache/weir/site; dead links and anchors are errors
+	@$(VENV)/mkdocs build --site-dir $(CACHE)/site && echo "$(CACHE)/site/index.html"
+
+# Where `make docs-serve` listens.
+DOCS_ADDRESS ?= 127.0.0.1:7480
+
+docs-serve: ## the documentation in a browser, built again whenever a page changes
+	@$(VENV)/mkdocs serve --dev-addr $(DOCS_ADDRESS)
 
 gen: ## regenerate what is generated and committed: OpenAPI, the console's client, its forms' schemas
 	@scripts/gen

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
+from psycopg.conninfo import conninfo_to_dict
 
 T = TypeVar("T")
 _DONE = {"finished", "skipped"}
@@ -15,7 +17,11 @@ _BAD = {"failed", "error", "cancelled"}
 
 
 class ApiError(Exception):
-    """The API refused or an operation failed; the message is the API's own."""
+    """The API refused or an operation failed; the message is the API's own. `status`: of an answer that refused."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class Weir:
                 time.sleep(0.5)
                 continue
             if answer.is_error:
-                raise ApiError(f"{method} {path}: {answer.status_code} {_message(answer)}")
+                raise ApiError(f"{method} {path}: {answer.status_code} {_message(answer)}", answer.status_code)
             return answer.json() if answer.content else None
 
     def get(self, path: str, **parameters: Any) -> Any:
@@ -111,6 +117,12 @@ class Weir:
             cursor = page["pagination"]["cursor"]
             if not cursor:
                 return {**rollout, "computes": computes}
+
+
+def admin_uri(home: Path, database: Database) -> str:
+    """For the superuser of a compute of this machine, who has its local socket only. `home`: the installation's."""
+    port = conninfo_to_dict(database.uri)["port"]
+    return f"postgresql://weir_admin@/appdb?host={home / 'computes' / database.compute_id / 'sock'}&port={port}"
 
 
 def _message(answer: httpx.Response) -> str:

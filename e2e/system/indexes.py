@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from psycopg.conninfo import conninfo_to_dict
 from stack import Stack
-from weirbench.api import Database
+from weirbench.api import Database, admin_uri
 from weirbench.postgres import psql
 
 _CHECKS = """
@@ -17,8 +16,6 @@ _CHECKS = """
 
 
 def complaints(stack: Stack, database: Database) -> list[str]:
-    """Of every index against its table and of every table's rows, as the superuser, who has the local socket only."""
-    socket = stack.home / "computes" / database.compute_id / "sock"
-    port = conninfo_to_dict(database.uri)["port"]
-    uri = f"host={socket} port={port} user=weir_admin dbname=appdb"
-    return [line for line in psql(uri, "-c", _CHECKS).splitlines() if line.strip()]
+    """Of every index against its table and of every table's rows, as the superuser."""
+    found = psql(admin_uri(stack.home, database), "-c", _CHECKS)
+    return [line for line in found.splitlines() if line.strip()]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from . import results
-from .paths import E2E, FRONTEND, REPO, STORAGE, VENV
+from .paths import CACHE, E2E, FRONTEND, REPO, STORAGE, VENV
 from .results import Count
 
 SCRIPTS = REPO / "scripts"
@@ -70,6 +70,12 @@ def _fast_steps() -> list[Step]:
             "the benchmark's arithmetic",
             _pytest("bench/tests", "--deselect", "bench/tests/test_stock.py"),
             count=results.pytest,
+        ),
+        Step(
+            "docs",
+            "the documentation as a site, links and anchors",
+            [_venv("mkdocs"), "build", "--site-dir", CACHE / "site"],
+            environment={"NO_MKDOCS_2_WARNING": "1"},
         ),
         Step("openapi", "committed OpenAPI and client are current", [SCRIPTS / "gen", "--check"]),
         Step("console-lint", "the console, lint", ["npm", "run", "--silent", "lint"], FRONTEND),

@@ -7,16 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 from harness import Engine, Timeline, lsn, wait_for
+from stored_wal import flip
 
 from weir.cli import installation as installations
-
-SEGMENT_BYTES = 16 << 20
 
 
 def weir(home: Path, *words: str) -> tuple[int, str, str]:
@@ -39,26 +37,6 @@ def verify(home: Path, timeline: Timeline, code: int) -> dict[str, Any]:
     returned, out, err = weir(home, "log", "verify", "--json", timeline.id)
     assert returned == code, out + err
     return json.loads(out)
-
-
-def folder(running: Engine, number: int, timeline: Timeline) -> Path:
-    return running.root / f"safekeeper-{number}" / timeline.tenant / timeline.id
-
-
-def byte_of_the_log(running: Engine, number: int, timeline: Timeline, at: str) -> Callable[[], None]:
-    """Changes the byte at that position on this safekeeper; again: puts it back."""
-    place = lsn(at)
-    number_of_segment = place // SEGMENT_BYTES
-    name = f"00000001{number_of_segment // 256:08X}{number_of_segment % 256:08X}"
-
-    def change() -> None:
-        with (folder(running, number, timeline) / name).open("r+b") as file:
-            file.seek(place % SEGMENT_BYTES)
-            (byte,) = file.read(1)
-            file.seek(place % SEGMENT_BYTES)
-            file.write(bytes([byte ^ 0x20]))
-
-    return change
 
 
 def stop_everything(running: Engine) -> None:
@@ -98,16 +76,15 @@ def test_what_the_safekeepers_hold_can_be_seen_with_everything_stopped(own: Engi
 
     # One byte in the middle of what is committed.
     proven = report["members"][1]["scan"]["proven"][0]
-    middle = f"0/{(lsn(proven['from']) + lsn(proven['to'])) // 2:X}"
-    change = byte_of_the_log(own, 2, timeline, middle)
-    change()
+    middle = (lsn(proven["from"]) + lsn(proven["to"])) // 2
+    flip(own, 1, timeline, middle)
     report = verify(own.root, timeline, 1)
     (difference,) = report["comparison"]["differences"]
-    assert difference["from"] == middle
+    assert difference["from"] == f"0/{middle:X}"
     assert difference["groups"] == [["safekeeper-1", "safekeeper-3"], ["safekeeper-2"]]
-    change()
+    flip(own, 1, timeline, middle)
 
-    shutil.rmtree(folder(own, 3, timeline))
+    shutil.rmtree(own.root / "safekeeper-3" / timeline.tenant / timeline.id)
     report = verify(own.root, timeline, 1)
     assert [finding["kind"] for finding in report["findings"]] == ["absent"]
     assert report["findings"][0]["member"] == "safekeeper-3"

@@ -22,7 +22,7 @@ import httpx
 import psycopg
 from disks import failing_file
 from harness import Compute, Engine, Timeline, engine, lsn, metric, wait_for
-from test_sick_safekeeper import SEGMENT_BYTES, flip, segment
+from stored_wal import SEGMENT_BYTES, flip, segment
 
 LOOKS = ["--verify-period-seconds", "1", "--verify-mib-per-second", "200"]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from harness import Engine, Timeline, lsn, wait_for
-from test_sick_safekeeper import filler_behind, flip, rows_nobody_has_read
+from stored_wal import flip
+from test_sick_safekeeper import filler_behind, rows_nobody_has_read
 
 
 def put(own: Engine, timeline: Timeline, safekeepers: list[str]) -> None:

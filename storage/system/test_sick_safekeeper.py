@@ -6,18 +6,10 @@ goes on behind it; it stops when every one of them has sent other bytes, and say
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from harness import Compute, Engine, Timeline, lsn, wait_for
+from stored_wal import SEGMENT_BYTES, flip, segment
 
-SEGMENT_BYTES = 16 << 20
 FILLER = b"x" * 50
-
-
-def segment(running: Engine, number: int, timeline: Timeline, place: int) -> Path:
-    at = place // SEGMENT_BYTES
-    name = f"00000001{at // 256:08X}{at % 256:08X}"
-    return running.root / f"safekeeper-{number + 1}" / timeline.tenant / timeline.id / name
 
 
 def filler_behind(running: Engine, timeline: Timeline, place: int) -> int:
@@ -26,14 +18,6 @@ def filler_behind(running: Engine, timeline: Timeline, place: int) -> int:
     found = whole.find(FILLER, place % SEGMENT_BYTES)
     assert found >= 0
     return place - place % SEGMENT_BYTES + found + len(FILLER) // 2
-
-
-def flip(running: Engine, number: int, timeline: Timeline, place: int) -> None:
-    with segment(running, number, timeline, place).open("r+b") as file:
-        file.seek(place % SEGMENT_BYTES)
-        (byte,) = file.read(1)
-        file.seek(place % SEGMENT_BYTES)
-        file.write(bytes([byte ^ 0x20]))
 
 
 def rows_nobody_has_read(running: Engine, compute: Compute, timeline: Timeline) -> tuple[int, str]:

@@ -212,9 +212,10 @@ async def test_a_switch_is_confirmed_by_safekeepers_and_pageserver(http: httpx.A
     lsn = await agent.full_page_writes(enabled=False, timeout_ms=5000)
     assert lsn is not None
     for number in (1, 2, 3):
-        keeper = await Safekeeper(number, f"{BASE}/safekeepers/{number}", http).timeline(TENANT, TIMELINE)
-        assert keeper is not None
-        assert parse_lsn(keeper.flush_lsn) >= parse_lsn(lsn)
+        log = await Safekeeper(number, f"{BASE}/safekeepers/{number}", http).log(TENANT, TIMELINE)
+        assert log is not None
+        assert log.flush_lsn is not None
+        assert parse_lsn(log.flush_lsn) >= parse_lsn(lsn)
     await asyncio.sleep(draw(1, "ep-one").ingest_lag_seconds)
     timeline = await pageserver.timeline(TENANT, TIMELINE)
     assert timeline is not None

@@ -6,22 +6,28 @@ branch reaches is asked of those that acknowledge.
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from weir.branches.log_members import look, members_of_log
+from weir.branches.log_members import known_commits, look, members_of_log
 from weir.branches.members import members_of
 from weir.branches.models import Branch
-from weir.branches.points import Engine
-from weir.clients.compute import agent_of
-from weir.clients.http import RemoteError
+from weir.branches.points import Engine, point
+from weir.clients.compute import ComputeStatus, status_of
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.endpoints.repository import EndpointRepository
 from weir.errors import UnavailableError
 from weir.kit.ids import parse_lsn
 from weir.projects.models import Project
 
-_AGENT_SECONDS = 2.0
+
+async def beginning(
+    session: AsyncSession, engine: Engine, project: Project, source: Branch, lsn: str | None, at: datetime | None
+) -> str | None:
+    """Where a branch of `source` begins: at the LSN or the moment asked for, or else at the head. Raises what `point`
+    and `head` raise."""
+    return await point(engine, project, source, lsn, at) or await head(session, engine, project, source)
 
 
 async def head(session: AsyncSession, engine: Engine, project: Project, source: Branch) -> str | None:
@@ -41,18 +47,11 @@ async def head(session: AsyncSession, engine: Engine, project: Project, source: 
     if not told and (members is None or members.doubt is not None):
         why = "no safekeeper shows its log" if members is None else members.doubt
         raise UnavailableError(f"the newest state of branch {source.id} is not known now: {why}; try again")
-    known = [one.log.commit_lsn for one in seen if one.log is not None and one.log.commit_lsn is not None]
-    newest = max([*told, *known], key=parse_lsn, default="0/0")
+    newest = max([*told, *known_commits(seen)], key=parse_lsn, default="0/0")
     return newest if parse_lsn(newest) > 0 else None
 
 
 async def _told_by_agents(engine: Engine, endpoints: Sequence[Endpoint]) -> list[str]:
-    async def one(endpoint: Endpoint) -> str | None:
-        try:
-            status = await agent_of(endpoint.id, endpoint.host, endpoint.port, engine.http).status(_AGENT_SECONDS)
-        except RemoteError:
-            return None
-        return status.commit_lsn if status.compute_id == endpoint.id else None
-
     running = [endpoint for endpoint in endpoints if endpoint.state == EndpointState.ACTIVE]
-    return [lsn for lsn in await asyncio.gather(*map(one, running)) if lsn is not None]
+    answers = await asyncio.gather(*(status_of(each.id, each.host, each.port, engine.http) for each in running))
+    return [answer.commit_lsn for answer in answers if isinstance(answer, ComputeStatus) and answer.commit_lsn]

@@ -106,6 +106,11 @@ def marked(seen: Sequence[Seen], marks: Mapping[int, SickMark]) -> list[Seen]:
     return [replace(one, mark=marks.get(one.number)) for one in seen]
 
 
+def known_commits(seen: Iterable[Seen]) -> list[str]:
+    """Up to where each safekeeper that shows its log knows it to be committed."""
+    return [one.log.commit_lsn for one in seen if one.log is not None and one.log.commit_lsn is not None]
+
+
 def members_of_log(seen: Sequence[Seen], stored: Collection[int]) -> LogMembers | None:
     """None when no safekeeper has the log. `stored`: whom to take for members while the log names nobody."""
     logs = {one.number: one.log for one in seen if one.log is not None}

@@ -1,14 +1,14 @@
 """Where a branch leaves another: checked against what storage has, so that a wrong LSN or time is refused now and not
 by an operation later."""
 
-import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from weir.branches.log_members import known_commits, look
 from weir.branches.models import Branch
 from weir.clients.http import HttpClient, RemoteError
 from weir.clients.pageserver import Pageserver, TimelineStatus
-from weir.clients.safekeeper import Safekeeper, SafekeeperTimeline
+from weir.clients.safekeeper import Safekeeper
 from weir.errors import BadRequestError, UnavailableError
 from weir.kit.clock import now
 from weir.kit.ids import parse_lsn
@@ -50,12 +50,8 @@ async def _checked_lsn(engine: Engine, project: Project, source: Branch, lsn: st
         raise await _too_old(engine.pageserver, project, source, f"LSN {lsn}", timeline)
     last = timeline.last_record_lsn
     if parse_lsn(lsn) > parse_lsn(last):
-        answers = await asyncio.gather(
-            *(keeper.timeline(project.tenant_id, source.timeline_id) for keeper in engine.safekeepers),
-            return_exceptions=True,
-        )
-        committed = [answer.commit_lsn for answer in answers if isinstance(answer, SafekeeperTimeline)]
-        last = max([last, *committed], key=parse_lsn)
+        seen = await look(engine.safekeepers, project.tenant_id, source.timeline_id)
+        last = max([last, *known_commits(seen)], key=parse_lsn)
     if parse_lsn(lsn) > parse_lsn(last):
         raise BadRequestError(f"LSN {lsn} is ahead of branch {source.id}, whose newest LSN is {last}")
     return lsn

@@ -9,9 +9,9 @@ from sqlalchemy import delete, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.authz.access import ProjectAccess
-from weir.branches.head import head
+from weir.branches.head import beginning
 from weir.branches.models import Branch, BranchState
-from weir.branches.points import Engine, point
+from weir.branches.points import Engine
 from weir.branches.repository import BranchRepository
 from weir.branches.schemas import BranchRestoreRequest
 from weir.branches.service import named, new_branch, refuse_leaving
@@ -64,8 +64,7 @@ async def restore(
     # It holds what the branch was from the exchange on, so it keeps the level that the branch keeps as well.
     made = new_branch(project.id, name, default=False, durability=branch.durability)
     made.parent_id = source.id
-    wanted = await point(engine, project, source, body.source_lsn, body.source_timestamp)
-    made.parent_lsn = wanted or await head(access.session, engine, project, source)
+    made.parent_lsn = await beginning(access.session, engine, project, source, body.source_lsn, body.source_timestamp)
     made.parent_timestamp = body.source_timestamp
     repository.add(made)
     await access.session.flush()

@@ -1,9 +1,9 @@
 from typing import Literal
 
 from weir.authz.access import ProjectAccess
-from weir.branches.head import head
+from weir.branches.head import beginning
 from weir.branches.models import Branch, BranchState
-from weir.branches.points import Engine, point
+from weir.branches.points import Engine
 from weir.branches.repository import BranchRepository
 from weir.branches.schemas import BranchCreateRequest, BranchEndpoint, BranchFields, BranchUpdate
 from weir.databases import service as databases
@@ -90,8 +90,9 @@ async def create(access: ProjectAccess, engine: Engine, project_id: str, body: B
     policy_of(project).refuse(fields.durability, "durability")
     branch = new_branch(project.id, fields.name, default=False, durability=fields.durability or parent.durability)
     branch.parent_id = parent.id
-    wanted = await point(engine, project, parent, fields.parent_lsn, fields.parent_timestamp)
-    branch.parent_lsn = wanted or await head(access.session, engine, project, parent)
+    branch.parent_lsn = await beginning(
+        access.session, engine, project, parent, fields.parent_lsn, fields.parent_timestamp
+    )
     branch.parent_timestamp = fields.parent_timestamp
     branch.protected = bool(fields.protected)
     repository.add(branch)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from weir.clients.http import HttpClient, JsonClient, switch_lsn
+from weir.clients.http import HttpClient, JsonClient, RemoteError, switch_lsn
 from weir.config import get_settings
 
 T = TypeVar("T")
@@ -111,3 +111,20 @@ def agent_of(compute_id: str, host: str, postgres_port: int, client: HttpClient)
     if settings.compute_runtime == "simulated":
         return ComputeAgent(f"{settings.simulator_url}/computes/{compute_id}", client)
     return ComputeAgent(f"http://{host}:{postgres_port + 1}", client)
+
+
+async def status_of(
+    compute_id: str,
+    host: str,
+    postgres_port: int,
+    client: HttpClient,
+    timeout: float = 2.0,  # noqa: ASYNC109
+) -> ComputeStatus | str:
+    """The compute's own status, or why it could not be had: none within `timeout` seconds, or another's."""
+    try:
+        status = await agent_of(compute_id, host, postgres_port, client).status(timeout)
+    except RemoteError as error:
+        return str(error)
+    if status.compute_id != compute_id:
+        return f"port {postgres_port} answers for {status.compute_id}"
+    return status

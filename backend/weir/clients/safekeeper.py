@@ -9,25 +9,6 @@ from weir.clients.http import HttpClient, JsonClient
 
 
 @dataclass(frozen=True)
-class SafekeeperTimeline:
-    term: int
-    flush_lsn: str
-    commit_lsn: str
-    state: str
-    reason: str | None
-
-    @classmethod
-    def parse(cls, body: dict[str, Any]) -> "SafekeeperTimeline":
-        return cls(
-            term=int(body["term"]),
-            flush_lsn=body["flush_lsn"],
-            commit_lsn=body["commit_lsn"],
-            state=body["state"],
-            reason=body.get("reason"),
-        )
-
-
-@dataclass(frozen=True)
 class Disk:
     """The identity of a safekeeper's data directory; `disk` is 32 hex digits."""
 
@@ -165,11 +146,6 @@ class Safekeeper:
         path = f"/v1/tenant/{tenant}/timeline/{timeline}"
         body = await self._http.call("GET", path, missing_ok=True, timeout=timeout)
         return None if body is None else self._http.parsed(LogStatus.parse, body, f"GET {path}")
-
-    async def timeline(self, tenant: str, timeline: str) -> SafekeeperTimeline | None:
-        path = f"/v1/tenant/{tenant}/timeline/{timeline}"
-        body = await self._http.call("GET", path, missing_ok=True)
-        return None if body is None else self._http.parsed(SafekeeperTimeline.parse, body, f"GET {path}")
 
     async def fill(
         self,

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from weir.clients.compute import ComputeStatus, agent_of
+from weir.clients.compute import ComputeStatus, status_of
 from weir.clients.http import HttpClient, RemoteError
 from weir.clients.prometheus import Prometheus
 from weir.computes import metrics
@@ -45,14 +45,7 @@ async def observe(rows: list[ComputeRow], http: HttpClient) -> dict[str, Compute
 
     async def one(endpoint: Endpoint) -> ComputeStatus | str:
         async with limit:
-            try:
-                agent = agent_of(endpoint.id, endpoint.host, endpoint.port, http)
-                status = await agent.status(STATUS_TIMEOUT_SECONDS)
-            except RemoteError as error:
-                return str(error)
-        if status.compute_id != endpoint.id:
-            return f"port {endpoint.port} answers for {status.compute_id}"
-        return status
+            return await status_of(endpoint.id, endpoint.host, endpoint.port, http, STATUS_TIMEOUT_SECONDS)
 
     asked = [row.endpoint for row in rows if not _at_rest(row.endpoint)]
     answers = await asyncio.gather(*(one(endpoint) for endpoint in asked))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -14,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-from psycopg.conninfo import conninfo_to_dict
 
 from weir.cli.installation import Installation
-from weirbench.api import Database, Weir, wait_for
+from weir.cli.supervisor import Supervisor
+from weirbench.api import Database, Weir, admin_uri, wait_for
 from weirbench.cluster import Cluster
 from weirbench.postgres import PG_BIN, free_port, query, unprivileged
 
@@ -44,7 +41,7 @@ class Arm:
     groups: Mapping[str, Sequence[int]]
     # Where counters of fsyncs are read, by group.
     fsync_metrics: Mapping[str, str] = field(default_factory=dict[str, str])
-    # The pageserver's address for metrics, whose images and ingestion a quiet arm waits for.
+    # Where the pageserver's counters are read; a quiet arm waits until it has made its images.
     pageserver: str | None = None
 
     def fsyncs(self) -> dict[str, float]:
@@ -58,7 +55,7 @@ class Arm:
         return int(float(query(self.admin_uri, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")))
 
     def quiesce(self) -> None:
-        """No checkpoint, no WAL to take in and no image to make is left over from the run before."""
+        """No checkpoint and no image to make is left over from the run before."""
         query(self.admin_uri, "CHECKPOINT", timeout=600)
         if self.pageserver is not None:
             url = self.pageserver
@@ -150,21 +147,16 @@ class WeirArms:
             self.weir.delete_project(database.project_id)
 
     def _described(self, name: str, database: Database) -> Arm:
-        command = [str(Path(sys.executable).parent / "weir"), "status", "--json"]
         home = self.installation.home
-        environment = {**os.environ, "WEIR_HOME": str(home)}
-        shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
-        pids = {process["name"]: int(process["pid"]) for process in json.loads(shown)["processes"]}
+        pids = {name: state.pid for name, state in Supervisor(self.installation).states().items()}
         keepers = sorted(process for process in pids if process.startswith("safekeeper-"))
-        port = conninfo_to_dict(database.uri)["port"]
-        folder = home / "computes" / database.compute_id
         others = [pid for process, pid in pids.items() if process != "pageserver" and process not in keepers]
         return Arm(
             name,
             database.uri,
-            f"postgresql://weir_admin@/appdb?host={folder / 'sock'}&port={port}",
+            admin_uri(home, database),
             {
-                "compute": [int((folder / "pid").read_text().split()[0])],
+                "compute": [int((home / "computes" / database.compute_id / "pid").read_text().split()[0])],
                 "safekeepers": [pids[keeper] for keeper in keepers],
                 "pageserver": [pids["pageserver"]],
                 "control plane": others,

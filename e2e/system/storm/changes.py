@@ -27,6 +27,8 @@ T = TypeVar("T")
 # Until an operation has ended, services that were killed meanwhile included, seconds.
 PATIENCE = 180.0
 _OPEN = {"scheduling", "running", "cancelling"}
+# Refusals of the moment: the project is busy, or something that the API needs is away.
+_PASSING = {423, 502, 503, 504}
 
 
 class ChangeError(Exception):
@@ -73,7 +75,7 @@ class Changes:
             except (httpx.TransportError, ApiError) as error:
                 if isinstance(error, httpx.TransportError):
                     self.broken += 1
-                elif not _passes(error):
+                elif error.status not in _PASSING:
                     raise
                 if time.monotonic() > deadline:
                     raise ChangeError(f"{what}: {error}") from None
@@ -195,8 +197,3 @@ class Changes:
         found = wait_for("the branch's compute to answer", total, PATIENCE)
         if found != ACCOUNTS * BALANCE:
             raise ChangeError(f"the accounts of the branch add up to {found}, not to {ACCOUNTS * BALANCE}")
-
-
-def _passes(error: ApiError) -> bool:
-    """Whether the refusal is of the moment: something that the API needs is away, or the project is busy."""
-    return any(f": {status} " in str(error) for status in (423, 502, 503, 504))

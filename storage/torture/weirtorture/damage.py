@@ -7,10 +7,11 @@ ended, which is what a disk that keeps its promises would have left there.
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import httpx
 from harness import lsn, wait_for
-from test_sick_safekeeper import flip, segment
+from stored_wal import flip, segment
 
 from .checks import stored_commits
 from .cluster import Cluster
@@ -21,19 +22,19 @@ ENOUGH = 8 << 10
 REPAIRED = 60.0
 
 
-def plant(cluster: Cluster, number: int, shares: list[float]) -> int:
-    """Flips one bit at each of the places, which are shares of what is committed; how many it flipped."""
+def plant(cluster: Cluster, number: int, shares: list[float]) -> None:
+    """Flips one bit at each of the places, which are shares of what is committed; none where that is little."""
     engine, timeline = cluster.engine, cluster.timeline
-    oldest = lsn(engine.safekeeper_status(number - 1, timeline)["oldest_lsn"])
+    status = engine.safekeeper_status(number - 1, timeline)
+    # What the pageserver has is no part of the log any more, also where its file is still there.
+    oldest = max(lsn(status["oldest_lsn"]), lsn(status["remote_consistent_lsn"]))
     durable = stored_commits(cluster.root, engine.bin_dir, timeline.id)[number - 1]
     stored = lsn(durable or "0/0")
     if stored - oldest < ENOUGH:
-        return 0
-    places = [oldest + int((stored - oldest) * share) for share in shares]
-    flipped = [place for place in sorted(set(places)) if segment(engine, number - 1, timeline, place).exists()]
-    for place in flipped:
-        flip(engine, number - 1, timeline, place)
-    return len(flipped)
+        return
+    for place in sorted({oldest + int((stored - oldest) * share) for share in shares}):
+        if segment(engine, number - 1, timeline, place).exists():
+            flip(engine, number - 1, timeline, place)
 
 
 def evidence(cluster: Cluster, number: int) -> list[str]:
@@ -42,15 +43,19 @@ def evidence(cluster: Cluster, number: int) -> list[str]:
     return sorted(path.name for path in kept.iterdir()) if kept.exists() else []
 
 
+def look(cluster: Cluster, number: int) -> list[dict[str, Any]]:
+    """What the safekeeper finds damaged when it looks at the whole log; it repairs that behind its answer."""
+    url = cluster.engine.safekeeper_url(number - 1, cluster.timeline)
+    return httpx.post(f"{url}/verify", timeout=30).raise_for_status().json()["damage"]
+
+
 def wait_repaired(cluster: Cluster, number: int) -> None:
     """Asks for a look at the whole log, again and again while the safekeeper is away, until nothing is damaged."""
-    url = cluster.engine.safekeeper_url(number - 1, cluster.timeline)
 
     def whole() -> bool:
-        answer = httpx.post(f"{url}/verify", timeout=30).raise_for_status().json()
-        if not answer["damage"]:
+        if not look(cluster, number):
             return True
         time.sleep(0.5)
-        return not httpx.get(url, timeout=5).raise_for_status().json()["damage"]
+        return not cluster.engine.safekeeper_status(number - 1, cluster.timeline)["damage"]
 
     wait_for(f"the damaged WAL of safekeeper {number} to be repaired", whole, REPAIRED)

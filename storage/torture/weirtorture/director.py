@@ -31,6 +31,8 @@ from .schedule import FOUNDERS, SPARES, Fault
 
 # How long one change of members may take before heal takes it over, seconds.
 MEMBERS_PATIENCE = 40.0
+# How often bits of stored WAL are changed until the safekeeper finds one of them.
+PLANTINGS = 5
 # How long a fault waits for another one of the same process to end before it is left out, seconds.
 CLAIM_PATIENCE = 6.0
 
@@ -240,17 +242,24 @@ class Director:
 
     def _safekeeper_wal_damaged(self, fault: Fault) -> None:
         (number,) = fault.safekeepers
-        with self._claim(f"safekeeper-{number}"):
-            if not damage.plant(self.cluster, number, fault.details["places"]):
-                raise LeftOutError("too little of the log is stored as committed")
-        self._rest(fault.seconds)
-        with contextlib.suppress(httpx.HTTPError, TimeoutError):
-            # Peers may be away; what cannot be repaired now is when everything is healed.
-            httpx.post(f"{self.cluster.engine.safekeeper_url(number - 1, self.cluster.timeline)}/verify", timeout=30)
+        rest = fault.seconds
+        # A bit may be trimmed before anybody looks, once the pageserver has it; the next one is looked for at once.
+        for _ in range(PLANTINGS):
+            try:
+                with self._claim(f"safekeeper-{number}"):
+                    damage.plant(self.cluster, number, fault.details["places"])
+                self._rest(rest)
+                # Peers may be away; what cannot be repaired now is when everything is healed.
+                if damage.look(self.cluster, number):
+                    break
+            except httpx.HTTPError:
+                # Cut off meanwhile.
+                break
+            rest = 0.0
         self.healing.wait()
         damage.wait_repaired(self.cluster, number)
         if not damage.evidence(self.cluster, number):
-            raise LeftOutError("what was changed is under no checksum, or was trimmed")
+            raise LeftOutError("too little is committed, or what was changed was trimmed, or is under no checksum")
 
     # --- members
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from weir.branches.log_members import Seen, look, majority, members_of_log
 from weir.branches.members import members_of
-from weir.clients.compute import ComputeStatus
+from weir.clients.compute import ComputeStatus, status_of
 from weir.clients.http import RemoteError
 from weir.clients.safekeeper import LogStatus
 from weir.computes.repository import ComputeRow
@@ -57,12 +57,10 @@ class Probes:
 
     async def faults(self, row: ComputeRow) -> tuple[str | None, ComputeStatus | None]:
         """What is wrong with the compute or its storage."""
-        try:
-            status = await self._r.agent(row.endpoint).status()
-        except RemoteError as error:
-            return str(error), None
-        if status.compute_id != row.endpoint.id:
-            return f"port {row.endpoint.port} answers for {status.compute_id}", None
+        endpoint = row.endpoint
+        status = await status_of(endpoint.id, endpoint.host, endpoint.port, self._r.http)
+        if isinstance(status, str):
+            return status, None
         if status.state != "running":
             return f"the compute is {status.state}: {status.reason}", status
         return await self.storage_fault(row), status

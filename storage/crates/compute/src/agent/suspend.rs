@@ -89,9 +89,9 @@ pub async fn run(
 /// Waits until a fast shutdown lets no commit go that a majority may never confirm.
 async fn quiet(agent: &Agent, live: &Live) -> anyhow::Result<()> {
     let admin = live.admin().await.context("look for commits that wait")?;
-    let began = Instant::now();
     let mut fatal = live.proposer.fatal();
     let mut written = None;
+    let mut confirmed_since = None;
     loop {
         let vitals = admin.vitals().await?;
         agent.see_waiting(live, vitals.commits_waiting);
@@ -99,8 +99,12 @@ async fn quiet(agent: &Agent, live: &Live) -> anyhow::Result<()> {
             return Ok(());
         }
         let written = *written.get_or_insert(vitals.insert_lsn);
-        if began.elapsed() > QUIET_PATIENCE && live.commit_lsn() >= written {
-            return Ok(());
+        if live.commit_lsn() >= written {
+            // Postgres lets those that wait go a moment after the majority has confirmed them.
+            let since = *confirmed_since.get_or_insert_with(Instant::now);
+            if since.elapsed() > QUIET_PATIENCE {
+                return Ok(());
+            }
         }
         tokio::select! {
             () = tokio::time::sleep(LOOK_PAUSE) => {}
