@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 use pg_types::{Key, Lsn, TimelineId};
 
 use super::Timeline;
+use super::lock_order::{DETACH, Ranked};
 use crate::api::{DetachInfo, DetachState};
 use crate::error::{Error, Result};
 use crate::index::{Inheritance, Lease};
@@ -44,7 +45,7 @@ type Source = (TimelineId, LayerName);
 /// What has become of the request.
 #[derive(Default)]
 pub struct DetachWork {
-    told: Mutex<Told>,
+    told: Ranked<DETACH, Told>,
     layers: AtomicUsize,
     layers_copied: AtomicUsize,
     bytes: AtomicU64,

@@ -13,11 +13,11 @@ use blob::{PutPayload, RemoteLayer};
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use layers::{LayerDesc, Pieces, WriterOptions};
-use parking_lot::Mutex;
 use pg_types::{Key, Lsn};
 use tokio::sync::Notify;
 
 use super::Timeline;
+use super::lock_order::{DIRTY_SINCE, FROZEN_UPTO, Ranked};
 use crate::error::Result;
 use crate::memory::{Member, Usage};
 use crate::store::Frozen;
@@ -54,9 +54,9 @@ pub struct FlushWork {
     /// One flush at a time.
     running: tokio::sync::Mutex<()>,
     /// When something was first put into the open layer, as far as the task has seen.
-    dirty_since: Mutex<Option<Instant>>,
+    dirty_since: Ranked<DIRTY_SINCE, Option<Instant>>,
     /// The last record in a frozen layer.
-    frozen_upto: Mutex<Lsn>,
+    frozen_upto: Ranked<FROZEN_UPTO, Lsn>,
 }
 
 impl Timeline {

@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use layers::{ChainCounts, ImageRule, ImageTask, LONG, Put};
-use parking_lot::Mutex;
 use pg_types::{BLCKSZ, Key, Lsn, RelTag};
 use tokio::sync::Notify;
 
 use super::Timeline;
+use super::lock_order::{CHAIN_COUNTS, IMAGES_DUE, Ranked, URGENT_PAGE};
 use super::noted::NotedReads;
 use super::reads::{decode_floor, decode_u32};
 use crate::api::{ChainBar, Chains, ImagePolicy};
@@ -47,7 +47,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 pub struct ImageWork {
-    counts: Mutex<ChainCounts>,
+    counts: Ranked<CHAIN_COUNTS, ChainCounts>,
     /// What `counts` has not been told of: reads must not wait for it.
     reads: NotedReads,
     wanted: Notify,
@@ -58,9 +58,9 @@ pub struct ImageWork {
     /// Whether a page that gets its image now was counted since the last records were published.
     is_due: AtomicBool,
     /// Last record when a page first became due, while any is.
-    due_since: Mutex<Option<Lsn>>,
+    due_since: Ranked<IMAGES_DUE, Option<Lsn>>,
     /// The page that ingest waits for: it comes first.
-    urgent: Mutex<Option<Key>>,
+    urgent: Ranked<URGENT_PAGE, Option<Key>>,
     /// Whether a wait was in vain since the last images were made.
     stalled: AtomicBool,
     /// Told after each batch of images.

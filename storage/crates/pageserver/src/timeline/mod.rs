@@ -19,6 +19,7 @@ mod digest;
 mod flush;
 mod history;
 mod images;
+mod lock_order;
 mod noted;
 mod progress;
 mod reads;
@@ -34,7 +35,7 @@ use std::sync::{Arc, Weak, atomic::AtomicU64};
 
 use bytes::Bytes;
 use layers::Put;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use pg_types::{Key, KeyRange, Lsn, TenantId, TimelineId};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -43,6 +44,7 @@ use tokio_util::task::TaskTracker;
 use wal_decode::TimelineState;
 use wire::page::PageReply;
 
+use self::lock_order::Ranked;
 use self::waiting::LsnWaiters;
 use crate::clock::Clock;
 use crate::config::TenantConfig;
@@ -84,7 +86,7 @@ pub struct Timeline {
     /// As of `last_record_lsn`.
     state: RwLock<TimelineState>,
     /// Held while a record is appended and while the open layer is frozen.
-    append: Mutex<()>,
+    append: Ranked<{ lock_order::APPEND }, ()>,
     /// The writer's side: one record at a time.
     ingest: tokio::sync::Mutex<IngestState>,
     max_term: AtomicU64,
@@ -97,15 +99,15 @@ pub struct Timeline {
     compaction: compaction::CompactionWork,
     detaching: detach::DetachWork,
     /// What compaction may drop; everything stays until it is known what branches need.
-    retention: Mutex<layers::Retention>,
+    retention: Ranked<{ lock_order::RETENTION }, layers::Retention>,
     clock: Arc<Clock>,
     /// Why history is cut by another time than the wall clock's.
-    history_held: Mutex<Option<String>>,
+    history_held: Ranked<{ lock_order::HISTORY_HELD }, Option<String>>,
     /// Whom it gets its WAL from now, `host:port`.
     safekeepers: watch::Sender<Vec<String>>,
-    sick_safekeepers: Mutex<Vec<crate::api::SickSafekeeper>>,
+    sick_safekeepers: Ranked<{ lock_order::SICK_SAFEKEEPERS }, Vec<crate::api::SickSafekeeper>>,
     /// Whose WAL was ingested; see `terms`.
-    terms: Mutex<terms::Terms>,
+    terms: Ranked<{ lock_order::TERMS }, terms::Terms>,
     memory: Arc<MemoryBudget>,
     metrics: TimelineMetrics,
     /// Reads by the deltas they applied, in `CHAIN_BARS`.
@@ -169,7 +171,7 @@ impl Timeline {
             progress: watch::Sender::new(progress),
             waiters: LsnWaiters::default(),
             state: RwLock::new(state),
-            append: Mutex::new(()),
+            append: Ranked::new(()),
             ingest: tokio::sync::Mutex::new(IngestState::default()),
             max_term: AtomicU64::new(index.max_term().0),
             wanted_lsn: AtomicU64::new(0),
@@ -179,11 +181,11 @@ impl Timeline {
             flush: flush::FlushWork::default(),
             compaction: compaction::CompactionWork::default(),
             detaching: detach::DetachWork::default(),
-            retention: Mutex::default(),
+            retention: Ranked::default(),
             clock,
-            history_held: Mutex::default(),
-            sick_safekeepers: Mutex::default(),
-            terms: Mutex::new(terms::Terms::new(ingested)),
+            history_held: Ranked::default(),
+            sick_safekeepers: Ranked::default(),
+            terms: Ranked::new(terms::Terms::new(ingested)),
             memory,
             metrics,
             chain_reads: crate::chain_histogram::ChainHistogram::default(),

@@ -5,16 +5,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use pg_types::Lsn;
 
 use super::Timeline;
+use super::lock_order::{Ranked, SIZE};
 use crate::error::Result;
 
 /// See the module.
 #[derive(Default)]
 pub struct LogicalSize {
-    inner: Mutex<Inner>,
+    inner: Ranked<SIZE, Inner>,
     counting: tokio::sync::Mutex<()>,
     counted: AtomicU64,
 }
