@@ -152,7 +152,7 @@ async fn layers_that_are_made_again_after_a_crash_are_there_once() {
     let root = tempfile::tempdir().expect("tempdir");
     let server = start(root.path(), 0).await;
     let of = project_with_postgres(&server, root.path(), 100).await;
-    let (tenant, id) = (of.0.tenant, of.0.id);
+    let (tenant, id) = (of.0.tenant(), of.0.id());
     flush_layers(&server, &of, 3).await;
     let expected = everything(&of.0).await.expect("read");
     drop(of);

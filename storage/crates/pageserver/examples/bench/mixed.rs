@@ -222,7 +222,7 @@ fn fixed(threshold: u32) -> TenantConfigPatch {
 }
 
 async fn configure(engine: &Engine, policy: TenantConfigPatch) -> Result<()> {
-    let tenant = engine.manager.tenant(engine.timeline.tenant)?;
+    let tenant = engine.manager.tenant(engine.timeline.tenant())?;
     let patch = TenantConfigPatch {
         checkpoint_distance_bytes: Some(LAYER_BYTES),
         compaction_threshold: policy.compaction_threshold.or(Some(COMPACT_AT)),

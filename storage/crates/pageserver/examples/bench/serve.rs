@@ -33,8 +33,8 @@ pub async fn run(arguments: Arguments) -> Result<Value> {
     let timeline = &engine.timeline;
     let place = json!({
         "address": engine.address,
-        "tenant": timeline.tenant,
-        "timeline": timeline.id,
+        "tenant": timeline.tenant(),
+        "timeline": timeline.id(),
         "lsn": at,
         "blocks": blocks.context("no such relation")?,
     });

@@ -51,10 +51,10 @@ impl Timeline {
         if term <= max_term || ingested <= lsn {
             return Ok(());
         }
-        tracing::error!(tenant = %self.tenant, timeline = %self.id, %term, %lsn, %max_term, %ingested, "a start below what is ingested was refused");
+        tracing::error!(tenant = %self.tenant(), timeline = %self.id(), %term, %lsn, %max_term, %ingested, "a start below what is ingested was refused");
         Err(Error::PreconditionFailed(format!(
             "a compute with term {term} wants to start timeline {} at {lsn}, but everything up to {ingested} was committed and ingested before, under terms up to {max_term}: the safekeepers that elected it lack acknowledged WAL. Nothing was changed here. Bring the safekeepers back that hold WAL up to {ingested}, and keep every directory of this timeline: it may hold the last copy",
-            self.id
+            self.id()
         )))
     }
 
@@ -77,7 +77,7 @@ impl Timeline {
             trouble.map_or_else(|| "it does not answer".to_owned(), |trouble| trouble.reason);
         Error::Internal(anyhow::anyhow!(
             "no compute can start while the object store does not take term {term} of timeline {}: {reason}; retry",
-            self.id
+            self.id()
         ))
     }
 
@@ -86,7 +86,7 @@ impl Timeline {
         let control = self
             .value(Key::control_file(), lsn)
             .await?
-            .with_context(|| format!("timeline {} has no control file at {lsn}", self.id))?;
+            .with_context(|| format!("timeline {} has no control file at {lsn}", self.id()))?;
         let catalog_version = ControlFile::parse(&control)
             .context("read the stored control file")?
             .catalog_version();

@@ -64,7 +64,8 @@ impl Timeline {
     /// Takes note of the number of level-0 layers.
     pub(super) fn set_l0_layers(&self, count: usize) {
         self.compaction.l0_layers.store(count, Ordering::Relaxed);
-        self.metrics
+        self.identity
+            .metrics
             .l0_layers
             .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
@@ -97,7 +98,10 @@ impl Timeline {
         }
         let waited = started.elapsed();
         if waited > Duration::from_millis(1) {
-            self.metrics.braked_ms.inc_by(waited.as_millis() as u64);
+            self.identity
+                .metrics
+                .braked_ms
+                .inc_by(waited.as_millis() as u64);
         }
     }
 
@@ -112,7 +116,7 @@ impl Timeline {
                 Ok(true) => continue,
                 Ok(false) => self.compaction.l0_wanted.notified().await,
                 Err(error) => {
-                    tracing::error!(tenant = %self.tenant, timeline = %self.id, "cannot compact: {error}");
+                    tracing::error!(tenant = %self.tenant(), timeline = %self.id(), "cannot compact: {error}");
                     tokio::time::sleep(RETRY).await;
                 }
             }
@@ -126,7 +130,7 @@ impl Timeline {
                 Ok(true) => continue,
                 Ok(false) => self.compaction.settling_wanted.notified().await,
                 Err(error) => {
-                    tracing::error!(tenant = %self.tenant, timeline = %self.id, "cannot trim history: {error}");
+                    tracing::error!(tenant = %self.tenant(), timeline = %self.id(), "cannot trim history: {error}");
                     tokio::time::sleep(RETRY).await;
                 }
             }
@@ -223,13 +227,14 @@ impl Timeline {
         }
         crash::point!("compaction.copies-removed");
         let seconds = started.elapsed().as_secs_f64();
-        self.metrics
+        self.identity
+            .metrics
             .observe_compaction(plan.level, seconds, plan.bytes, bytes);
         if plan.level == 1 {
             self.compaction.settling_wanted.notify_one();
         }
         tracing::info!(
-            tenant = %self.tenant, timeline = %self.id, level = plan.level, inputs = removed.len(), outputs = count,
+            tenant = %self.tenant(), timeline = %self.id(), level = plan.level, inputs = removed.len(), outputs = count,
             bytes_in = plan.bytes, bytes_out = bytes, elapsed_ms = started.elapsed().as_millis() as u64, "compacted"
         );
         Ok(())

@@ -95,7 +95,7 @@ struct Part {
 
 impl Part {
     fn source(&self) -> Source {
-        (self.from.id, self.file.name().clone())
+        (self.from.id(), self.file.name().clone())
     }
 
     fn is_superseded(&self) -> bool {
@@ -118,7 +118,7 @@ impl Timeline {
         if self.ancestor.read().is_none() {
             return Err(Error::Conflict(format!(
                 "timeline {} has no ancestor: there is nothing to detach it from",
-                self.id
+                self.id()
             )));
         }
         let mut told = self.detaching.told.lock();
@@ -133,7 +133,7 @@ impl Timeline {
         let mut told = self.detaching.told.lock();
         told.running = false;
         if let Err(error) = result {
-            tracing::error!(tenant = %self.tenant, timeline = %self.id, "cannot detach the branch: {error}");
+            tracing::error!(tenant = %self.tenant(), timeline = %self.id(), "cannot detach the branch: {error}");
             told.failed = Some(error.to_string());
         }
     }
@@ -171,7 +171,7 @@ impl Timeline {
             match copied {
                 Ok(layers) => {
                     tracing::info!(
-                        tenant = %self.tenant, timeline = %self.id, layers = parts.len(),
+                        tenant = %self.tenant(), timeline = %self.id(), layers = parts.len(),
                         elapsed_ms = started.elapsed().as_millis() as u64, "copied what the branch reads of its ancestors"
                     );
                     let layers = layers.into_iter().flatten().collect();
@@ -319,9 +319,11 @@ impl Timeline {
         crash::point!("detach.copied");
         let Copied { layers, oldest } = copied;
         if self.index.aux().is_none()
-            && let Some(aux) = self.aux_at(self.manifest.start_lsn).await?
+            && let Some(aux) = self.aux_at(self.identity.manifest.start_lsn).await?
         {
-            self.index.store_aux(self.manifest.start_lsn, aux).await?;
+            self.index
+                .store_aux(self.identity.manifest.start_lsn, aux)
+                .await?;
         }
         let lineage = self.lineage();
         let leases = lineage.iter().flat_map(|(ancestor, upto)| {
@@ -342,7 +344,7 @@ impl Timeline {
         crash::point!("detach.cut-off");
         self.report_layers();
         self.compaction_wanted();
-        tracing::info!(tenant = %self.tenant, timeline = %self.id, %oldest, "the branch is detached");
+        tracing::info!(tenant = %self.tenant(), timeline = %self.id(), %oldest, "the branch is detached");
         self.remove_spare_copies(&layers).await;
         Ok(())
     }
@@ -354,7 +356,7 @@ impl Timeline {
         let mut spare: Vec<RemoteLayer> = copies.into_values().flatten().collect();
         spare.retain(|layer| !named.contains(&layer.object_name()));
         if let Err(error) = self.index.remote().delete_layers(&spare).await {
-            tracing::warn!(tenant = %self.tenant, timeline = %self.id, "spare copies stay until the next start: {error}");
+            tracing::warn!(tenant = %self.tenant(), timeline = %self.id(), "spare copies stay until the next start: {error}");
         }
     }
 }

@@ -194,15 +194,18 @@ impl Timeline {
         crash::point!("flush.replaced");
         self.flush.done.notify_waiters();
         let consistent = self.remote_consistent_lsn();
-        self.metrics.set_consistent_lsns(consistent, consistent);
+        self.identity
+            .metrics
+            .set_consistent_lsns(consistent, consistent);
         self.report_layers();
         self.compaction_wanted();
-        self.metrics.flushed_bytes.inc_by(size);
-        self.metrics
+        self.identity.metrics.flushed_bytes.inc_by(size);
+        self.identity
+            .metrics
             .flush_seconds
             .observe(started.elapsed().as_secs_f64());
         tracing::info!(
-            tenant = %self.tenant, timeline = %self.id, upto = %frozen.upto, bytes = size, "flushed a memory layer"
+            tenant = %self.tenant(), timeline = %self.id(), upto = %frozen.upto, bytes = size, "flushed a memory layer"
         );
     }
 
@@ -230,7 +233,7 @@ impl Timeline {
             self.report_memory();
             if let Err(error) = result {
                 tracing::error!(
-                    tenant = %self.tenant, timeline = %self.id, "cannot flush, ingest will pause: {error}"
+                    tenant = %self.tenant(), timeline = %self.id(), "cannot flush, ingest will pause: {error}"
                 );
                 tokio::time::sleep(RETRY).await;
             }
@@ -253,7 +256,7 @@ impl Member for Timeline {
             Ok(()) => self.flush.wanted.notify_one(),
             Err(error) => {
                 tracing::error!(
-                    tenant = %self.tenant, timeline = %self.id, "memory is short, but cannot freeze: {error}"
+                    tenant = %self.tenant(), timeline = %self.id(), "memory is short, but cannot freeze: {error}"
                 );
             }
         }

@@ -57,7 +57,7 @@ impl Timeline {
         if lsn < oldest {
             return Err(Error::BadRequest(format!(
                 "LSN {lsn} is before the history of timeline {}, which starts at {oldest}",
-                self.id
+                self.id()
             )));
         }
         let last = self.last_record_lsn();
@@ -124,7 +124,7 @@ impl Timeline {
         if lsn > self.last_record_lsn() {
             return Err(Error::BadRequest(format!(
                 "LSN {lsn} is not ingested yet; timeline {} is at {}",
-                self.id,
+                self.id(),
                 self.last_record_lsn()
             )));
         }

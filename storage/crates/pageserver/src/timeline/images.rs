@@ -155,7 +155,7 @@ impl Timeline {
             counts = store.load_chain_counts(counts, upto).await?;
         }
         tracing::debug!(
-            tenant = %self.tenant, timeline = %self.id, pages = counts.pages(), due = counts.due(),
+            tenant = %self.tenant(), timeline = %self.id(), pages = counts.pages(), due = counts.due(),
             "loaded chain lengths"
         );
         *self.images.counts.lock() = counts;
@@ -174,7 +174,7 @@ impl Timeline {
             };
             let _ = tokio::time::timeout(TICK, wanted).await;
             if let Err(error) = self.make_due_images().await {
-                tracing::error!(tenant = %self.tenant, timeline = %self.id, "cannot make page images: {error}");
+                tracing::error!(tenant = %self.tenant(), timeline = %self.id(), "cannot make page images: {error}");
                 tokio::time::sleep(RETRY).await;
             }
         }
@@ -206,7 +206,7 @@ impl Timeline {
         {
             images.stalled.store(true, Ordering::Relaxed);
             tracing::warn!(
-                tenant = %self.tenant, timeline = %self.id, %key,
+                tenant = %self.tenant(), timeline = %self.id(), %key,
                 "no image was made in {} s: chains grow until images are made again", LONGEST_WAIT.as_secs()
             );
         }
@@ -220,17 +220,19 @@ impl Timeline {
             // Before ingest has caught up the others wait.
             let only_long = self.images.catching_up.load(Ordering::Relaxed);
             let (tasks, due, is_awaited) = self.next_tasks(&mut planned, rule, only_long);
-            self.metrics
+            self.identity
+                .metrics
                 .images_pending
                 .set(i64::try_from(due).unwrap_or(i64::MAX));
             if due == 0 {
                 *self.images.due_since.lock() = None;
-                self.metrics.image_lag.set(0);
+                self.identity.metrics.image_lag.set(0);
                 return Ok(());
             }
             let at = self.last_record_lsn();
             let since = *self.images.due_since.lock().get_or_insert(at);
-            self.metrics
+            self.identity
+                .metrics
                 .image_lag
                 .set(i64::try_from(at.0.saturating_sub(since.0)).unwrap_or(i64::MAX));
             if tasks.is_empty() {
@@ -297,7 +299,7 @@ impl Timeline {
 
     /// Makes images of these pages as of `at`, which is ingested.
     async fn make_images(&self, tasks: &[ImageTask], rule: ImageRule, at: Lsn) -> Result<()> {
-        let full_page_writes = self.state.read().full_page_writes;
+        let full_page_writes = self.position.full_page_writes();
         let reason = |deltas: u32| match rule {
             ImageRule::Fixed(_) if full_page_writes => ImageReason::Threshold,
             ImageRule::Fixed(_) => ImageReason::Pushdown,
@@ -319,7 +321,7 @@ impl Timeline {
                 Ok(page) => self.put_image(key, at, &page, reason(page.chain_length))?,
                 Err(error) => {
                     // Reads of this page fail as well and say so; the other pages still get their images.
-                    tracing::error!(tenant = %self.tenant, timeline = %self.id, %key, %at, "no image: {error}");
+                    tracing::error!(tenant = %self.tenant(), timeline = %self.id(), %key, %at, "no image: {error}");
                     self.images.counts.lock().forget(&key, Lsn::MAX);
                 }
             }
@@ -337,7 +339,7 @@ impl Timeline {
             };
             self.store.append_image(key, at, bytes)?;
             crash::point!("images.appended");
-            self.metrics.observe_image(reason, BLCKSZ);
+            self.identity.metrics.observe_image(reason, BLCKSZ);
         }
         self.images.counts.lock().image_made(&key, at, made);
         Ok(())

@@ -18,9 +18,11 @@ mod detach;
 mod digest;
 mod flush;
 mod history;
+mod identity;
 mod images;
 mod lock_order;
 mod noted;
+mod position;
 mod progress;
 mod reads;
 mod report;
@@ -44,8 +46,9 @@ use tokio_util::task::TaskTracker;
 use wal_decode::TimelineState;
 use wire::page::PageReply;
 
+use self::identity::Identity;
 use self::lock_order::Ranked;
-use self::waiting::LsnWaiters;
+use self::position::Position;
 use crate::clock::Clock;
 use crate::config::TenantConfig;
 use crate::error::{Error, Result};
@@ -61,38 +64,20 @@ pub(crate) use reads::decode_u32;
 /// Reads this close to the newest LSN count as reads of the newest version, bytes of WAL.
 const RECENT_BYTES: u64 = 1 << 20;
 
-/// How far a timeline has come, and whether it goes on. Who watches it is woken when it stops; `waiting` is for LSNs.
-#[derive(Clone, Debug)]
-pub struct Progress {
-    pub last_record_lsn: Lsn,
-    pub prev_record_lsn: Lsn,
-    /// Why ingest cannot go on, once it met a record nobody can redo.
-    pub stopped: Option<Arc<str>>,
-}
-
 /// The settings of a tenant, shared with all its timelines.
 pub type SharedConfig = Arc<RwLock<Arc<TenantConfig>>>;
 
 /// See the module head.
 pub struct Timeline {
-    pub tenant: TenantId,
-    pub id: TimelineId,
-    manifest: Manifest,
-    config: SharedConfig,
+    identity: Arc<Identity>,
+    position: Position,
     ancestor: RwLock<Option<(Arc<Timeline>, Lsn)>>,
     store: Arc<Store>,
-    progress: watch::Sender<Progress>,
-    waiters: LsnWaiters,
-    /// As of `last_record_lsn`.
-    state: RwLock<TimelineState>,
     /// Held while a record is appended and while the open layer is frozen.
     append: Ranked<{ lock_order::APPEND }, ()>,
     /// The writer's side: one record at a time.
     ingest: tokio::sync::Mutex<IngestState>,
     max_term: AtomicU64,
-    /// The highest LSN a read has waited for.
-    wanted_lsn: AtomicU64,
-    logical_size: size::LogicalSize,
     index: TimelineIndex,
     images: images::ImageWork,
     flush: flush::FlushWork,
@@ -109,7 +94,6 @@ pub struct Timeline {
     /// Whose WAL was ingested; see `terms`.
     terms: Ranked<{ lock_order::TERMS }, terms::Terms>,
     memory: Arc<MemoryBudget>,
-    metrics: TimelineMetrics,
     /// Reads by the deltas they applied, in `CHAIN_BARS`.
     chain_reads: crate::chain_histogram::ChainHistogram,
     cancel: CancellationToken,
@@ -147,35 +131,20 @@ impl Timeline {
             clock,
             background,
         } = parts;
-        let progress = Progress {
-            last_record_lsn: state.last_record_lsn,
-            prev_record_lsn: state.prev_record_lsn,
-            stopped: None,
-        };
-        let metrics = TimelineMetrics::new(tenant, id);
-        metrics.set_last_record_lsn(progress.last_record_lsn);
-        metrics.set_consistent_lsns(progress.last_record_lsn, progress.last_record_lsn);
-        let manifest = index.manifest();
+        let identity = Arc::new(Identity::new(tenant, id, index.manifest(), config));
         // Where nothing was ingested yet, it is known that it was nobody's.
-        let is_untouched = state.last_record_lsn == manifest.start_lsn;
+        let is_untouched = state.last_record_lsn == identity.manifest.start_lsn;
         let ingested = index.ingested();
         let ingested = ingested.or_else(|| is_untouched.then(Default::default));
         let timeline = Timeline {
-            tenant,
-            id,
-            safekeepers: watch::Sender::new(manifest.safekeepers.clone()),
-            manifest,
-            config,
+            position: Position::new(identity.clone(), state),
+            safekeepers: watch::Sender::new(identity.manifest.safekeepers.clone()),
+            identity,
             ancestor: RwLock::new(ancestor),
             store,
-            progress: watch::Sender::new(progress),
-            waiters: LsnWaiters::default(),
-            state: RwLock::new(state),
             append: Ranked::new(()),
             ingest: tokio::sync::Mutex::new(IngestState::default()),
             max_term: AtomicU64::new(index.max_term().0),
-            wanted_lsn: AtomicU64::new(0),
-            logical_size: size::LogicalSize::default(),
             index,
             images: images::ImageWork::default(),
             flush: flush::FlushWork::default(),
@@ -187,7 +156,6 @@ impl Timeline {
             sick_safekeepers: Ranked::default(),
             terms: Ranked::new(terms::Terms::new(ingested)),
             memory,
-            metrics,
             chain_reads: crate::chain_histogram::ChainHistogram::default(),
             cancel: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -200,16 +168,24 @@ impl Timeline {
         timeline
     }
 
+    pub fn tenant(&self) -> TenantId {
+        self.identity.tenant
+    }
+
+    pub fn id(&self) -> TimelineId {
+        self.identity.id
+    }
+
     pub fn metrics(&self) -> &TimelineMetrics {
-        &self.metrics
+        &self.identity.metrics
     }
 
     pub fn manifest(&self) -> &Manifest {
-        &self.manifest
+        &self.identity.manifest
     }
 
     pub fn pg_version(&self) -> u32 {
-        self.manifest.pg_version
+        self.identity.manifest.pg_version
     }
 
     pub(crate) fn store(&self) -> &Arc<Store> {
@@ -222,16 +198,16 @@ impl Timeline {
     }
 
     pub fn config(&self) -> Arc<TenantConfig> {
-        self.config.read().clone()
+        self.identity.config()
     }
 
     pub fn last_record_lsn(&self) -> Lsn {
-        self.progress.borrow().last_record_lsn
+        self.position.last_record_lsn()
     }
 
     /// The state as of the last record.
     pub fn state(&self) -> TimelineState {
-        *self.state.read()
+        self.position.state()
     }
 
     /// The LSN up to which the object store has everything.
@@ -241,11 +217,11 @@ impl Timeline {
 
     /// The chain length at which any page gets an image now.
     pub fn image_threshold(&self) -> u32 {
-        self.config().threshold(self.state.read().full_page_writes)
+        self.config().threshold(self.position.full_page_writes())
     }
 
     fn image_rule(&self) -> layers::ImageRule {
-        self.config().image_rule(self.state.read().full_page_writes)
+        self.position.image_rule()
     }
 
     /// A metadata value; `None` when the key does not exist.
@@ -291,18 +267,21 @@ impl Timeline {
     }
 
     fn redo_failed(&self, error: Error, at: Lsn) -> Error {
-        tracing::error!(tenant = %self.tenant, timeline = %self.id, %at, "cannot make a page: {error}");
+        tracing::error!(tenant = %self.tenant(), timeline = %self.id(), %at, "cannot make a page: {error}");
         Error::Internal(anyhow::anyhow!(
             "{error} (tenant {}, timeline {}, read at {at})",
-            self.tenant,
-            self.id
+            self.tenant(),
+            self.id()
         ))
     }
 
     /// One request's pages, each with the deltas that were applied.
     fn note_reads(&self, pages: &[(Key, u32)], at: Lsn) {
         for (_, chain_length) in pages {
-            self.metrics.chain_length.observe(f64::from(*chain_length));
+            self.identity
+                .metrics
+                .chain_length
+                .observe(f64::from(*chain_length));
             self.chain_reads.observe(*chain_length);
         }
         // A read of the past says nothing about the chain as it is now.
@@ -313,7 +292,7 @@ impl Timeline {
 
     /// A request for a page that was as an earlier read had made it.
     fn note_hot_read(&self) {
-        self.metrics.chain_length.observe(0.0);
+        self.identity.metrics.chain_length.observe(0.0);
         self.chain_reads.observe(0);
         self.images.note_hot_read();
     }
@@ -344,16 +323,7 @@ impl Timeline {
         let _appending = self.append.lock();
         let lsn = state.last_record_lsn;
         self.store.append(values)?;
-        *self.state.write() = state;
-        self.logical_size.grown(growth);
-        self.progress.send_if_modified(|progress| {
-            progress.last_record_lsn = lsn;
-            progress.prev_record_lsn = state.prev_record_lsn;
-            // Whom it concerns is woken below.
-            false
-        });
-        self.waiters.reached(lsn);
-        self.metrics.set_last_record_lsn(lsn);
+        self.position.move_to(state, growth);
         self.images.published(lsn);
         Ok(())
     }
@@ -377,18 +347,12 @@ impl Timeline {
 
     /// Ingest cannot go on; reads up to the last record still work.
     pub(crate) fn stop(&self, reason: String) {
-        tracing::error!(tenant = %self.tenant, timeline = %self.id, "timeline stopped: {reason}");
-        self.metrics.stopped.set(1);
-        self.progress
-            .send_modify(|progress| progress.stopped = Some(reason.into()));
+        self.position.stop(reason);
     }
 
     /// Ingest tries again.
     pub(crate) fn resume(&self) {
-        tracing::info!(tenant = %self.tenant, timeline = %self.id, "ingest begins again");
-        self.metrics.stopped.set(0);
-        self.progress
-            .send_modify(|progress| progress.stopped = None);
+        self.position.resume();
     }
 
     pub(crate) fn ingest_state(&self) -> &tokio::sync::Mutex<IngestState> {

@@ -149,10 +149,7 @@ impl Timeline {
     }
 
     pub(super) fn not_found(&self, what: String) -> Error {
-        Error::NotFound(format!(
-            "{what} (tenant {}, timeline {})",
-            self.tenant, self.id
-        ))
+        self.identity.not_found(what)
     }
 }
 

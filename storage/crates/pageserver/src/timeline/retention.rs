@@ -35,7 +35,7 @@ impl Timeline {
 
     /// Where the history of this timeline and its ancestors begins.
     pub fn oldest_lsn(&self) -> Lsn {
-        let (own, start) = (self.horizon(), self.manifest.start_lsn);
+        let (own, start) = (self.horizon(), self.identity.manifest.start_lsn);
         match &*self.ancestor.read() {
             _ if own > start => own,
             // What the ancestor has before the branch point, unless it has let go of some of that.
@@ -57,7 +57,7 @@ impl Timeline {
     pub(super) fn own_history_begin(&self) -> Lsn {
         match self.index.is_detached() {
             true => self.horizon(),
-            false => self.horizon().max(self.manifest.start_lsn),
+            false => self.horizon().max(self.identity.manifest.start_lsn),
         }
     }
 
@@ -89,7 +89,9 @@ impl Timeline {
         loop {
             let current = owner.as_deref().unwrap_or(self);
             match current.ancestor() {
-                Some((ancestor, branch_lsn)) if at < current.manifest.start_lsn.min(branch_lsn) => {
+                Some((ancestor, branch_lsn))
+                    if at < current.identity.manifest.start_lsn.min(branch_lsn) =>
+                {
                     owner = Some(ancestor);
                 }
                 _ => return owner,
@@ -146,14 +148,15 @@ impl Timeline {
             crash::point!("history.before-horizon");
             self.index.store_horizon(horizon, now).await?;
             crash::point!("history.horizon-stored");
-            tracing::debug!(tenant = %self.tenant, timeline = %self.id, %horizon, "history starts later now");
+            tracing::debug!(tenant = %self.tenant(), timeline = %self.id(), %horizon, "history starts later now");
         }
         let leases = self.index.leases();
         let points = branch_points
             .into_iter()
             .chain(leases.iter().map(|lease| lease.lsn));
         *self.retention.lock() = Retention::new(horizon, points);
-        self.metrics
+        self.identity
+            .metrics
             .set_horizon(self.last_record_lsn(), self.own_history_begin());
         self.compaction_wanted();
         Ok(())

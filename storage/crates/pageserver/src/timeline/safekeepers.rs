@@ -20,7 +20,7 @@ impl Timeline {
         let mut sick = self.sick_safekeepers.lock();
         sick.retain(|known| safekeepers.contains(&known.safekeeper));
         drop(sick);
-        tracing::info!(tenant = %self.tenant, timeline = %self.id, ?safekeepers, "the safekeepers are these from now on");
+        tracing::info!(tenant = %self.tenant(), timeline = %self.id(), ?safekeepers, "the safekeepers are these from now on");
         self.safekeepers.send_replace(safekeepers);
         Ok(())
     }
@@ -31,13 +31,13 @@ impl Timeline {
         let mut sick = self.sick_safekeepers.lock();
         if sick.iter().any(|known| known.safekeeper == safekeeper) {
             tracing::info!(
-                tenant = %self.tenant, timeline = %self.id, safekeeper, %lsn,
+                tenant = %self.tenant(), timeline = %self.id(), safekeeper, %lsn,
                 "the WAL is still not the timeline's: {reason}"
             );
             return;
         }
         tracing::error!(
-            tenant = %self.tenant, timeline = %self.id, safekeeper, %lsn,
+            tenant = %self.tenant(), timeline = %self.id(), safekeeper, %lsn,
             "what a safekeeper has is not the timeline's WAL: {reason}"
         );
         if !safekeeper.is_empty() {

@@ -46,7 +46,7 @@ impl Timeline {
     /// # Errors
     /// Storage's, when it has to be counted.
     pub async fn current_size(&self) -> Result<u64> {
-        let size = &self.logical_size;
+        let size = &self.position.size;
         if let Some(known) = size.known() {
             return Ok(known);
         }
@@ -72,6 +72,6 @@ impl Timeline {
 
     /// How often the size was counted since the timeline was opened.
     pub fn times_counted(&self) -> u64 {
-        self.logical_size.counted.load(Ordering::Relaxed)
+        self.position.size.counted.load(Ordering::Relaxed)
     }
 }

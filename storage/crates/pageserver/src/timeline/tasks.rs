@@ -67,7 +67,7 @@ impl Timeline {
             match prepared.await {
                 Ok(()) => return,
                 Err(error) => {
-                    tracing::warn!(tenant = %self.tenant, timeline = %self.id, "cannot start ingest yet: {error}");
+                    tracing::warn!(tenant = %self.tenant(), timeline = %self.id(), "cannot start ingest yet: {error}");
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
             }

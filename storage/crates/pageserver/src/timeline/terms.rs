@@ -39,7 +39,7 @@ impl Timeline {
     /// Takes note of what the safekeepers say of what was ingested; nothing where it is known.
     pub(crate) fn found_ingested(&self, found: Ingested) {
         tracing::info!(
-            tenant = %self.tenant, timeline = %self.id, terms = ?found.terms.entries(),
+            tenant = %self.tenant(), timeline = %self.id(), terms = ?found.terms.entries(),
             "a majority of the safekeepers says whose WAL was ingested"
         );
         self.terms.lock().ingested.get_or_insert(found);
@@ -94,7 +94,7 @@ impl Timeline {
         terms.stored = last;
         drop(terms);
         if let Err(error) = self.index.note_ingested(known) {
-            tracing::warn!(tenant = %self.tenant, timeline = %self.id, "cannot store whose WAL is ingested: {error}");
+            tracing::warn!(tenant = %self.tenant(), timeline = %self.id(), "cannot store whose WAL is ingested: {error}");
         }
     }
 }
