@@ -2,7 +2,7 @@
 //! without what nobody can read any more (`layers::plan_l0`, `layers::plan_settling`).
 //!
 //! Level 0 comes first: settling gives way, in the middle of a merge, as long as any timeline's level 0 is being
-//! compacted, and ingest is slowed when level 0 grows all the same (`layers::Brake`). Reads never wait for either.
+//! compacted, and ingest is slowed when level 0 grows all the same (`backpressure`). Reads never wait for either.
 //!
 //! Whoever has the turn waits for no object store: inputs are fetched before, and outputs may still be on their way when
 //! the next timeline merges. What a timeline has merged and not stored is bounded by its next merge waiting for it, and
@@ -13,13 +13,12 @@
 //! beside their inputs, never one that names a missing layer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use blob::{PutPayload, RemoteLayer};
 use layers::{
-    Brake, CompactionPlan, LayerDesc, LayerError, LayerName, MergeOptions, Retention, merge_layers,
+    CompactionPlan, LayerDesc, LayerError, LayerName, MergeOptions, Retention, merge_layers,
     plan_l0, plan_settling,
 };
 use pg_types::{Key, Lsn, RelTag};
@@ -35,86 +34,25 @@ use crate::memory::{MAX_MERGED_BYTES, MergeTurn};
 /// How often inputs may have vanished from local disk when it comes to the turn.
 const MAX_FETCHES: usize = 10;
 const RETRY: Duration = Duration::from_secs(5);
-/// The brake is applied once for each so many bytes put into memory.
-const BRAKE_EVERY: u64 = 1 << 20;
-/// How long ingest waits for a compaction that keeps failing before it goes on with the next MiB: level 0 must not
-/// grow without bound, and WAL that is not ingested at all is an outage.
-const WAIT_FOR_FAILING: Duration = Duration::from_secs(2);
-
 #[derive(Default)]
 pub struct CompactionWork {
-    l0_wanted: Notify,
     settling_wanted: Notify,
-    /// Told when level 0 has become smaller, or has failed to.
-    l0_changed: Notify,
-    /// Level-0 layers as of the last change of the layer map.
-    l0_layers: AtomicUsize,
-    /// Whether the last attempt to compact level 0 failed.
-    failing: AtomicBool,
-    /// Bytes put into memory up to which the brake has been applied.
-    braked_upto: AtomicU64,
 }
 
 impl Timeline {
     pub(super) fn compaction_wanted(&self) {
-        self.compaction.l0_wanted.notify_one();
+        self.backpressure.want_compaction();
         self.compaction.settling_wanted.notify_one();
-    }
-
-    /// Takes note of the number of level-0 layers.
-    pub(super) fn set_l0_layers(&self, count: usize) {
-        self.compaction.l0_layers.store(count, Ordering::Relaxed);
-        self.identity
-            .metrics
-            .l0_layers
-            .set(i64::try_from(count).unwrap_or(i64::MAX));
-    }
-
-    /// Called by ingest after whatever it publishes: slows it down, or holds it, while level 0 is large.
-    pub(super) async fn brake_ingest(&self) {
-        let work = &self.compaction;
-        let added = self.store.bytes_added();
-        if added < work.braked_upto.load(Ordering::Relaxed) + BRAKE_EVERY {
-            return;
-        }
-        work.braked_upto.store(added, Ordering::Relaxed);
-        let brake = Brake::new(self.config().compaction_threshold as usize);
-        let delay =
-            || brake.delay(work.l0_layers.load(Ordering::Relaxed) + self.store.frozen_count());
-        let started = Instant::now();
-        let pause = loop {
-            let changed = work.l0_changed.notified();
-            match delay() {
-                Some(pause) => break pause,
-                None if work.failing.load(Ordering::Relaxed) => break WAIT_FOR_FAILING,
-                None => {
-                    work.l0_wanted.notify_one();
-                    changed.await;
-                }
-            }
-        };
-        if !pause.is_zero() {
-            tokio::time::sleep(pause).await;
-        }
-        let waited = started.elapsed();
-        if waited > Duration::from_millis(1) {
-            self.identity
-                .metrics
-                .braked_ms
-                .inc_by(waited.as_millis() as u64);
-        }
     }
 
     /// The background task for level 0.
     pub(super) async fn l0_task(self: Arc<Timeline>) {
         loop {
             let compacted = self.compact_l0().await;
-            let failing = compacted.is_err();
-            self.compaction.failing.store(failing, Ordering::Relaxed);
-            self.compaction.l0_changed.notify_waiters();
+            self.backpressure.compaction_ended(compacted.is_err());
             match compacted {
                 Ok(true) => continue,
-                Ok(false) => self.compaction.l0_wanted.notified().await,
+                Ok(false) => self.backpressure.compaction_wanted().await,
                 Err(error) => {
                     tracing::error!(tenant = %self.tenant(), timeline = %self.id(), "cannot compact: {error}");
                     tokio::time::sleep(RETRY).await;
@@ -216,7 +154,7 @@ impl Timeline {
         self.store.replace_files(added, &removed);
         crash::point!("compaction.map-changed");
         self.report_layers();
-        self.compaction.l0_changed.notify_waiters();
+        self.backpressure.level_0_compacted();
         self.index.remove_layers(removed.clone()).await?;
         crash::point!("compaction.index-changed");
         if plan.level > 1 {

@@ -17,13 +17,12 @@ use pg_types::{Key, Lsn};
 use tokio::sync::Notify;
 
 use super::Timeline;
+use super::backpressure::MAX_FROZEN;
 use super::lock_order::{DIRTY_SINCE, FROZEN_UPTO, Ranked};
 use crate::error::Result;
 use crate::memory::{Member, Usage};
 use crate::store::Frozen;
 
-/// Frozen layers that may wait for their upload before ingest pauses.
-const MAX_FROZEN: usize = 4;
 /// How often the age of what is in memory is looked at.
 const TICK: Duration = Duration::from_millis(250);
 const RETRY: Duration = Duration::from_secs(1);
@@ -49,8 +48,6 @@ struct Uploaded {
 pub struct FlushWork {
     /// Wakes the flush task.
     wanted: Notify,
-    /// Tells ingest that a frozen layer is gone.
-    done: Notify,
     /// One flush at a time.
     running: tokio::sync::Mutex<()>,
     /// When something was first put into the open layer, as far as the task has seen.
@@ -60,24 +57,14 @@ pub struct FlushWork {
 }
 
 impl Timeline {
-    /// Called by ingest after whatever it publishes: freezes the open layer when it is large enough, and waits while
-    /// too many frozen ones are in memory, or images or compaction lag far behind.
+    /// Called by ingest after whatever it publishes: waits for what lags far behind (`backpressure`), and freezes the
+    /// open layer when it is large enough.
     pub(crate) async fn pace_ingest(&self) -> Result<()> {
-        self.pace_images().await;
-        self.brake_ingest().await;
-        self.memory
-            .wait_for_room(|| self.store.memory_bytes() + self.store.uploading_bytes())
-            .await;
+        self.backpressure.pace().await;
         if self.store.open_bytes() < self.config().checkpoint_distance_bytes {
             return Ok(());
         }
-        loop {
-            let done = self.flush.done.notified();
-            if self.store.frozen_count() < MAX_FROZEN {
-                break;
-            }
-            done.await;
-        }
+        self.backpressure.wait_to_freeze().await;
         self.freeze()?;
         self.flush.wanted.notify_one();
         Ok(())
@@ -192,7 +179,7 @@ impl Timeline {
         let size = remote.desc.size;
         self.store.replace_frozen(&frozen, remote, pieces);
         crash::point!("flush.replaced");
-        self.flush.done.notify_waiters();
+        self.backpressure.layer_flushed();
         let consistent = self.remote_consistent_lsn();
         self.identity
             .metrics

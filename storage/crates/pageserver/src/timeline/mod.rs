@@ -12,6 +12,7 @@
 //! A crash leaves the index and the layers it names. Opening the timeline again reads the state at the
 //! index's LSN and ingests on from there.
 
+mod backpressure;
 mod bundle;
 mod compaction;
 mod detach;
@@ -46,9 +47,12 @@ use tokio_util::task::TaskTracker;
 use wal_decode::TimelineState;
 use wire::page::PageReply;
 
+use self::backpressure::Backpressure;
 use self::identity::Identity;
+use self::images::Images;
 use self::lock_order::Ranked;
 use self::position::Position;
+use crate::api::Chains;
 use crate::clock::Clock;
 use crate::config::TenantConfig;
 use crate::error::{Error, Result};
@@ -61,16 +65,13 @@ use crate::store::Store;
 pub use history::{decode_state, encode_state};
 pub(crate) use reads::decode_u32;
 
-/// Reads this close to the newest LSN count as reads of the newest version, bytes of WAL.
-const RECENT_BYTES: u64 = 1 << 20;
-
 /// The settings of a tenant, shared with all its timelines.
 pub type SharedConfig = Arc<RwLock<Arc<TenantConfig>>>;
 
 /// See the module head.
 pub struct Timeline {
     identity: Arc<Identity>,
-    position: Position,
+    position: Arc<Position>,
     ancestor: RwLock<Option<(Arc<Timeline>, Lsn)>>,
     store: Arc<Store>,
     /// Held while a record is appended and while the open layer is frozen.
@@ -79,7 +80,8 @@ pub struct Timeline {
     ingest: tokio::sync::Mutex<IngestState>,
     max_term: AtomicU64,
     index: TimelineIndex,
-    images: images::ImageWork,
+    images: Arc<Images>,
+    backpressure: Backpressure,
     flush: flush::FlushWork,
     compaction: compaction::CompactionWork,
     detaching: detach::DetachWork,
@@ -94,8 +96,6 @@ pub struct Timeline {
     /// Whose WAL was ingested; see `terms`.
     terms: Ranked<{ lock_order::TERMS }, terms::Terms>,
     memory: Arc<MemoryBudget>,
-    /// Reads by the deltas they applied, in `CHAIN_BARS`.
-    chain_reads: crate::chain_histogram::ChainHistogram,
     cancel: CancellationToken,
     tasks: TaskTracker,
     /// Where what no request waits for is run.
@@ -136,17 +136,25 @@ impl Timeline {
         let is_untouched = state.last_record_lsn == identity.manifest.start_lsn;
         let ingested = index.ingested();
         let ingested = ingested.or_else(|| is_untouched.then(Default::default));
+        let position = Arc::new(Position::new(identity.clone(), state));
+        let images = Images::new(identity.clone(), position.clone(), store.clone());
+        let images = Arc::new(images);
         let timeline = Timeline {
-            position: Position::new(identity.clone(), state),
+            position,
             safekeepers: watch::Sender::new(identity.manifest.safekeepers.clone()),
-            identity,
             ancestor: RwLock::new(ancestor),
-            store,
             append: Ranked::new(()),
             ingest: tokio::sync::Mutex::new(IngestState::default()),
             max_term: AtomicU64::new(index.max_term().0),
             index,
-            images: images::ImageWork::default(),
+            backpressure: Backpressure::new(
+                identity.clone(),
+                store.clone(),
+                images.clone(),
+                memory.clone(),
+            ),
+            images,
+            store,
             flush: flush::FlushWork::default(),
             compaction: compaction::CompactionWork::default(),
             detaching: detach::DetachWork::default(),
@@ -156,10 +164,10 @@ impl Timeline {
             sick_safekeepers: Ranked::default(),
             terms: Ranked::new(terms::Terms::new(ingested)),
             memory,
-            chain_reads: crate::chain_histogram::ChainHistogram::default(),
             cancel: CancellationToken::new(),
             tasks: TaskTracker::new(),
             background,
+            identity,
         };
         timeline.report_layers();
         let timeline = Arc::new(timeline);
@@ -220,8 +228,9 @@ impl Timeline {
         self.config().threshold(self.position.full_page_writes())
     }
 
-    fn image_rule(&self) -> layers::ImageRule {
-        self.position.image_rule()
+    /// What `/chains` shows.
+    pub fn chains(&self) -> Chains {
+        self.images.chains()
     }
 
     /// A metadata value; `None` when the key does not exist.
@@ -256,7 +265,7 @@ impl Timeline {
         let replayed: Vec<(Key, u32)> = replayed
             .map(|((key, _), page)| (*key, page.chain_length))
             .collect();
-        self.note_reads(&replayed, at);
+        self.images.note_reads(&replayed, at);
         Ok(pages
             .into_iter()
             .map(|page| PageReply {
@@ -273,28 +282,6 @@ impl Timeline {
             self.tenant(),
             self.id()
         ))
-    }
-
-    /// One request's pages, each with the deltas that were applied.
-    fn note_reads(&self, pages: &[(Key, u32)], at: Lsn) {
-        for (_, chain_length) in pages {
-            self.identity
-                .metrics
-                .chain_length
-                .observe(f64::from(*chain_length));
-            self.chain_reads.observe(*chain_length);
-        }
-        // A read of the past says nothing about the chain as it is now.
-        if self.last_record_lsn().0.saturating_sub(at.0) < RECENT_BYTES {
-            self.images.note_reads(pages, self.image_rule(), at);
-        }
-    }
-
-    /// A request for a page that was as an earlier read had made it.
-    fn note_hot_read(&self) {
-        self.identity.metrics.chain_length.observe(0.0);
-        self.chain_reads.observe(0);
-        self.images.note_hot_read();
     }
 
     /// Counts what a record puts, before it is published. Whether a chain has become so long that ingest has to wait
@@ -339,7 +326,7 @@ impl Timeline {
                     .iter()
                     .map(|(key, lsn, value)| (*key, *lsn, value.into()))
             };
-            self.images.ingested(values(), self.image_rule());
+            self.images.ingested(values(), self.position.image_rule());
             self.store.append(values())?;
         }
         self.pace_ingest().await

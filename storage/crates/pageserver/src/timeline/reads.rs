@@ -47,7 +47,7 @@ impl Timeline {
         let floor = decode_floor(floor.as_ref()).ok()?;
         let key = Key::rel_block(rel, block);
         let bytes = self.store.hot_page(key, floor.of_block(block), at)?;
-        self.note_hot_read();
+        self.images.note_hot_read();
         Some(PageReply {
             bytes,
             chain_length: 0,

@@ -121,7 +121,8 @@ impl Timeline {
                 .metrics
                 .set_layers(kind_name(kind), of_kind().count(), bytes);
         }
-        self.set_l0_layers(map.iter().filter(|file| file.desc().is_l0()).count());
+        let level_0 = map.iter().filter(|file| file.desc().is_l0());
+        self.backpressure.set_level_0_layers(level_0.count());
         self.report_memory();
     }
 

@@ -39,7 +39,7 @@ impl Timeline {
     /// no page's chain is ever undercounted.
     pub(crate) fn start(self: &Arc<Timeline>, source: Option<Arc<dyn WalSource>>) {
         self.spawn_behind(self.clone().flush_task());
-        self.spawn_behind(self.clone().image_task());
+        self.spawn_behind(self.images.clone().image_task());
         self.spawn_behind(self.clone().l0_task());
         self.spawn_behind(self.clone().settling_task());
         let timeline = self.clone();
@@ -62,7 +62,7 @@ impl Timeline {
                         ancestor.checkpoint().await?;
                     }
                 }
-                self.load_chain_counts().await
+                self.images.load_chain_counts().await
             };
             match prepared.await {
                 Ok(()) => return,
