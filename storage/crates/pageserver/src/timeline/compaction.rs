@@ -23,30 +23,61 @@ use layers::{
 };
 use pg_types::{Key, Lsn, RelTag};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
-use super::Timeline;
+use super::backpressure::Backpressure;
+use super::identity::Identity;
+use super::layer_stack::LayerStack;
+use super::lock_order::{RETENTION, Ranked};
 use crate::error::{Error, Result};
 use crate::floor::RelFloor;
+use crate::index::TimelineIndex;
 use crate::layer_file::{LayerFile, Reader};
-use crate::memory::{MAX_MERGED_BYTES, MergeTurn};
+use crate::memory::{MAX_MERGED_BYTES, MemoryBudget, MergeTurn};
+use crate::store::Store;
 
 /// How often inputs may have vanished from local disk when it comes to the turn.
 const MAX_FETCHES: usize = 10;
 const RETRY: Duration = Duration::from_secs(5);
-#[derive(Default)]
-pub struct CompactionWork {
-    settling_wanted: Notify,
+/// See the module head. This part knows `LayerStack` and `Backpressure`, and nobody knows it but the timeline.
+pub(super) struct Compaction {
+    identity: Arc<Identity>,
+    store: Arc<Store>,
+    index: Arc<TimelineIndex>,
+    memory: Arc<MemoryBudget>,
+    backpressure: Arc<Backpressure>,
+    stack: Arc<LayerStack>,
+    /// What may be dropped; everything stays until it is known what branches need.
+    retention: Ranked<RETENTION, Retention>,
 }
 
-impl Timeline {
-    pub(super) fn compaction_wanted(&self) {
-        self.backpressure.want_compaction();
-        self.compaction.settling_wanted.notify_one();
+impl Compaction {
+    pub fn new(
+        identity: Arc<Identity>,
+        index: Arc<TimelineIndex>,
+        store: Arc<Store>,
+        memory: Arc<MemoryBudget>,
+        backpressure: Arc<Backpressure>,
+        stack: Arc<LayerStack>,
+    ) -> Compaction {
+        Compaction {
+            identity,
+            store,
+            index,
+            memory,
+            backpressure,
+            stack,
+            retention: Ranked::default(),
+        }
+    }
+
+    /// From now on what this does not keep may be dropped.
+    pub fn keep(&self, retention: Retention) {
+        *self.retention.lock() = retention;
     }
 
     /// The background task for level 0.
-    pub(super) async fn l0_task(self: Arc<Timeline>) {
+    pub async fn l0_task(self: Arc<Compaction>) {
         loop {
             let compacted = self.compact_l0().await;
             self.backpressure.compaction_ended(compacted.is_err());
@@ -54,7 +85,7 @@ impl Timeline {
                 Ok(true) => continue,
                 Ok(false) => self.backpressure.compaction_wanted().await,
                 Err(error) => {
-                    tracing::error!(tenant = %self.tenant(), timeline = %self.id(), "cannot compact: {error}");
+                    tracing::error!(tenant = %self.identity.tenant, timeline = %self.identity.id, "cannot compact: {error}");
                     tokio::time::sleep(RETRY).await;
                 }
             }
@@ -62,13 +93,13 @@ impl Timeline {
     }
 
     /// The background task for what has become history.
-    pub(super) async fn settling_task(self: Arc<Timeline>) {
+    pub async fn settling_task(self: Arc<Compaction>) {
         loop {
             match self.settle().await {
                 Ok(true) => continue,
-                Ok(false) => self.compaction.settling_wanted.notified().await,
+                Ok(false) => self.stack.settling_wanted().await,
                 Err(error) => {
-                    tracing::error!(tenant = %self.tenant(), timeline = %self.id(), "cannot trim history: {error}");
+                    tracing::error!(tenant = %self.identity.tenant, timeline = %self.identity.id, "cannot trim history: {error}");
                     tokio::time::sleep(RETRY).await;
                 }
             }
@@ -77,7 +108,7 @@ impl Timeline {
 
     /// One compaction of level 0, if there is enough to do.
     async fn compact_l0(&self) -> Result<bool> {
-        let threshold = self.config().compaction_threshold as usize;
+        let threshold = self.identity.config().compaction_threshold as usize;
         let Some(plan) = plan_l0(&self.store.map(), threshold, MAX_MERGED_BYTES) else {
             return Ok(false);
         };
@@ -88,8 +119,8 @@ impl Timeline {
 
     /// One step of merging what lies before the horizon, if it is worth it.
     async fn settle(&self) -> Result<bool> {
-        let retention = self.retention();
-        let least = self.config().compaction_target_bytes;
+        let retention = self.retention.lock().clone();
+        let least = self.identity.config().compaction_target_bytes;
         let horizon = retention.horizon();
         let Some(plan) = plan_settling(&self.store.map(), horizon, least, MAX_MERGED_BYTES) else {
             return Ok(false);
@@ -133,7 +164,7 @@ impl Timeline {
         let started = Instant::now();
         crash::point!("compaction.inputs-fetched");
         let options = MergeOptions {
-            target_bytes: self.config().compaction_target_bytes,
+            target_bytes: self.identity.config().compaction_target_bytes,
             level: plan.level,
             retention,
             ..MergeOptions::default()
@@ -153,7 +184,7 @@ impl Timeline {
         // and who opened them before keeps them.
         self.store.replace_files(added, &removed);
         crash::point!("compaction.map-changed");
-        self.report_layers();
+        self.stack.report_layers();
         self.backpressure.level_0_compacted();
         self.index.remove_layers(removed.clone()).await?;
         crash::point!("compaction.index-changed");
@@ -169,10 +200,10 @@ impl Timeline {
             .metrics
             .observe_compaction(plan.level, seconds, plan.bytes, bytes);
         if plan.level == 1 {
-            self.compaction.settling_wanted.notify_one();
+            self.stack.want_settling();
         }
         tracing::info!(
-            tenant = %self.tenant(), timeline = %self.id(), level = plan.level, inputs = removed.len(), outputs = count,
+            tenant = %self.identity.tenant, timeline = %self.identity.id, level = plan.level, inputs = removed.len(), outputs = count,
             bytes_in = plan.bytes, bytes_out = bytes, elapsed_ms = started.elapsed().as_millis() as u64, "compacted"
         );
         Ok(())
@@ -257,7 +288,7 @@ struct Merged {
 /// Up to where truncations hide the versions of pages, as of the horizon. Keys come in order, so that one
 /// relation's truncations are read once.
 struct Floors {
-    store: Arc<crate::store::Store>,
+    store: Arc<Store>,
     horizon: Lsn,
     runtime: Handle,
     of: Option<(RelTag, RelFloor)>,

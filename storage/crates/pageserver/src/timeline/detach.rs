@@ -340,10 +340,10 @@ impl Timeline {
         self.store.leave_ancestors(layers.clone());
         *self.ancestor.write() = None;
         // Until it is known again what must stay, all does.
-        *self.retention.lock() = layers::Retention::everything();
+        self.compaction.keep(layers::Retention::everything());
         crash::point!("detach.cut-off");
-        self.report_layers();
-        self.compaction_wanted();
+        self.layers.report_layers();
+        self.layers.want_compaction();
         tracing::info!(tenant = %self.tenant(), timeline = %self.id(), %oldest, "the branch is detached");
         self.remove_spare_copies(&layers).await;
         Ok(())

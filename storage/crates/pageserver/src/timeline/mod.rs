@@ -17,10 +17,10 @@ mod bundle;
 mod compaction;
 mod detach;
 mod digest;
-mod flush;
 mod history;
 mod identity;
 mod images;
+mod layer_stack;
 mod lock_order;
 mod noted;
 mod position;
@@ -34,7 +34,7 @@ mod tasks;
 mod terms;
 mod waiting;
 
-use std::sync::{Arc, Weak, atomic::AtomicU64};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use layers::Put;
@@ -48,10 +48,13 @@ use wal_decode::TimelineState;
 use wire::page::PageReply;
 
 use self::backpressure::Backpressure;
+use self::compaction::Compaction;
 use self::identity::Identity;
 use self::images::Images;
+use self::layer_stack::LayerStack;
 use self::lock_order::Ranked;
 use self::position::Position;
+use self::terms::Terms;
 use crate::api::Chains;
 use crate::clock::Clock;
 use crate::config::TenantConfig;
@@ -74,28 +77,20 @@ pub struct Timeline {
     position: Arc<Position>,
     ancestor: RwLock<Option<(Arc<Timeline>, Lsn)>>,
     store: Arc<Store>,
-    /// Held while a record is appended and while the open layer is frozen.
-    append: Ranked<{ lock_order::APPEND }, ()>,
     /// The writer's side: one record at a time.
     ingest: tokio::sync::Mutex<IngestState>,
-    max_term: AtomicU64,
-    index: TimelineIndex,
+    index: Arc<TimelineIndex>,
+    terms: Arc<Terms>,
     images: Arc<Images>,
-    backpressure: Backpressure,
-    flush: flush::FlushWork,
-    compaction: compaction::CompactionWork,
+    layers: Arc<LayerStack>,
+    compaction: Arc<Compaction>,
     detaching: detach::DetachWork,
-    /// What compaction may drop; everything stays until it is known what branches need.
-    retention: Ranked<{ lock_order::RETENTION }, layers::Retention>,
     clock: Arc<Clock>,
     /// Why history is cut by another time than the wall clock's.
     history_held: Ranked<{ lock_order::HISTORY_HELD }, Option<String>>,
     /// Whom it gets its WAL from now, `host:port`.
     safekeepers: watch::Sender<Vec<String>>,
     sick_safekeepers: Ranked<{ lock_order::SICK_SAFEKEEPERS }, Vec<crate::api::SickSafekeeper>>,
-    /// Whose WAL was ingested; see `terms`.
-    terms: Ranked<{ lock_order::TERMS }, terms::Terms>,
-    memory: Arc<MemoryBudget>,
     cancel: CancellationToken,
     tasks: TaskTracker,
     /// Where what no request waits for is run.
@@ -132,48 +127,59 @@ impl Timeline {
             background,
         } = parts;
         let identity = Arc::new(Identity::new(tenant, id, index.manifest(), config));
-        // Where nothing was ingested yet, it is known that it was nobody's.
-        let is_untouched = state.last_record_lsn == identity.manifest.start_lsn;
-        let ingested = index.ingested();
-        let ingested = ingested.or_else(|| is_untouched.then(Default::default));
+        let index = Arc::new(index);
         let position = Arc::new(Position::new(identity.clone(), state));
+        let terms = Terms::new(identity.clone(), position.clone(), index.clone());
+        let terms = Arc::new(terms);
         let images = Images::new(identity.clone(), position.clone(), store.clone());
         let images = Arc::new(images);
-        let timeline = Timeline {
-            position,
+        let backpressure = Arc::new(Backpressure::new(
+            identity.clone(),
+            store.clone(),
+            images.clone(),
+            memory.clone(),
+        ));
+        let layers = Arc::new(LayerStack::new(layer_stack::Parts {
+            identity: identity.clone(),
+            position: position.clone(),
+            store: store.clone(),
+            index: index.clone(),
+            terms: terms.clone(),
+            images: images.clone(),
+            backpressure: backpressure.clone(),
+            memory: memory.clone(),
+        }));
+        let compaction = Compaction::new(
+            identity.clone(),
+            index.clone(),
+            store.clone(),
+            memory.clone(),
+            backpressure,
+            layers.clone(),
+        );
+        layers.report_layers();
+        let member: Weak<dyn memory::Member> = Arc::downgrade(&layers) as _;
+        memory.join(member);
+        Arc::new(Timeline {
             safekeepers: watch::Sender::new(identity.manifest.safekeepers.clone()),
+            sick_safekeepers: Ranked::default(),
+            identity,
+            position,
             ancestor: RwLock::new(ancestor),
-            append: Ranked::new(()),
-            ingest: tokio::sync::Mutex::new(IngestState::default()),
-            max_term: AtomicU64::new(index.max_term().0),
-            index,
-            backpressure: Backpressure::new(
-                identity.clone(),
-                store.clone(),
-                images.clone(),
-                memory.clone(),
-            ),
-            images,
             store,
-            flush: flush::FlushWork::default(),
-            compaction: compaction::CompactionWork::default(),
+            ingest: tokio::sync::Mutex::new(IngestState::default()),
+            index,
+            terms,
+            images,
+            layers,
+            compaction: Arc::new(compaction),
             detaching: detach::DetachWork::default(),
-            retention: Ranked::default(),
             clock,
             history_held: Ranked::default(),
-            sick_safekeepers: Ranked::default(),
-            terms: Ranked::new(terms::Terms::new(ingested)),
-            memory,
             cancel: CancellationToken::new(),
             tasks: TaskTracker::new(),
             background,
-            identity,
-        };
-        timeline.report_layers();
-        let timeline = Arc::new(timeline);
-        let member: Weak<dyn memory::Member> = Arc::downgrade(&timeline) as _;
-        timeline.memory.join(member);
-        timeline
+        })
     }
 
     pub fn tenant(&self) -> TenantId {
@@ -299,37 +305,29 @@ impl Timeline {
         self.images.set_catching_up(catching_up);
     }
 
-    /// Makes the versions of some records visible, which grow the logical size by so many bytes. They have been
-    /// counted; `state` is the one behind the last of them.
+    /// See [`LayerStack::publish`].
     pub(crate) fn publish<'a>(
         &self,
         state: TimelineState,
         values: impl IntoIterator<Item = (Key, Lsn, Put<'a>)>,
         growth: i64,
     ) -> Result<()> {
-        let _appending = self.append.lock();
-        let lsn = state.last_record_lsn;
-        self.store.append(values)?;
-        self.position.move_to(state, growth);
-        self.images.published(lsn);
-        Ok(())
+        self.layers.publish(state, values, growth)
     }
 
-    /// Appends some versions of the record that is being ingested before the rest of it. Nobody sees them
-    /// until `last_record_lsn` reaches `lsn`; they may be flushed before that, which promises nothing, and
-    /// after a crash the record brings the same ones again.
+    /// See [`LayerStack::append_ahead`].
     pub(crate) async fn append_ahead(&self, values: Vec<(Key, Lsn, layers::Value)>) -> Result<()> {
-        {
-            let _appending = self.append.lock();
-            let values = || {
-                values
-                    .iter()
-                    .map(|(key, lsn, value)| (*key, *lsn, value.into()))
-            };
-            self.images.ingested(values(), self.position.image_rule());
-            self.store.append(values())?;
-        }
-        self.pace_ingest().await
+        self.layers.append_ahead(values).await
+    }
+
+    /// See [`LayerStack::pace_ingest`].
+    pub(crate) async fn pace_ingest(&self) -> Result<()> {
+        self.layers.pace_ingest().await
+    }
+
+    /// Writes everything ingested so far to the object store.
+    pub async fn checkpoint(&self) -> Result<()> {
+        self.layers.checkpoint().await
     }
 
     /// Ingest cannot go on; reads up to the last record still work.

@@ -1,7 +1,6 @@
 //! Terms and positions: who may read and write, how far the timeline is, and waiting for it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pg_types::{Lsn, Term};
@@ -10,19 +9,6 @@ use super::Timeline;
 use crate::error::{Error, Result};
 
 impl Timeline {
-    pub fn max_term(&self) -> Term {
-        Term(self.max_term.load(Ordering::SeqCst))
-    }
-
-    /// Takes note of a term; true when it is the highest so far.
-    pub fn raise_term(&self, term: Term) -> bool {
-        let before = self.max_term.fetch_max(term.0, Ordering::SeqCst);
-        if before < term.0 {
-            tracing::info!(tenant = %self.tenant(), timeline = %self.id(), %term, before, "a newer compute owns the timeline");
-        }
-        before < term.0
-    }
-
     /// Refuses a compute that a newer one has taken the timeline from. Term 0 is for read-only tools.
     pub fn check_term(&self, term: Term) -> Result<()> {
         if self.cancel.is_cancelled() {

@@ -110,29 +110,6 @@ impl Timeline {
         };
         map.iter().map(info).collect()
     }
-
-    /// Refreshes the layer metrics.
-    pub(super) fn report_layers(&self) {
-        let map = self.store.map();
-        for kind in [layers::LayerKind::Delta, layers::LayerKind::Image] {
-            let of_kind = || map.iter().filter(|file| file.desc().kind == kind);
-            let bytes = of_kind().map(|file| file.desc().size).sum();
-            self.identity
-                .metrics
-                .set_layers(kind_name(kind), of_kind().count(), bytes);
-        }
-        let level_0 = map.iter().filter(|file| file.desc().is_l0());
-        self.backpressure.set_level_0_layers(level_0.count());
-        self.report_memory();
-    }
-
-    /// Refreshes the metrics of what is in memory.
-    pub(super) fn report_memory(&self) {
-        let gauged = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        let (memory, uploading) = (self.store.memory_bytes(), self.store.uploading_bytes());
-        self.identity.metrics.memory_bytes.set(gauged(memory));
-        self.identity.metrics.uploading_bytes.set(gauged(uploading));
-    }
 }
 
 fn full_page_writes(state: &TimelineState) -> FullPageWrites {
@@ -148,7 +125,7 @@ fn full_page_writes(state: &TimelineState) -> FullPageWrites {
     }
 }
 
-fn kind_name(kind: layers::LayerKind) -> &'static str {
+pub(super) fn kind_name(kind: layers::LayerKind) -> &'static str {
     match kind {
         layers::LayerKind::Delta => "delta",
         layers::LayerKind::Image => "image",

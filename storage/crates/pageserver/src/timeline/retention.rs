@@ -120,11 +120,6 @@ impl Timeline {
         Ok(lease)
     }
 
-    /// What compaction may rely on.
-    pub(super) fn retention(&self) -> Retention {
-        self.retention.lock().clone()
-    }
-
     /// Lets go of history older than the window, save at `branch_points` and leased LSNs. The caller holds the
     /// tenant's lock, so that none of either is added meanwhile.
     pub(crate) async fn trim_history(
@@ -154,11 +149,11 @@ impl Timeline {
         let points = branch_points
             .into_iter()
             .chain(leases.iter().map(|lease| lease.lsn));
-        *self.retention.lock() = Retention::new(horizon, points);
+        self.compaction.keep(Retention::new(horizon, points));
         self.identity
             .metrics
             .set_horizon(self.last_record_lsn(), self.own_history_begin());
-        self.compaction_wanted();
+        self.layers.want_compaction();
         Ok(())
     }
 

@@ -55,7 +55,7 @@ impl Timeline {
             return Ok(known);
         }
         let (at, growth): (Lsn, i64) = {
-            let _nothing_is_published = self.append.lock();
+            let _nothing_is_published = self.layers.stand_still();
             (self.last_record_lsn(), size.inner.lock().growth)
         };
         let counted = i64::try_from(self.size_at(at).await?).unwrap_or(i64::MAX);
