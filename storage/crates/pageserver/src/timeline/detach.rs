@@ -22,11 +22,10 @@ use blob::RemoteLayer;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use layers::{LayerDesc, LayerName, MergeOptions, PersistentLayer as _, merge_layers};
-use parking_lot::Mutex;
 use pg_types::{Key, Lsn, TimelineId};
 
 use super::Timeline;
-use super::lock_order::{DETACH, Ranked};
+use super::lock_order::{COPIES, DETACH, Ranked};
 use crate::api::{DetachInfo, DetachState};
 use crate::error::{Error, Result};
 use crate::index::{Inheritance, Lease};
@@ -51,7 +50,7 @@ pub struct DetachWork {
     bytes: AtomicU64,
     bytes_copied: AtomicU64,
     /// What has been copied, for the next round or attempt.
-    copies: Mutex<HashMap<Source, Vec<RemoteLayer>>>,
+    copies: Ranked<COPIES, HashMap<Source, Vec<RemoteLayer>>>,
 }
 
 #[derive(Default)]

@@ -4,7 +4,8 @@
 //! other. Unit tests and debug builds panic at a lock that is taken out of order; the release build checks nothing, and
 //! a ranked mutex is a `parking_lot` mutex there. A guard never lives across an await: it is not `Send`.
 //!
-//! The ranks below are the order.
+//! The ranks below are the order. Outside of it are locks that are asynchronous, taken before any of these; read-write locks
+//! that are held for a copy only (settings, state); and the one of the ancestor, taken from a branch towards its ancestors.
 
 use std::ops::{Deref, DerefMut};
 
@@ -12,6 +13,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 /// The request to detach a branch, and what has become of it.
 pub const DETACH: u32 = 0;
+/// The layers that were copied for it.
+pub const COPIES: u32 = 1;
 /// Held while a record is appended and while the open layer is frozen.
 pub const APPEND: u32 = 10;
 /// The last record in a frozen layer.

@@ -9,6 +9,10 @@
 //!   fenced once stays fenced after a restart.
 //! - `remote_consistent_lsn` is what the uploaded index names; the WAL behind it may be trimmed.
 //!
+//! It is made of parts, each of which owns its state and knows only parts named before it here: `Identity`, `Position`,
+//! `Terms`, `Images`, `Backpressure`, `LayerStack`, `Compaction`. No part knows [`Timeline`], which opens them, knows its
+//! ancestors, and hands requests on. `lock_order` says which lock may be taken under which.
+//!
 //! A crash leaves the index and the layers it names. Opening the timeline again reads the state at the
 //! index's LSN and ingests on from there.
 
