@@ -43,10 +43,10 @@ async fn project(server: &Server) -> (TenantId, TimelineId) {
 async fn everything(timeline: &Arc<Timeline>) -> anyhow::Result<Vec<(String, u32)>> {
     let at = timeline.last_record_lsn();
     let mut found = Vec::new();
-    for (spc, db) in timeline.list_databases(at).await? {
-        for (rel, blocks) in timeline.list_rels(spc, db, at).await? {
+    for (spc, db) in timeline.reads().list_databases(at).await? {
+        for (rel, blocks) in timeline.reads().list_rels(spc, db, at).await? {
             let all: Vec<u32> = (0..blocks).collect();
-            let pages = timeline.rel_pages(rel, &all, at).await?;
+            let pages = timeline.reads().rel_pages(rel, &all, at).await?;
             let crc = pages
                 .iter()
                 .fold(0, |crc, page| crc32c::crc32c_append(crc, &page.bytes));

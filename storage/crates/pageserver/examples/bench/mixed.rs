@@ -265,7 +265,7 @@ impl Reads {
 
     async fn size(&self, timeline: &Arc<Timeline>, rel: RelTag) -> Result<u32> {
         let at = timeline.last_record_lsn();
-        Ok(timeline.rel_size(rel, at).await?.unwrap_or(0))
+        Ok(timeline.reads().rel_size(rel, at).await?.unwrap_or(0))
     }
 
     /// Reads so many pages, those of them that exist.

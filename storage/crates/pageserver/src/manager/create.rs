@@ -134,7 +134,7 @@ impl TenantManager {
         let lsn = branch_point(&ancestor, &request).await?;
         let state = ancestor.state_at(lsn).await?;
         let system_identifier = new_system_identifier();
-        let control = ancestor.value(Key::control_file(), lsn).await?;
+        let control = ancestor.reads().value(Key::control_file(), lsn).await?;
         let control = control
             .with_context(|| format!("timeline {} has no control file at {lsn}", ancestor.id()))?;
         let values = vec![

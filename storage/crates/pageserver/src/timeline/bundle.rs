@@ -84,6 +84,7 @@ impl Timeline {
     async fn small_files(&self, lsn: Lsn) -> Result<Vec<(String, Bytes)>> {
         let state = self.state_at(lsn).await?;
         let control = self
+            .reads
             .value(Key::control_file(), lsn)
             .await?
             .with_context(|| format!("timeline {} has no control file at {lsn}", self.id()))?;
@@ -111,13 +112,21 @@ impl Timeline {
                 key.b
             ),
         };
-        for (key, content) in self.scan(reads::whole(KeyKind::RelMap), lsn).await? {
+        for (key, content) in self.reads.scan(reads::whole(KeyKind::RelMap), lsn).await? {
             files.push((format!("{}/pg_filenode.map", directory(&key)), content));
         }
-        for (key, content) in self.scan(reads::whole(KeyKind::Database), lsn).await? {
+        for (key, content) in self
+            .reads
+            .scan(reads::whole(KeyKind::Database), lsn)
+            .await?
+        {
             files.push((format!("{}/PG_VERSION", directory(&key)), content));
         }
-        for (key, content) in self.scan(reads::whole(KeyKind::TwoPhase), lsn).await? {
+        for (key, content) in self
+            .reads
+            .scan(reads::whole(KeyKind::TwoPhase), lsn)
+            .await?
+        {
             files.push((format!("pg_twophase/{:08X}", key.e), content));
         }
         Ok(files)

@@ -25,11 +25,11 @@ pub fn decode_state(value: &[u8]) -> Result<TimelineState> {
 impl Timeline {
     /// The newest stored state at or before an LSN. Its own position says since when it holds.
     async fn stored_state(&self, at: Lsn) -> Result<TimelineState> {
-        match self.value(Key::timeline_state(), at).await? {
+        match self.reads.value(Key::timeline_state(), at).await? {
             Some(value) => decode_state(&value),
-            None => {
-                Err(self.not_found(format!("no state is known at LSN {at}, before the history")))
-            }
+            None => Err(self
+                .identity
+                .not_found(format!("no state is known at LSN {at}, before the history"))),
         }
     }
 

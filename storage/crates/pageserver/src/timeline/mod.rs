@@ -10,7 +10,7 @@
 //! - `remote_consistent_lsn` is what the uploaded index names; the WAL behind it may be trimmed.
 //!
 //! It is made of parts, each of which owns its state and knows only parts named before it here: `Identity`, `Position`,
-//! `Terms`, `Images`, `Backpressure`, `LayerStack`, `Compaction`. No part knows [`Timeline`], which opens them, knows its
+//! `Terms`, `Images`, `Reads`, `Backpressure`, `LayerStack`, `Compaction`. No part knows [`Timeline`], which opens them, knows its
 //! ancestors, and hands requests on. `lock_order` says which lock may be taken under which.
 //!
 //! A crash leaves the index and the layers it names. Opening the timeline again reads the state at the
@@ -40,16 +40,14 @@ mod waiting;
 
 use std::sync::{Arc, Weak};
 
-use bytes::Bytes;
 use layers::Put;
 use parking_lot::RwLock;
-use pg_types::{Key, KeyRange, Lsn, TenantId, TimelineId};
+use pg_types::{Key, Lsn, TenantId, TimelineId};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wal_decode::TimelineState;
-use wire::page::PageReply;
 
 use self::backpressure::Backpressure;
 use self::compaction::Compaction;
@@ -58,11 +56,12 @@ use self::images::Images;
 use self::layer_stack::LayerStack;
 use self::lock_order::Ranked;
 use self::position::Position;
+use self::reads::Reads;
 use self::terms::Terms;
 use crate::api::Chains;
 use crate::clock::Clock;
 use crate::config::TenantConfig;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::index::{Manifest, TimelineIndex};
 use crate::ingest::IngestState;
 use crate::memory::{self, MemoryBudget};
@@ -86,6 +85,7 @@ pub struct Timeline {
     index: Arc<TimelineIndex>,
     terms: Arc<Terms>,
     images: Arc<Images>,
+    reads: Reads,
     layers: Arc<LayerStack>,
     compaction: Arc<Compaction>,
     detaching: detach::DetachWork,
@@ -137,6 +137,7 @@ impl Timeline {
         let terms = Arc::new(terms);
         let images = Images::new(identity.clone(), position.clone(), store.clone());
         let images = Arc::new(images);
+        let reads = Reads::new(identity.clone(), store.clone(), images.clone());
         let backpressure = Arc::new(Backpressure::new(
             identity.clone(),
             store.clone(),
@@ -174,6 +175,7 @@ impl Timeline {
             ingest: tokio::sync::Mutex::new(IngestState::default()),
             index,
             terms,
+            reads,
             images,
             layers,
             compaction: Arc::new(compaction),
@@ -204,6 +206,11 @@ impl Timeline {
 
     pub fn pg_version(&self) -> u32 {
         self.identity.manifest.pg_version
+    }
+
+    /// What can be read of it at an LSN that the caller has waited for.
+    pub fn reads(&self) -> &Reads {
+        &self.reads
     }
 
     pub(crate) fn store(&self) -> &Arc<Store> {
@@ -241,57 +248,6 @@ impl Timeline {
     /// What `/chains` shows.
     pub fn chains(&self) -> Chains {
         self.images.chains()
-    }
-
-    /// A metadata value; `None` when the key does not exist.
-    pub(crate) async fn value(&self, key: Key, at: Lsn) -> Result<Option<Bytes>> {
-        Ok(self.values(&[key], at).await?.pop().flatten())
-    }
-
-    pub(crate) async fn values(&self, keys: &[Key], at: Lsn) -> Result<Vec<Option<Bytes>>> {
-        self.store.values(keys, at).await
-    }
-
-    /// The existing metadata values of a range of keys.
-    pub(crate) async fn scan(&self, range: KeyRange, at: Lsn) -> Result<Vec<(Key, Bytes)>> {
-        let values = self.store.scan(range, at).await?;
-        let metadata = values
-            .into_iter()
-            .filter_map(|(key, _, value)| match value {
-                layers::Value::Meta(bytes) => Some((key, bytes)),
-                _ => None,
-            });
-        Ok(metadata.collect())
-    }
-
-    /// Makes pages, hiding versions at or below each key's floor.
-    pub(crate) async fn pages(&self, keys: &[(Key, Lsn)], at: Lsn) -> Result<Vec<PageReply>> {
-        let pages = self.store.pages(keys, at).await?;
-        let pages = pages
-            .into_iter()
-            .collect::<Result<Vec<_>>>()
-            .map_err(|error| self.redo_failed(error, at))?;
-        let replayed = keys.iter().zip(&pages);
-        let replayed: Vec<(Key, u32)> = replayed
-            .map(|((key, _), page)| (*key, page.chain_length))
-            .collect();
-        self.images.note_reads(&replayed, at);
-        Ok(pages
-            .into_iter()
-            .map(|page| PageReply {
-                bytes: page.bytes,
-                chain_length: page.chain_length,
-            })
-            .collect())
-    }
-
-    fn redo_failed(&self, error: Error, at: Lsn) -> Error {
-        tracing::error!(tenant = %self.tenant(), timeline = %self.id(), %at, "cannot make a page: {error}");
-        Error::Internal(anyhow::anyhow!(
-            "{error} (tenant {}, timeline {}, read at {at})",
-            self.tenant(),
-            self.id()
-        ))
     }
 
     /// Counts what a record puts, before it is published. Whether a chain has become so long that ingest has to wait

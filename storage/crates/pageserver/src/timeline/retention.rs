@@ -68,7 +68,7 @@ impl Timeline {
         if at >= oldest || self.is_leased(at) {
             return Ok(());
         }
-        Err(self.not_found(format!(
+        Err(self.identity.not_found(format!(
             "LSN {at} is before the history, which starts at {oldest}; the tenant's history_window_seconds says how \
              much is kept"
         )))

@@ -58,7 +58,7 @@ impl Timeline {
             let _nothing_is_published = self.layers.stand_still();
             (self.last_record_lsn(), size.inner.lock().growth)
         };
-        let counted = i64::try_from(self.size_at(at).await?).unwrap_or(i64::MAX);
+        let counted = i64::try_from(self.reads.size_at(at).await?).unwrap_or(i64::MAX);
         size.counted.fetch_add(1, Ordering::Relaxed);
         size.inner.lock().base = Some(counted - growth);
         Ok(size.known().unwrap_or(0))
