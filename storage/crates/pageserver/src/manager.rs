@@ -333,13 +333,13 @@ impl TenantManager {
         if let Some(branch) = branches.first().filter(|_| !with_branches) {
             return Err(Error::PreconditionFailed(format!(
                 "timeline {id} has branches ({} is one); delete them first, or all with ?branches=delete",
-                branch.id
+                branch.id()
             )));
         }
         check_broken_branches(&tenant, id)?;
         branches.sort_by_key(|branch| std::cmp::Reverse(depth(branch)));
         for branch in branches {
-            check_broken_branches(&tenant, branch.id)?;
+            check_broken_branches(&tenant, branch.id())?;
             self.remove_timeline(&tenant, branch).await?;
         }
         match timelines.get(&id) {
@@ -352,9 +352,9 @@ impl TenantManager {
     async fn remove_timeline(&self, tenant: &Tenant, timeline: &Arc<Timeline>) -> Result<()> {
         timeline.shutdown().await;
         timeline.delete_objects().await?;
-        tenant.timelines.write().remove(&timeline.id);
+        tenant.timelines.write().remove(&timeline.id());
         timeline.store().cache().remove_all().await?;
-        tracing::info!(tenant = %tenant.id, timeline = %timeline.id, "deleted the timeline");
+        tracing::info!(tenant = %tenant.id, timeline = %timeline.id(), "deleted the timeline");
         Ok(())
     }
 
@@ -383,7 +383,7 @@ impl TenantManager {
 fn descends_from(timeline: &Timeline, id: TimelineId) -> bool {
     timeline
         .ancestor()
-        .is_some_and(|(ancestor, _)| ancestor.id == id || descends_from(&ancestor, id))
+        .is_some_and(|(ancestor, _)| ancestor.id() == id || descends_from(&ancestor, id))
 }
 
 fn depth(timeline: &Timeline) -> usize {

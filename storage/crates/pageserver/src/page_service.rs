@@ -246,7 +246,7 @@ fn hot_answer(timeline: &Timeline, term: Term, frame: &RequestFrame) -> Option<R
     timeline.check_term(term).ok()?;
     let position = frame.position;
     let as_of = timeline.position_now(position.not_modified_since, position.at)?;
-    let page = timeline.hot_page(*rel, block, as_of)?;
+    let page = timeline.reads().hot_page(*rel, block, as_of)?;
     let metrics = timeline.metrics();
     metrics.observe_request("pages", true, started.elapsed());
     Some(Reply::Pages {
@@ -308,23 +308,23 @@ async fn read(timeline: &Arc<Timeline>, term: Term, frame: &RequestFrame) -> Res
             refuse_twice(blocks)?;
             Reply::Pages {
                 as_of: at,
-                pages: timeline.rel_pages(*rel, blocks, at).await?,
+                pages: timeline.reads().rel_pages(*rel, blocks, at).await?,
             }
         }
         Request::SlruPage { kind, pageno } => Reply::SlruPage {
-            page: timeline.slru_page(*kind, *pageno, at).await?,
+            page: timeline.reads().slru_page(*kind, *pageno, at).await?,
         },
         Request::RelSize { rel } => Reply::RelSize {
-            blocks: timeline.rel_size(*rel, at).await?,
+            blocks: timeline.reads().rel_size(*rel, at).await?,
         },
         Request::ListRels { spc, db } => Reply::Rels {
-            rels: timeline.list_rels(*spc, *db, at).await?,
+            rels: timeline.reads().list_rels(*spc, *db, at).await?,
         },
         Request::ListDatabases => Reply::Databases {
-            databases: timeline.list_databases(at).await?,
+            databases: timeline.reads().list_databases(at).await?,
         },
         Request::ListSlruSegments { kind } => Reply::SlruSegments {
-            segments: timeline.list_slru_segments(*kind, at).await?,
+            segments: timeline.reads().list_slru_segments(*kind, at).await?,
         },
     };
     // A newer compute may have come while this was being read, and history may have been let go of.

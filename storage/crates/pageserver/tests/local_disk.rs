@@ -43,10 +43,10 @@ async fn project(server: &Server) -> (TenantId, TimelineId) {
 async fn everything(timeline: &Arc<Timeline>) -> anyhow::Result<Vec<(String, u32)>> {
     let at = timeline.last_record_lsn();
     let mut found = Vec::new();
-    for (spc, db) in timeline.list_databases(at).await? {
-        for (rel, blocks) in timeline.list_rels(spc, db, at).await? {
+    for (spc, db) in timeline.reads().list_databases(at).await? {
+        for (rel, blocks) in timeline.reads().list_rels(spc, db, at).await? {
             let all: Vec<u32> = (0..blocks).collect();
-            let pages = timeline.rel_pages(rel, &all, at).await?;
+            let pages = timeline.reads().rel_pages(rel, &all, at).await?;
             let crc = pages
                 .iter()
                 .fold(0, |crc, page| crc32c::crc32c_append(crc, &page.bytes));
@@ -152,7 +152,7 @@ async fn layers_that_are_made_again_after_a_crash_are_there_once() {
     let root = tempfile::tempdir().expect("tempdir");
     let server = start(root.path(), 0).await;
     let of = project_with_postgres(&server, root.path(), 100).await;
-    let (tenant, id) = (of.0.tenant, of.0.id);
+    let (tenant, id) = (of.0.tenant(), of.0.id());
     flush_layers(&server, &of, 3).await;
     let expected = everything(&of.0).await.expect("read");
     drop(of);

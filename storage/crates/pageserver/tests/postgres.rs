@@ -726,6 +726,7 @@ async fn a_record_that_cannot_be_served_stops_the_timeline() {
         bundle_at(server, tenant, branch.timeline, last).await;
         assert!(
             !timeline
+                .reads()
                 .list_rels(1663, 5, good)
                 .await
                 .expect("a listing")

@@ -106,7 +106,7 @@ async fn a_timeline_whose_uploads_hang_keeps_nobody_from_compacting() {
     let server = Server::start_on(root.path(), Wals::default(), objects, 1 << 30).await;
     let unlucky = project(&server, root.path(), 2).await;
     let other = project(&server, root.path(), 2).await;
-    let parts = [unlucky.0.id.to_string(), "__d1-".to_owned()];
+    let parts = [unlucky.0.id().to_string(), "__d1-".to_owned()];
     store.stuck.send_replace(Some(parts));
 
     flush_layers(&server, &unlucky, 2).await;

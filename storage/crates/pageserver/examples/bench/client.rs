@@ -36,8 +36,8 @@ impl BlockingClient {
         };
         client.send(&Hello {
             version: VERSION,
-            tenant: engine.timeline.tenant,
-            timeline: engine.timeline.id,
+            tenant: engine.timeline.tenant(),
+            timeline: engine.timeline.id(),
             term: Term(0),
             traceparent: String::new(),
         })?;

@@ -124,7 +124,7 @@ async fn getpage(engine: &Engine, relation: u32, pages: u32, step: u32) -> Resul
         rel: relation,
         fork: ForkNumber::Main,
     };
-    let blocks = (timeline.rel_size(rel, at).await?).context("no such relation")?;
+    let blocks = (timeline.reads().rel_size(rel, at).await?).context("no such relation")?;
     let mut client = BlockingClient::connect(engine)?;
     let (mut warm, mut hot) = (Vec::new(), Vec::new());
     let stride = (blocks / pages).max(8);

@@ -145,7 +145,7 @@ impl Drop for L0Watch {
 pub async fn run(arguments: Arguments) -> Result<Value> {
     let (engine, wal) = arguments.input.open(Memory::default()).await?;
     let timeline = engine.timeline.clone();
-    let tenant = engine.manager.tenant(timeline.tenant)?;
+    let tenant = engine.manager.tenant(timeline.tenant())?;
     let patch = TenantConfigPatch {
         image_threshold: arguments.image_threshold,
         image_threshold_pushdown: arguments.image_threshold_pushdown,

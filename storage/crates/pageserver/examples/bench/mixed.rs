@@ -222,7 +222,7 @@ fn fixed(threshold: u32) -> TenantConfigPatch {
 }
 
 async fn configure(engine: &Engine, policy: TenantConfigPatch) -> Result<()> {
-    let tenant = engine.manager.tenant(engine.timeline.tenant)?;
+    let tenant = engine.manager.tenant(engine.timeline.tenant())?;
     let patch = TenantConfigPatch {
         checkpoint_distance_bytes: Some(LAYER_BYTES),
         compaction_threshold: policy.compaction_threshold.or(Some(COMPACT_AT)),
@@ -265,7 +265,7 @@ impl Reads {
 
     async fn size(&self, timeline: &Arc<Timeline>, rel: RelTag) -> Result<u32> {
         let at = timeline.last_record_lsn();
-        Ok(timeline.rel_size(rel, at).await?.unwrap_or(0))
+        Ok(timeline.reads().rel_size(rel, at).await?.unwrap_or(0))
     }
 
     /// Reads so many pages, those of them that exist.

@@ -252,6 +252,7 @@ async fn clog(arguments: &Arguments) -> Result<Vec<Wanted>> {
     let engine = Engine::open(&arm.objects, Memory::default(), None).await?;
     let segments = engine
         .timeline
+        .reads()
         .list_slru_segments(SlruKind::Clog, arm.end)
         .await?;
     engine.close().await;
@@ -291,6 +292,7 @@ pub async fn scan(arguments: ScanArguments) -> Result<Value> {
             let at = engine.timeline.last_record_lsn();
             blocks = engine
                 .timeline
+                .reads()
                 .rel_size(rel, at)
                 .await?
                 .context("no such relation")?;

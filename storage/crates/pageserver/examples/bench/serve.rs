@@ -28,13 +28,13 @@ pub async fn run(arguments: Arguments) -> Result<Value> {
         rel: arguments.relation,
         fork: ForkNumber::Main,
     };
-    let blocks = engine.timeline.rel_size(rel, at).await?;
+    let blocks = engine.timeline.reads().rel_size(rel, at).await?;
     engine.chill()?;
     let timeline = &engine.timeline;
     let place = json!({
         "address": engine.address,
-        "tenant": timeline.tenant,
-        "timeline": timeline.id,
+        "tenant": timeline.tenant(),
+        "timeline": timeline.id(),
         "lsn": at,
         "blocks": blocks.context("no such relation")?,
     });

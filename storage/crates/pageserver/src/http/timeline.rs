@@ -60,8 +60,8 @@ pub async fn sick_safekeepers(State(manager): Manager) -> Response {
         for timeline in tenant.working_timelines() {
             let sick = timeline.sick_safekeepers().into_iter();
             found.extend(sick.map(|sick| SickSafekeeperOfTimeline {
-                tenant_id: timeline.tenant,
-                timeline_id: timeline.id,
+                tenant_id: timeline.tenant(),
+                timeline_id: timeline.id(),
                 sick,
             }));
         }

@@ -156,7 +156,7 @@ impl<'a> Batch<'a> {
                 return Ok(*size);
             }
         }
-        let size = self.timeline.rel_size(rel, self.before).await?;
+        let size = self.timeline.reads().rel_size(rel, self.before).await?;
         self.fetched.sizes.insert(rel, size);
         Ok(size)
     }
@@ -165,7 +165,7 @@ impl<'a> Batch<'a> {
     async fn truncate_floor(&mut self, rel: RelTag, blocks: u32) -> Result<()> {
         let mut floor = match self.floors.remove(&rel) {
             Some(floor) => floor,
-            None => self.timeline.rel_floor(rel, self.before).await?,
+            None => self.timeline.reads().rel_floor(rel, self.before).await?,
         };
         floor.truncate(self.lsn, blocks);
         self.floors.insert(rel, floor);
@@ -185,6 +185,7 @@ impl<'a> Batch<'a> {
         }
         let value = self
             .timeline
+            .reads()
             .value(Key::slru_segment(kind, segno), self.before)
             .await?;
         let pages = value
@@ -283,14 +284,24 @@ impl<'a> Batch<'a> {
             }
             MetaChange::SlruExtend { kind, pageno } => self.extend_slru(kind, pageno).await?,
             MetaChange::SlruTruncate { kind, cutoff_page } => {
-                for (segno, _) in self.timeline.list_slru_segments(kind, self.before).await? {
+                for (segno, _) in self
+                    .timeline
+                    .reads()
+                    .list_slru_segments(kind, self.before)
+                    .await?
+                {
                     if truncation_removes(kind, segno, cutoff_page) {
                         self.segments.insert((kind, segno), 0);
                     }
                 }
             }
             MetaChange::SlruDropSegments { kind, first, last } => {
-                for (segno, _) in self.timeline.list_slru_segments(kind, self.before).await? {
+                for (segno, _) in self
+                    .timeline
+                    .reads()
+                    .list_slru_segments(kind, self.before)
+                    .await?
+                {
                     if in_circular_range(first, last, segno) {
                         self.segments.insert((kind, segno), 0);
                     }
@@ -309,7 +320,12 @@ impl<'a> Batch<'a> {
     }
 
     async fn drop_database(&mut self, spc: u32, db: u32) -> Result<()> {
-        for (rel, _) in self.timeline.list_rels(spc, db, self.before).await? {
+        for (rel, _) in self
+            .timeline
+            .reads()
+            .list_rels(spc, db, self.before)
+            .await?
+        {
             self.drop_fork(rel).await?;
         }
         self.values.push((Key::relmap(spc, db), Value::Tombstone));
@@ -322,13 +338,18 @@ impl<'a> Batch<'a> {
         let (spc, db) = target;
         for (rel, blocks) in self
             .timeline
+            .reads()
             .list_rels(source.0, source.1, self.before)
             .await?
         {
             let copy = RelTag { spc, db, ..rel };
             let numbers: Vec<u32> = (0..blocks).collect();
             for chunk in numbers.chunks(COPY_PAGES) {
-                let pages = self.timeline.rel_pages(rel, chunk, self.before).await?;
+                let pages = self
+                    .timeline
+                    .reads()
+                    .rel_pages(rel, chunk, self.before)
+                    .await?;
                 let copies = chunk
                     .iter()
                     .zip(pages)
@@ -345,6 +366,7 @@ impl<'a> Batch<'a> {
         }
         if let Some(map) = self
             .timeline
+            .reads()
             .value(Key::relmap(source.0, source.1), self.before)
             .await?
         {

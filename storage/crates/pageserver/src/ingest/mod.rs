@@ -141,7 +141,7 @@ async fn ingest_until_stopped(
             Ended::Source(error) => {
                 tried.ended(at);
                 tracing::info!(
-                    tenant = %timeline.tenant, timeline = %timeline.id, %at, from = tried.reading,
+                    tenant = %timeline.tenant(), timeline = %timeline.id(), %at, from = tried.reading,
                     "WAL stream ended, trying again: {error:#}"
                 );
             }

@@ -126,7 +126,7 @@ impl TenantManager {
         if ancestor.pg_version() != request.pg_version {
             return Err(Error::BadRequest(format!(
                 "timeline {} runs Postgres {}, a branch cannot run {}",
-                ancestor.id,
+                ancestor.id(),
                 ancestor.pg_version(),
                 request.pg_version
             )));
@@ -134,9 +134,9 @@ impl TenantManager {
         let lsn = branch_point(&ancestor, &request).await?;
         let state = ancestor.state_at(lsn).await?;
         let system_identifier = new_system_identifier();
-        let control = ancestor.value(Key::control_file(), lsn).await?;
+        let control = ancestor.reads().value(Key::control_file(), lsn).await?;
         let control = control
-            .with_context(|| format!("timeline {} has no control file at {lsn}", ancestor.id))?;
+            .with_context(|| format!("timeline {} has no control file at {lsn}", ancestor.id()))?;
         let values = vec![
             (Key::timeline_state(), Value::Meta(encode_state(&state)?)),
             (
@@ -151,7 +151,7 @@ impl TenantManager {
             system_identifier,
             start_lsn: lsn,
             ancestor: Some(AncestorPoint {
-                timeline_id: ancestor.id,
+                timeline_id: ancestor.id(),
                 lsn,
             }),
             safekeepers: request.safekeepers.clone(),

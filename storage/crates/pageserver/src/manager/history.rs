@@ -59,9 +59,9 @@ async fn trim_tenant(tenant: &Tenant, window: Duration) -> bool {
     let points = branch_points(tenant);
     let timelines: Vec<_> = tenant.timelines.read().values().cloned().collect();
     for timeline in timelines {
-        let points = points.get(&timeline.id).cloned().unwrap_or_default();
+        let points = points.get(&timeline.id()).cloned().unwrap_or_default();
         if let Err(error) = timeline.trim_history(window, points).await {
-            tracing::warn!(tenant = %tenant.id, timeline = %timeline.id, "cannot trim history: {error}");
+            tracing::warn!(tenant = %tenant.id, timeline = %timeline.id(), "cannot trim history: {error}");
         }
     }
     true
@@ -75,7 +75,7 @@ fn branch_points(tenant: &Tenant) -> HashMap<TimelineId, Vec<Lsn>> {
         let mut next = timeline.ancestor();
         while let Some((ancestor, branch_lsn)) = next {
             upto = upto.min(branch_lsn);
-            points.entry(ancestor.id).or_default().push(upto);
+            points.entry(ancestor.id()).or_default().push(upto);
             next = ancestor.ancestor();
         }
     }

@@ -217,7 +217,7 @@ impl Tenant {
             let names = hottest(used);
             if !names.is_empty() {
                 hot.version = VERSION;
-                hot.timelines.insert(timeline.id, names);
+                hot.timelines.insert(timeline.id(), names);
             }
         }
         hot
@@ -228,7 +228,7 @@ impl Tenant {
     fn recall(&self, hot: &Hot) -> Vec<Wanted> {
         let mut lists = Vec::new();
         for timeline in self.timelines.read().values() {
-            let names = hot.timelines.get(&timeline.id).into_iter().flatten();
+            let names = hot.timelines.get(&timeline.id()).into_iter().flatten();
             let ranks: HashMap<&String, u64> = names.zip(1..).collect();
             let mut found = Vec::new();
             for file in timeline.store().map().iter() {

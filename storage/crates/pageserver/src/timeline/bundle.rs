@@ -51,10 +51,10 @@ impl Timeline {
         if term <= max_term || ingested <= lsn {
             return Ok(());
         }
-        tracing::error!(tenant = %self.tenant, timeline = %self.id, %term, %lsn, %max_term, %ingested, "a start below what is ingested was refused");
+        tracing::error!(tenant = %self.tenant(), timeline = %self.id(), %term, %lsn, %max_term, %ingested, "a start below what is ingested was refused");
         Err(Error::PreconditionFailed(format!(
             "a compute with term {term} wants to start timeline {} at {lsn}, but everything up to {ingested} was committed and ingested before, under terms up to {max_term}: the safekeepers that elected it lack acknowledged WAL. Nothing was changed here. Bring the safekeepers back that hold WAL up to {ingested}, and keep every directory of this timeline: it may hold the last copy",
-            self.id
+            self.id()
         )))
     }
 
@@ -77,16 +77,17 @@ impl Timeline {
             trouble.map_or_else(|| "it does not answer".to_owned(), |trouble| trouble.reason);
         Error::Internal(anyhow::anyhow!(
             "no compute can start while the object store does not take term {term} of timeline {}: {reason}; retry",
-            self.id
+            self.id()
         ))
     }
 
     async fn small_files(&self, lsn: Lsn) -> Result<Vec<(String, Bytes)>> {
         let state = self.state_at(lsn).await?;
         let control = self
+            .reads
             .value(Key::control_file(), lsn)
             .await?
-            .with_context(|| format!("timeline {} has no control file at {lsn}", self.id))?;
+            .with_context(|| format!("timeline {} has no control file at {lsn}", self.id()))?;
         let catalog_version = ControlFile::parse(&control)
             .context("read the stored control file")?
             .catalog_version();
@@ -111,13 +112,21 @@ impl Timeline {
                 key.b
             ),
         };
-        for (key, content) in self.scan(reads::whole(KeyKind::RelMap), lsn).await? {
+        for (key, content) in self.reads.scan(reads::whole(KeyKind::RelMap), lsn).await? {
             files.push((format!("{}/pg_filenode.map", directory(&key)), content));
         }
-        for (key, content) in self.scan(reads::whole(KeyKind::Database), lsn).await? {
+        for (key, content) in self
+            .reads
+            .scan(reads::whole(KeyKind::Database), lsn)
+            .await?
+        {
             files.push((format!("{}/PG_VERSION", directory(&key)), content));
         }
-        for (key, content) in self.scan(reads::whole(KeyKind::TwoPhase), lsn).await? {
+        for (key, content) in self
+            .reads
+            .scan(reads::whole(KeyKind::TwoPhase), lsn)
+            .await?
+        {
             files.push((format!("pg_twophase/{:08X}", key.e), content));
         }
         Ok(files)

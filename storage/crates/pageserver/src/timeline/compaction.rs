@@ -2,7 +2,7 @@
 //! without what nobody can read any more (`layers::plan_l0`, `layers::plan_settling`).
 //!
 //! Level 0 comes first: settling gives way, in the middle of a merge, as long as any timeline's level 0 is being
-//! compacted, and ingest is slowed when level 0 grows all the same (`layers::Brake`). Reads never wait for either.
+//! compacted, and ingest is slowed when level 0 grows all the same (`backpressure`). Reads never wait for either.
 //!
 //! Whoever has the turn waits for no object store: inputs are fetched before, and outputs may still be on their way when
 //! the next timeline merges. What a timeline has merged and not stored is bounded by its next merge waiting for it, and
@@ -13,106 +13,79 @@
 //! beside their inputs, never one that names a missing layer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use blob::{PutPayload, RemoteLayer};
 use layers::{
-    Brake, CompactionPlan, LayerDesc, LayerError, LayerName, MergeOptions, Retention, merge_layers,
+    CompactionPlan, LayerDesc, LayerError, LayerName, MergeOptions, Retention, merge_layers,
     plan_l0, plan_settling,
 };
 use pg_types::{Key, Lsn, RelTag};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
-use super::Timeline;
+use super::backpressure::Backpressure;
+use super::identity::Identity;
+use super::layer_stack::LayerStack;
+use super::lock_order::{RETENTION, Ranked};
 use crate::error::{Error, Result};
 use crate::floor::RelFloor;
+use crate::index::TimelineIndex;
 use crate::layer_file::{LayerFile, Reader};
-use crate::memory::{MAX_MERGED_BYTES, MergeTurn};
+use crate::memory::{MAX_MERGED_BYTES, MemoryBudget, MergeTurn};
+use crate::store::Store;
 
 /// How often inputs may have vanished from local disk when it comes to the turn.
 const MAX_FETCHES: usize = 10;
 const RETRY: Duration = Duration::from_secs(5);
-/// The brake is applied once for each so many bytes put into memory.
-const BRAKE_EVERY: u64 = 1 << 20;
-/// How long ingest waits for a compaction that keeps failing before it goes on with the next MiB: level 0 must not
-/// grow without bound, and WAL that is not ingested at all is an outage.
-const WAIT_FOR_FAILING: Duration = Duration::from_secs(2);
-
-#[derive(Default)]
-pub struct CompactionWork {
-    l0_wanted: Notify,
-    settling_wanted: Notify,
-    /// Told when level 0 has become smaller, or has failed to.
-    l0_changed: Notify,
-    /// Level-0 layers as of the last change of the layer map.
-    l0_layers: AtomicUsize,
-    /// Whether the last attempt to compact level 0 failed.
-    failing: AtomicBool,
-    /// Bytes put into memory up to which the brake has been applied.
-    braked_upto: AtomicU64,
+/// See the module head. This part knows `LayerStack` and `Backpressure`, and nobody knows it but the timeline.
+pub(super) struct Compaction {
+    identity: Arc<Identity>,
+    store: Arc<Store>,
+    index: Arc<TimelineIndex>,
+    memory: Arc<MemoryBudget>,
+    backpressure: Arc<Backpressure>,
+    stack: Arc<LayerStack>,
+    /// What may be dropped; everything stays until it is known what branches need.
+    retention: Ranked<RETENTION, Retention>,
 }
 
-impl Timeline {
-    pub(super) fn compaction_wanted(&self) {
-        self.compaction.l0_wanted.notify_one();
-        self.compaction.settling_wanted.notify_one();
+impl Compaction {
+    pub fn new(
+        identity: Arc<Identity>,
+        index: Arc<TimelineIndex>,
+        store: Arc<Store>,
+        memory: Arc<MemoryBudget>,
+        backpressure: Arc<Backpressure>,
+        stack: Arc<LayerStack>,
+    ) -> Compaction {
+        Compaction {
+            identity,
+            store,
+            index,
+            memory,
+            backpressure,
+            stack,
+            retention: Ranked::default(),
+        }
     }
 
-    /// Takes note of the number of level-0 layers.
-    pub(super) fn set_l0_layers(&self, count: usize) {
-        self.compaction.l0_layers.store(count, Ordering::Relaxed);
-        self.metrics
-            .l0_layers
-            .set(i64::try_from(count).unwrap_or(i64::MAX));
-    }
-
-    /// Called by ingest after whatever it publishes: slows it down, or holds it, while level 0 is large.
-    pub(super) async fn brake_ingest(&self) {
-        let work = &self.compaction;
-        let added = self.store.bytes_added();
-        if added < work.braked_upto.load(Ordering::Relaxed) + BRAKE_EVERY {
-            return;
-        }
-        work.braked_upto.store(added, Ordering::Relaxed);
-        let brake = Brake::new(self.config().compaction_threshold as usize);
-        let delay =
-            || brake.delay(work.l0_layers.load(Ordering::Relaxed) + self.store.frozen_count());
-        let started = Instant::now();
-        let pause = loop {
-            let changed = work.l0_changed.notified();
-            match delay() {
-                Some(pause) => break pause,
-                None if work.failing.load(Ordering::Relaxed) => break WAIT_FOR_FAILING,
-                None => {
-                    work.l0_wanted.notify_one();
-                    changed.await;
-                }
-            }
-        };
-        if !pause.is_zero() {
-            tokio::time::sleep(pause).await;
-        }
-        let waited = started.elapsed();
-        if waited > Duration::from_millis(1) {
-            self.metrics.braked_ms.inc_by(waited.as_millis() as u64);
-        }
+    /// From now on what this does not keep may be dropped.
+    pub fn keep(&self, retention: Retention) {
+        *self.retention.lock() = retention;
     }
 
     /// The background task for level 0.
-    pub(super) async fn l0_task(self: Arc<Timeline>) {
+    pub async fn l0_task(self: Arc<Compaction>) {
         loop {
             let compacted = self.compact_l0().await;
-            let failing = compacted.is_err();
-            self.compaction.failing.store(failing, Ordering::Relaxed);
-            self.compaction.l0_changed.notify_waiters();
+            self.backpressure.compaction_ended(compacted.is_err());
             match compacted {
                 Ok(true) => continue,
-                Ok(false) => self.compaction.l0_wanted.notified().await,
+                Ok(false) => self.backpressure.compaction_wanted().await,
                 Err(error) => {
-                    tracing::error!(tenant = %self.tenant, timeline = %self.id, "cannot compact: {error}");
+                    tracing::error!(tenant = %self.identity.tenant, timeline = %self.identity.id, "cannot compact: {error}");
                     tokio::time::sleep(RETRY).await;
                 }
             }
@@ -120,13 +93,13 @@ impl Timeline {
     }
 
     /// The background task for what has become history.
-    pub(super) async fn settling_task(self: Arc<Timeline>) {
+    pub async fn settling_task(self: Arc<Compaction>) {
         loop {
             match self.settle().await {
                 Ok(true) => continue,
-                Ok(false) => self.compaction.settling_wanted.notified().await,
+                Ok(false) => self.stack.settling_wanted().await,
                 Err(error) => {
-                    tracing::error!(tenant = %self.tenant, timeline = %self.id, "cannot trim history: {error}");
+                    tracing::error!(tenant = %self.identity.tenant, timeline = %self.identity.id, "cannot trim history: {error}");
                     tokio::time::sleep(RETRY).await;
                 }
             }
@@ -135,7 +108,7 @@ impl Timeline {
 
     /// One compaction of level 0, if there is enough to do.
     async fn compact_l0(&self) -> Result<bool> {
-        let threshold = self.config().compaction_threshold as usize;
+        let threshold = self.identity.config().compaction_threshold as usize;
         let Some(plan) = plan_l0(&self.store.map(), threshold, MAX_MERGED_BYTES) else {
             return Ok(false);
         };
@@ -146,8 +119,8 @@ impl Timeline {
 
     /// One step of merging what lies before the horizon, if it is worth it.
     async fn settle(&self) -> Result<bool> {
-        let retention = self.retention();
-        let least = self.config().compaction_target_bytes;
+        let retention = self.retention.lock().clone();
+        let least = self.identity.config().compaction_target_bytes;
         let horizon = retention.horizon();
         let Some(plan) = plan_settling(&self.store.map(), horizon, least, MAX_MERGED_BYTES) else {
             return Ok(false);
@@ -191,7 +164,7 @@ impl Timeline {
         let started = Instant::now();
         crash::point!("compaction.inputs-fetched");
         let options = MergeOptions {
-            target_bytes: self.config().compaction_target_bytes,
+            target_bytes: self.identity.config().compaction_target_bytes,
             level: plan.level,
             retention,
             ..MergeOptions::default()
@@ -211,8 +184,8 @@ impl Timeline {
         // and who opened them before keeps them.
         self.store.replace_files(added, &removed);
         crash::point!("compaction.map-changed");
-        self.report_layers();
-        self.compaction.l0_changed.notify_waiters();
+        self.stack.report_layers();
+        self.backpressure.level_0_compacted();
         self.index.remove_layers(removed.clone()).await?;
         crash::point!("compaction.index-changed");
         if plan.level > 1 {
@@ -223,13 +196,14 @@ impl Timeline {
         }
         crash::point!("compaction.copies-removed");
         let seconds = started.elapsed().as_secs_f64();
-        self.metrics
+        self.identity
+            .metrics
             .observe_compaction(plan.level, seconds, plan.bytes, bytes);
         if plan.level == 1 {
-            self.compaction.settling_wanted.notify_one();
+            self.stack.want_settling();
         }
         tracing::info!(
-            tenant = %self.tenant, timeline = %self.id, level = plan.level, inputs = removed.len(), outputs = count,
+            tenant = %self.identity.tenant, timeline = %self.identity.id, level = plan.level, inputs = removed.len(), outputs = count,
             bytes_in = plan.bytes, bytes_out = bytes, elapsed_ms = started.elapsed().as_millis() as u64, "compacted"
         );
         Ok(())
@@ -314,7 +288,7 @@ struct Merged {
 /// Up to where truncations hide the versions of pages, as of the horizon. Keys come in order, so that one
 /// relation's truncations are read once.
 struct Floors {
-    store: Arc<crate::store::Store>,
+    store: Arc<Store>,
     horizon: Lsn,
     runtime: Handle,
     of: Option<(RelTag, RelFloor)>,

@@ -22,10 +22,10 @@ use blob::RemoteLayer;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use layers::{LayerDesc, LayerName, MergeOptions, PersistentLayer as _, merge_layers};
-use parking_lot::Mutex;
 use pg_types::{Key, Lsn, TimelineId};
 
 use super::Timeline;
+use super::lock_order::{COPIES, DETACH, Ranked};
 use crate::api::{DetachInfo, DetachState};
 use crate::error::{Error, Result};
 use crate::index::{Inheritance, Lease};
@@ -44,13 +44,13 @@ type Source = (TimelineId, LayerName);
 /// What has become of the request.
 #[derive(Default)]
 pub struct DetachWork {
-    told: Mutex<Told>,
+    told: Ranked<DETACH, Told>,
     layers: AtomicUsize,
     layers_copied: AtomicUsize,
     bytes: AtomicU64,
     bytes_copied: AtomicU64,
     /// What has been copied, for the next round or attempt.
-    copies: Mutex<HashMap<Source, Vec<RemoteLayer>>>,
+    copies: Ranked<COPIES, HashMap<Source, Vec<RemoteLayer>>>,
 }
 
 #[derive(Default)]
@@ -94,7 +94,7 @@ struct Part {
 
 impl Part {
     fn source(&self) -> Source {
-        (self.from.id, self.file.name().clone())
+        (self.from.id(), self.file.name().clone())
     }
 
     fn is_superseded(&self) -> bool {
@@ -117,7 +117,7 @@ impl Timeline {
         if self.ancestor.read().is_none() {
             return Err(Error::Conflict(format!(
                 "timeline {} has no ancestor: there is nothing to detach it from",
-                self.id
+                self.id()
             )));
         }
         let mut told = self.detaching.told.lock();
@@ -132,7 +132,7 @@ impl Timeline {
         let mut told = self.detaching.told.lock();
         told.running = false;
         if let Err(error) = result {
-            tracing::error!(tenant = %self.tenant, timeline = %self.id, "cannot detach the branch: {error}");
+            tracing::error!(tenant = %self.tenant(), timeline = %self.id(), "cannot detach the branch: {error}");
             told.failed = Some(error.to_string());
         }
     }
@@ -170,7 +170,7 @@ impl Timeline {
             match copied {
                 Ok(layers) => {
                     tracing::info!(
-                        tenant = %self.tenant, timeline = %self.id, layers = parts.len(),
+                        tenant = %self.tenant(), timeline = %self.id(), layers = parts.len(),
                         elapsed_ms = started.elapsed().as_millis() as u64, "copied what the branch reads of its ancestors"
                     );
                     let layers = layers.into_iter().flatten().collect();
@@ -318,9 +318,11 @@ impl Timeline {
         crash::point!("detach.copied");
         let Copied { layers, oldest } = copied;
         if self.index.aux().is_none()
-            && let Some(aux) = self.aux_at(self.manifest.start_lsn).await?
+            && let Some(aux) = self.aux_at(self.identity.manifest.start_lsn).await?
         {
-            self.index.store_aux(self.manifest.start_lsn, aux).await?;
+            self.index
+                .store_aux(self.identity.manifest.start_lsn, aux)
+                .await?;
         }
         let lineage = self.lineage();
         let leases = lineage.iter().flat_map(|(ancestor, upto)| {
@@ -337,11 +339,11 @@ impl Timeline {
         self.store.leave_ancestors(layers.clone());
         *self.ancestor.write() = None;
         // Until it is known again what must stay, all does.
-        *self.retention.lock() = layers::Retention::everything();
+        self.compaction.keep(layers::Retention::everything());
         crash::point!("detach.cut-off");
-        self.report_layers();
-        self.compaction_wanted();
-        tracing::info!(tenant = %self.tenant, timeline = %self.id, %oldest, "the branch is detached");
+        self.layers.report_layers();
+        self.layers.want_compaction();
+        tracing::info!(tenant = %self.tenant(), timeline = %self.id(), %oldest, "the branch is detached");
         self.remove_spare_copies(&layers).await;
         Ok(())
     }
@@ -353,7 +355,7 @@ impl Timeline {
         let mut spare: Vec<RemoteLayer> = copies.into_values().flatten().collect();
         spare.retain(|layer| !named.contains(&layer.object_name()));
         if let Err(error) = self.index.remote().delete_layers(&spare).await {
-            tracing::warn!(tenant = %self.tenant, timeline = %self.id, "spare copies stay until the next start: {error}");
+            tracing::warn!(tenant = %self.tenant(), timeline = %self.id(), "spare copies stay until the next start: {error}");
         }
     }
 }

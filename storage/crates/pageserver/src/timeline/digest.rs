@@ -43,23 +43,23 @@ impl Timeline {
         let at = self.resolve_position(Lsn::INVALID, at).await?;
         let mut sum = Sum::default();
         let mut relations = 0;
-        for (spc, db) in self.list_databases(at).await? {
-            for (rel, size) in self.list_rels(spc, db, at).await? {
+        for (spc, db) in self.reads.list_databases(at).await? {
+            for (rel, size) in self.reads.list_rels(spc, db, at).await? {
                 sum.name(&format!("{rel} {size}"));
                 relations += 1;
                 let blocks: Vec<u32> = (0..size).collect();
                 for blocks in blocks.chunks(BATCH) {
-                    let pages = self.rel_pages(rel, blocks, at).await?;
+                    let pages = self.reads.rel_pages(rel, blocks, at).await?;
                     pages.iter().for_each(|page| sum.page(&page.bytes));
                 }
             }
         }
         for kind in SlruKind::ALL {
-            for (segment, size) in self.list_slru_segments(kind, at).await? {
+            for (segment, size) in self.reads.list_slru_segments(kind, at).await? {
                 sum.name(&format!("{} {segment} {size}", kind.directory()));
                 for page in 0..size {
                     let pageno = segment * SLRU_PAGES_PER_SEGMENT + page;
-                    sum.page(&self.slru_page(kind, pageno, at).await?.bytes);
+                    sum.page(&self.reads.slru_page(kind, pageno, at).await?.bytes);
                 }
             }
         }

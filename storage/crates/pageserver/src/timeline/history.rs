@@ -25,11 +25,11 @@ pub fn decode_state(value: &[u8]) -> Result<TimelineState> {
 impl Timeline {
     /// The newest stored state at or before an LSN. Its own position says since when it holds.
     async fn stored_state(&self, at: Lsn) -> Result<TimelineState> {
-        match self.value(Key::timeline_state(), at).await? {
+        match self.reads.value(Key::timeline_state(), at).await? {
             Some(value) => decode_state(&value),
-            None => {
-                Err(self.not_found(format!("no state is known at LSN {at}, before the history")))
-            }
+            None => Err(self
+                .identity
+                .not_found(format!("no state is known at LSN {at}, before the history"))),
         }
     }
 
@@ -57,7 +57,7 @@ impl Timeline {
         if lsn < oldest {
             return Err(Error::BadRequest(format!(
                 "LSN {lsn} is before the history of timeline {}, which starts at {oldest}",
-                self.id
+                self.id()
             )));
         }
         let last = self.last_record_lsn();
@@ -124,7 +124,7 @@ impl Timeline {
         if lsn > self.last_record_lsn() {
             return Err(Error::BadRequest(format!(
                 "LSN {lsn} is not ingested yet; timeline {} is at {}",
-                self.id,
+                self.id(),
                 self.last_record_lsn()
             )));
         }

@@ -9,17 +9,25 @@
 //!   fenced once stays fenced after a restart.
 //! - `remote_consistent_lsn` is what the uploaded index names; the WAL behind it may be trimmed.
 //!
+//! It is made of parts, each of which owns its state and knows only parts named before it here: `Identity`, `Position`,
+//! `Terms`, `Images`, `Reads`, `Backpressure`, `LayerStack`, `Compaction`. No part knows [`Timeline`], which opens them, knows its
+//! ancestors, and hands requests on. `lock_order` says which lock may be taken under which.
+//!
 //! A crash leaves the index and the layers it names. Opening the timeline again reads the state at the
 //! index's LSN and ingests on from there.
 
+mod backpressure;
 mod bundle;
 mod compaction;
 mod detach;
 mod digest;
-mod flush;
 mod history;
+mod identity;
 mod images;
+mod layer_stack;
+mod lock_order;
 mod noted;
+mod position;
 mod progress;
 mod reads;
 mod report;
@@ -30,23 +38,30 @@ mod tasks;
 mod terms;
 mod waiting;
 
-use std::sync::{Arc, Weak, atomic::AtomicU64};
+use std::sync::{Arc, Weak};
 
-use bytes::Bytes;
 use layers::Put;
-use parking_lot::{Mutex, RwLock};
-use pg_types::{Key, KeyRange, Lsn, TenantId, TimelineId};
+use parking_lot::RwLock;
+use pg_types::{Key, Lsn, TenantId, TimelineId};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wal_decode::TimelineState;
-use wire::page::PageReply;
 
-use self::waiting::LsnWaiters;
+use self::backpressure::Backpressure;
+use self::compaction::Compaction;
+use self::identity::Identity;
+use self::images::Images;
+use self::layer_stack::LayerStack;
+use self::lock_order::Ranked;
+use self::position::Position;
+use self::reads::Reads;
+use self::terms::Terms;
+use crate::api::Chains;
 use crate::clock::Clock;
 use crate::config::TenantConfig;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::index::{Manifest, TimelineIndex};
 use crate::ingest::IngestState;
 use crate::memory::{self, MemoryBudget};
@@ -56,60 +71,30 @@ use crate::store::Store;
 pub use history::{decode_state, encode_state};
 pub(crate) use reads::decode_u32;
 
-/// Reads this close to the newest LSN count as reads of the newest version, bytes of WAL.
-const RECENT_BYTES: u64 = 1 << 20;
-
-/// How far a timeline has come, and whether it goes on. Who watches it is woken when it stops; `waiting` is for LSNs.
-#[derive(Clone, Debug)]
-pub struct Progress {
-    pub last_record_lsn: Lsn,
-    pub prev_record_lsn: Lsn,
-    /// Why ingest cannot go on, once it met a record nobody can redo.
-    pub stopped: Option<Arc<str>>,
-}
-
 /// The settings of a tenant, shared with all its timelines.
 pub type SharedConfig = Arc<RwLock<Arc<TenantConfig>>>;
 
 /// See the module head.
 pub struct Timeline {
-    pub tenant: TenantId,
-    pub id: TimelineId,
-    manifest: Manifest,
-    config: SharedConfig,
+    identity: Arc<Identity>,
+    position: Arc<Position>,
     ancestor: RwLock<Option<(Arc<Timeline>, Lsn)>>,
     store: Arc<Store>,
-    progress: watch::Sender<Progress>,
-    waiters: LsnWaiters,
-    /// As of `last_record_lsn`.
-    state: RwLock<TimelineState>,
-    /// Held while a record is appended and while the open layer is frozen.
-    append: Mutex<()>,
     /// The writer's side: one record at a time.
     ingest: tokio::sync::Mutex<IngestState>,
-    max_term: AtomicU64,
-    /// The highest LSN a read has waited for.
-    wanted_lsn: AtomicU64,
-    logical_size: size::LogicalSize,
-    index: TimelineIndex,
-    images: images::ImageWork,
-    flush: flush::FlushWork,
-    compaction: compaction::CompactionWork,
+    index: Arc<TimelineIndex>,
+    terms: Arc<Terms>,
+    images: Arc<Images>,
+    reads: Reads,
+    layers: Arc<LayerStack>,
+    compaction: Arc<Compaction>,
     detaching: detach::DetachWork,
-    /// What compaction may drop; everything stays until it is known what branches need.
-    retention: Mutex<layers::Retention>,
     clock: Arc<Clock>,
     /// Why history is cut by another time than the wall clock's.
-    history_held: Mutex<Option<String>>,
+    history_held: Ranked<{ lock_order::HISTORY_HELD }, Option<String>>,
     /// Whom it gets its WAL from now, `host:port`.
     safekeepers: watch::Sender<Vec<String>>,
-    sick_safekeepers: Mutex<safekeepers::Sick>,
-    /// Whose WAL was ingested; see `terms`.
-    terms: Mutex<terms::Terms>,
-    memory: Arc<MemoryBudget>,
-    metrics: TimelineMetrics,
-    /// Reads by the deltas they applied, in `CHAIN_BARS`.
-    chain_reads: crate::chain_histogram::ChainHistogram,
+    sick_safekeepers: Ranked<{ lock_order::SICK_SAFEKEEPERS }, safekeepers::Sick>,
     cancel: CancellationToken,
     tasks: TaskTracker,
     /// Where what no request waits for is run.
@@ -145,69 +130,87 @@ impl Timeline {
             clock,
             background,
         } = parts;
-        let progress = Progress {
-            last_record_lsn: state.last_record_lsn,
-            prev_record_lsn: state.prev_record_lsn,
-            stopped: None,
-        };
-        let metrics = TimelineMetrics::new(tenant, id);
-        metrics.set_last_record_lsn(progress.last_record_lsn);
-        metrics.set_consistent_lsns(progress.last_record_lsn, progress.last_record_lsn);
-        let manifest = index.manifest();
-        // Where nothing was ingested yet, it is known that it was nobody's.
-        let is_untouched = state.last_record_lsn == manifest.start_lsn;
-        let ingested = index.ingested();
-        let ingested = ingested.or_else(|| is_untouched.then(Default::default));
-        let timeline = Timeline {
-            tenant,
-            id,
-            safekeepers: watch::Sender::new(manifest.safekeepers.clone()),
-            manifest,
-            config,
+        let identity = Arc::new(Identity::new(tenant, id, index.manifest(), config));
+        let index = Arc::new(index);
+        let position = Arc::new(Position::new(identity.clone(), state));
+        let terms = Terms::new(identity.clone(), position.clone(), index.clone());
+        let terms = Arc::new(terms);
+        let images = Images::new(identity.clone(), position.clone(), store.clone());
+        let images = Arc::new(images);
+        let reads = Reads::new(identity.clone(), store.clone(), images.clone());
+        let backpressure = Arc::new(Backpressure::new(
+            identity.clone(),
+            store.clone(),
+            images.clone(),
+            memory.clone(),
+        ));
+        let layers = Arc::new(LayerStack::new(layer_stack::Parts {
+            identity: identity.clone(),
+            position: position.clone(),
+            store: store.clone(),
+            index: index.clone(),
+            terms: terms.clone(),
+            images: images.clone(),
+            backpressure: backpressure.clone(),
+            memory: memory.clone(),
+        }));
+        let compaction = Compaction::new(
+            identity.clone(),
+            index.clone(),
+            store.clone(),
+            memory.clone(),
+            backpressure,
+            layers.clone(),
+        );
+        layers.report_layers();
+        let member: Weak<dyn memory::Member> = Arc::downgrade(&layers) as _;
+        memory.join(member);
+        Arc::new(Timeline {
+            safekeepers: watch::Sender::new(identity.manifest.safekeepers.clone()),
+            sick_safekeepers: Ranked::default(),
+            identity,
+            position,
             ancestor: RwLock::new(ancestor),
             store,
-            progress: watch::Sender::new(progress),
-            waiters: LsnWaiters::default(),
-            state: RwLock::new(state),
-            append: Mutex::new(()),
             ingest: tokio::sync::Mutex::new(IngestState::default()),
-            max_term: AtomicU64::new(index.max_term().0),
-            wanted_lsn: AtomicU64::new(0),
-            logical_size: size::LogicalSize::default(),
             index,
-            images: images::ImageWork::default(),
-            flush: flush::FlushWork::default(),
-            compaction: compaction::CompactionWork::default(),
+            terms,
+            reads,
+            images,
+            layers,
+            compaction: Arc::new(compaction),
             detaching: detach::DetachWork::default(),
-            retention: Mutex::default(),
             clock,
-            history_held: Mutex::default(),
-            sick_safekeepers: Mutex::default(),
-            terms: Mutex::new(terms::Terms::new(ingested)),
-            memory,
-            metrics,
-            chain_reads: crate::chain_histogram::ChainHistogram::default(),
+            history_held: Ranked::default(),
             cancel: CancellationToken::new(),
             tasks: TaskTracker::new(),
             background,
-        };
-        timeline.report_layers();
-        let timeline = Arc::new(timeline);
-        let member: Weak<dyn memory::Member> = Arc::downgrade(&timeline) as _;
-        timeline.memory.join(member);
-        timeline
+        })
+    }
+
+    pub fn tenant(&self) -> TenantId {
+        self.identity.tenant
+    }
+
+    pub fn id(&self) -> TimelineId {
+        self.identity.id
     }
 
     pub fn metrics(&self) -> &TimelineMetrics {
-        &self.metrics
+        &self.identity.metrics
     }
 
     pub fn manifest(&self) -> &Manifest {
-        &self.manifest
+        &self.identity.manifest
     }
 
     pub fn pg_version(&self) -> u32 {
-        self.manifest.pg_version
+        self.identity.manifest.pg_version
+    }
+
+    /// What can be read of it at an LSN that the caller has waited for.
+    pub fn reads(&self) -> &Reads {
+        &self.reads
     }
 
     pub(crate) fn store(&self) -> &Arc<Store> {
@@ -220,16 +223,16 @@ impl Timeline {
     }
 
     pub fn config(&self) -> Arc<TenantConfig> {
-        self.config.read().clone()
+        self.identity.config()
     }
 
     pub fn last_record_lsn(&self) -> Lsn {
-        self.progress.borrow().last_record_lsn
+        self.position.last_record_lsn()
     }
 
     /// The state as of the last record.
     pub fn state(&self) -> TimelineState {
-        *self.state.read()
+        self.position.state()
     }
 
     /// The LSN up to which the object store has everything.
@@ -239,81 +242,12 @@ impl Timeline {
 
     /// The chain length at which any page gets an image now.
     pub fn image_threshold(&self) -> u32 {
-        self.config().threshold(self.state.read().full_page_writes)
+        self.config().threshold(self.position.full_page_writes())
     }
 
-    fn image_rule(&self) -> layers::ImageRule {
-        self.config().image_rule(self.state.read().full_page_writes)
-    }
-
-    /// A metadata value; `None` when the key does not exist.
-    pub(crate) async fn value(&self, key: Key, at: Lsn) -> Result<Option<Bytes>> {
-        Ok(self.values(&[key], at).await?.pop().flatten())
-    }
-
-    pub(crate) async fn values(&self, keys: &[Key], at: Lsn) -> Result<Vec<Option<Bytes>>> {
-        self.store.values(keys, at).await
-    }
-
-    /// The existing metadata values of a range of keys.
-    pub(crate) async fn scan(&self, range: KeyRange, at: Lsn) -> Result<Vec<(Key, Bytes)>> {
-        let values = self.store.scan(range, at).await?;
-        let metadata = values
-            .into_iter()
-            .filter_map(|(key, _, value)| match value {
-                layers::Value::Meta(bytes) => Some((key, bytes)),
-                _ => None,
-            });
-        Ok(metadata.collect())
-    }
-
-    /// Makes pages, hiding versions at or below each key's floor.
-    pub(crate) async fn pages(&self, keys: &[(Key, Lsn)], at: Lsn) -> Result<Vec<PageReply>> {
-        let pages = self.store.pages(keys, at).await?;
-        let pages = pages
-            .into_iter()
-            .collect::<Result<Vec<_>>>()
-            .map_err(|error| self.redo_failed(error, at))?;
-        let replayed = keys.iter().zip(&pages);
-        let replayed: Vec<(Key, u32)> = replayed
-            .map(|((key, _), page)| (*key, page.chain_length))
-            .collect();
-        self.note_reads(&replayed, at);
-        Ok(pages
-            .into_iter()
-            .map(|page| PageReply {
-                bytes: page.bytes,
-                chain_length: page.chain_length,
-            })
-            .collect())
-    }
-
-    fn redo_failed(&self, error: Error, at: Lsn) -> Error {
-        tracing::error!(tenant = %self.tenant, timeline = %self.id, %at, "cannot make a page: {error}");
-        Error::Internal(anyhow::anyhow!(
-            "{error} (tenant {}, timeline {}, read at {at})",
-            self.tenant,
-            self.id
-        ))
-    }
-
-    /// One request's pages, each with the deltas that were applied.
-    fn note_reads(&self, pages: &[(Key, u32)], at: Lsn) {
-        for (_, chain_length) in pages {
-            self.metrics.chain_length.observe(f64::from(*chain_length));
-            self.chain_reads.observe(*chain_length);
-        }
-        // A read of the past says nothing about the chain as it is now.
-        if self.last_record_lsn().0.saturating_sub(at.0) < RECENT_BYTES {
-            self.images.note_reads(pages, self.image_rule(), at);
-        }
-    }
-
-    /// A request for a page that was as an earlier read had made it.
-    fn note_hot_read(&self) {
-        self.metrics.chain_length.observe(0.0);
-        self.chain_reads.observe(0);
-        self.images.note_hot_read();
+    /// What `/chains` shows.
+    pub fn chains(&self) -> Chains {
+        self.images.chains()
     }
 
     /// Counts what a record puts, before it is published. Whether a chain has become so long that ingest has to wait
@@ -331,62 +265,39 @@ impl Timeline {
         self.images.set_catching_up(catching_up);
     }
 
-    /// Makes the versions of some records visible, which grow the logical size by so many bytes. They have been
-    /// counted; `state` is the one behind the last of them.
+    /// See [`LayerStack::publish`].
     pub(crate) fn publish<'a>(
         &self,
         state: TimelineState,
         values: impl IntoIterator<Item = (Key, Lsn, Put<'a>)>,
         growth: i64,
     ) -> Result<()> {
-        let _appending = self.append.lock();
-        let lsn = state.last_record_lsn;
-        self.store.append(values)?;
-        *self.state.write() = state;
-        self.logical_size.grown(growth);
-        self.progress.send_if_modified(|progress| {
-            progress.last_record_lsn = lsn;
-            progress.prev_record_lsn = state.prev_record_lsn;
-            // Whom it concerns is woken below.
-            false
-        });
-        self.waiters.reached(lsn);
-        self.metrics.set_last_record_lsn(lsn);
-        self.images.published(lsn);
-        Ok(())
+        self.layers.publish(state, values, growth)
     }
 
-    /// Appends some versions of the record that is being ingested before the rest of it. Nobody sees them
-    /// until `last_record_lsn` reaches `lsn`; they may be flushed before that, which promises nothing, and
-    /// after a crash the record brings the same ones again.
+    /// See [`LayerStack::append_ahead`].
     pub(crate) async fn append_ahead(&self, values: Vec<(Key, Lsn, layers::Value)>) -> Result<()> {
-        {
-            let _appending = self.append.lock();
-            let values = || {
-                values
-                    .iter()
-                    .map(|(key, lsn, value)| (*key, *lsn, value.into()))
-            };
-            self.images.ingested(values(), self.image_rule());
-            self.store.append(values())?;
-        }
-        self.pace_ingest().await
+        self.layers.append_ahead(values).await
+    }
+
+    /// See [`LayerStack::pace_ingest`].
+    pub(crate) async fn pace_ingest(&self) -> Result<()> {
+        self.layers.pace_ingest().await
+    }
+
+    /// Writes everything ingested so far to the object store.
+    pub async fn checkpoint(&self) -> Result<()> {
+        self.layers.checkpoint().await
     }
 
     /// Ingest cannot go on; reads up to the last record still work.
     pub(crate) fn stop(&self, reason: String) {
-        tracing::error!(tenant = %self.tenant, timeline = %self.id, "timeline stopped: {reason}");
-        self.metrics.stopped.set(1);
-        self.progress
-            .send_modify(|progress| progress.stopped = Some(reason.into()));
+        self.position.stop(reason);
     }
 
     /// Ingest tries again.
     pub(crate) fn resume(&self) {
-        tracing::info!(tenant = %self.tenant, timeline = %self.id, "ingest begins again");
-        self.metrics.stopped.set(0);
-        self.progress
-            .send_modify(|progress| progress.stopped = None);
+        self.position.resume();
     }
 
     pub(crate) fn ingest_state(&self) -> &tokio::sync::Mutex<IngestState> {

@@ -7,9 +7,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use layers::ChainCounts;
-use parking_lot::Mutex;
 use pg_types::{Key, Lsn};
 use smallvec::SmallVec;
+
+use super::lock_order::{NOTED_READS, Ranked};
 
 /// So many are worth telling by themselves. To wake the one who does takes longer than a read: not one in a hundred
 /// pays it.
@@ -24,7 +25,7 @@ type Pages = SmallVec<[(Key, u32); 1]>;
 #[derive(Default)]
 pub struct NotedReads {
     /// Each with the LSN it read at.
-    requests: Mutex<Vec<(Lsn, Pages)>>,
+    requests: Ranked<NOTED_READS, Vec<(Lsn, Pages)>>,
     /// Requests for one page that was as an earlier read had made it.
     without_replay: AtomicU64,
 }

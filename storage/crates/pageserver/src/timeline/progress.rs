@@ -1,8 +1,7 @@
 //! Terms and positions: who may read and write, how far the timeline is, and waiting for it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pg_types::{Lsn, Term};
 
@@ -10,19 +9,6 @@ use super::Timeline;
 use crate::error::{Error, Result};
 
 impl Timeline {
-    pub fn max_term(&self) -> Term {
-        Term(self.max_term.load(Ordering::SeqCst))
-    }
-
-    /// Takes note of a term; true when it is the highest so far.
-    pub fn raise_term(&self, term: Term) -> bool {
-        let before = self.max_term.fetch_max(term.0, Ordering::SeqCst);
-        if before < term.0 {
-            tracing::info!(tenant = %self.tenant, timeline = %self.id, %term, before, "a newer compute owns the timeline");
-        }
-        before < term.0
-    }
-
     /// Refuses a compute that a newer one has taken the timeline from. Term 0 is for read-only tools.
     pub fn check_term(&self, term: Term) -> Result<()> {
         if self.cancel.is_cancelled() {
@@ -37,29 +23,7 @@ impl Timeline {
 
     /// Waits until everything up to `lsn` is ingested.
     pub async fn wait_lsn(&self, lsn: Lsn, timeout: Duration) -> Result<()> {
-        self.wanted_lsn.fetch_max(lsn.0, Ordering::Relaxed);
-        let started = Instant::now();
-        let mut waiter = self.waiters.enqueue(lsn);
-        let mut progress = self.progress.subscribe();
-        let reached_or_over =
-            progress.wait_for(|now| now.last_record_lsn >= lsn || now.stopped.is_some());
-        tokio::select! {
-            () = waiter.arrived() => {}
-            // As things are now; of what comes later it is told only that ingest has stopped.
-            _ = reached_or_over => {}
-            () = tokio::time::sleep(timeout) => {}
-            () = self.cancel.cancelled() => return Err(self.shutting_down()),
-        }
-        let now = self.progress.borrow().clone();
-        match now.stopped {
-            _ if now.last_record_lsn >= lsn => Ok(()),
-            Some(reason) => Err(Error::Stopped(reason.to_string())),
-            None => Err(Error::Timeout {
-                wanted: lsn,
-                reached: now.last_record_lsn,
-                waited_ms: started.elapsed().as_millis() as u64,
-            }),
-        }
+        self.position.wait_for(lsn, timeout, &self.cancel).await
     }
 
     /// Waits for what a read asks for and says at which LSN to read.
@@ -105,10 +69,10 @@ impl Timeline {
 
     /// Whether a read waits, or waited in vain, for WAL that has not come.
     pub(crate) fn is_wanted_beyond(&self, lsn: Lsn) -> bool {
-        self.wanted_lsn.load(Ordering::Relaxed) > lsn.0
+        self.position.is_wanted_beyond(lsn)
     }
 
     pub(super) fn shutting_down(&self) -> Error {
-        Error::ShuttingDown(format!("timeline {} is being shut down", self.id))
+        self.identity.shutting_down()
     }
 }

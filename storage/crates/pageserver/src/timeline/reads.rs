@@ -4,16 +4,86 @@
 //! waits for WAL. Sizes and truncations are themselves versioned values, so that an answer is exact for
 //! any LSN of the timeline's history.
 
+use std::sync::Arc;
+
 use anyhow::Context;
 use bytes::Bytes;
 use pg_types::{ForkNumber, Key, KeyKind, KeyRange, Lsn, RelTag, SLRU_PAGES_PER_SEGMENT, SlruKind};
 use wire::page::PageReply;
 
-use super::Timeline;
+use super::identity::Identity;
+use super::images::Images;
 use crate::error::{Error, Result};
 use crate::floor::RelFloor;
+use crate::store::Store;
 
-impl Timeline {
+/// See the module head. This part owns nothing but the way to read; it tells `Images` how long the chains were.
+pub struct Reads {
+    identity: Arc<Identity>,
+    store: Arc<Store>,
+    images: Arc<Images>,
+}
+
+impl Reads {
+    pub(super) fn new(identity: Arc<Identity>, store: Arc<Store>, images: Arc<Images>) -> Reads {
+        Reads {
+            identity,
+            store,
+            images,
+        }
+    }
+
+    /// A metadata value; `None` when the key does not exist.
+    pub(crate) async fn value(&self, key: Key, at: Lsn) -> Result<Option<Bytes>> {
+        Ok(self.values(&[key], at).await?.pop().flatten())
+    }
+
+    pub(crate) async fn values(&self, keys: &[Key], at: Lsn) -> Result<Vec<Option<Bytes>>> {
+        self.store.values(keys, at).await
+    }
+
+    /// The existing metadata values of a range of keys.
+    pub(crate) async fn scan(&self, range: KeyRange, at: Lsn) -> Result<Vec<(Key, Bytes)>> {
+        let values = self.store.scan(range, at).await?;
+        let metadata = values
+            .into_iter()
+            .filter_map(|(key, _, value)| match value {
+                layers::Value::Meta(bytes) => Some((key, bytes)),
+                _ => None,
+            });
+        Ok(metadata.collect())
+    }
+
+    /// Makes pages, hiding versions at or below each key's floor.
+    pub(crate) async fn pages(&self, keys: &[(Key, Lsn)], at: Lsn) -> Result<Vec<PageReply>> {
+        let pages = self.store.pages(keys, at).await?;
+        let pages = pages
+            .into_iter()
+            .collect::<Result<Vec<_>>>()
+            .map_err(|error| self.redo_failed(error, at))?;
+        let replayed = keys.iter().zip(&pages);
+        let replayed: Vec<(Key, u32)> = replayed
+            .map(|((key, _), page)| (*key, page.chain_length))
+            .collect();
+        self.images.note_reads(&replayed, at);
+        Ok(pages
+            .into_iter()
+            .map(|page| PageReply {
+                bytes: page.bytes,
+                chain_length: page.chain_length,
+            })
+            .collect())
+    }
+
+    fn redo_failed(&self, error: Error, at: Lsn) -> Error {
+        tracing::error!(tenant = %self.identity.tenant, timeline = %self.identity.id, %at, "cannot make a page: {error}");
+        Error::Internal(anyhow::anyhow!(
+            "{error} (tenant {}, timeline {}, read at {at})",
+            self.identity.tenant,
+            self.identity.id
+        ))
+    }
+
     /// Pages of a fork, in the order asked. A block beyond the fork's size is an error.
     pub async fn rel_pages(&self, rel: RelTag, blocks: &[u32], at: Lsn) -> Result<Vec<PageReply>> {
         let metadata = self
@@ -22,11 +92,13 @@ impl Timeline {
         let size = match &metadata[0] {
             Some(value) => decode_u32(value)?,
             None => {
-                return Err(self.not_found(format!("relation {rel} does not exist at LSN {at}")));
+                return Err(self
+                    .identity
+                    .not_found(format!("relation {rel} does not exist at LSN {at}")));
             }
         };
         if let Some(block) = blocks.iter().find(|block| **block >= size) {
-            return Err(self.not_found(format!(
+            return Err(self.identity.not_found(format!(
                 "relation {rel} has {size} blocks at LSN {at}, block {block} was asked for"
             )));
         }
@@ -47,7 +119,7 @@ impl Timeline {
         let floor = decode_floor(floor.as_ref()).ok()?;
         let key = Key::rel_block(rel, block);
         let bytes = self.store.hot_page(key, floor.of_block(block), at)?;
-        self.note_hot_read();
+        self.images.note_hot_read();
         Some(PageReply {
             bytes,
             chain_length: 0,
@@ -62,7 +134,7 @@ impl Timeline {
             None => 0,
         };
         if pageno % SLRU_PAGES_PER_SEGMENT >= pages {
-            return Err(self.not_found(format!(
+            return Err(self.identity.not_found(format!(
                 "{} has {pages} pages in segment {segno:04X} at LSN {at}, page {pageno} was asked for",
                 kind.directory()
             )));
@@ -146,13 +218,6 @@ impl Timeline {
         Ok(main
             .map(|(_, blocks)| u64::from(*blocks) * pg_types::BLCKSZ as u64)
             .sum())
-    }
-
-    pub(super) fn not_found(&self, what: String) -> Error {
-        Error::NotFound(format!(
-            "{what} (tenant {}, timeline {})",
-            self.tenant, self.id
-        ))
     }
 }
 

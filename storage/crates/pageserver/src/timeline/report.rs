@@ -18,7 +18,7 @@ const FPW_CHANGE_RECORD_BYTES: u64 = (RECORD_HEADER_BYTES + 2 + 1) as u64;
 
 impl Timeline {
     pub async fn status(&self) -> TimelineStatus {
-        let progress = self.progress.borrow().clone();
+        let progress = self.position.progress();
         let state = self.state();
         let mut layers = LayerSummary::default();
         for file in self.store.map().iter() {
@@ -37,19 +37,19 @@ impl Timeline {
         let ancestor = self.ancestor();
         let consistent_lsn = self.remote_consistent_lsn();
         TimelineStatus {
-            timeline_id: self.id,
-            tenant_id: self.tenant,
+            timeline_id: self.id(),
+            tenant_id: self.tenant(),
             state: name,
             reason: progress.stopped.map(|reason| reason.to_string()),
-            pg_version: self.manifest.pg_version,
-            system_identifier: self.manifest.system_identifier.to_string(),
-            start_lsn: self.manifest.start_lsn,
+            pg_version: self.identity.manifest.pg_version,
+            system_identifier: self.identity.manifest.system_identifier.to_string(),
+            start_lsn: self.identity.manifest.start_lsn,
             oldest_lsn: self.oldest_lsn(),
             last_record_lsn: progress.last_record_lsn,
             prev_record_lsn: progress.prev_record_lsn,
             disk_consistent_lsn: consistent_lsn,
             remote_consistent_lsn: consistent_lsn,
-            ancestor_timeline_id: ancestor.as_ref().map(|(ancestor, _)| ancestor.id),
+            ancestor_timeline_id: ancestor.as_ref().map(|(ancestor, _)| ancestor.id()),
             ancestor_lsn: ancestor.map(|(_, branch_lsn)| branch_lsn),
             current_logical_size: size,
             history_bytes: self.history_bytes(),
@@ -84,12 +84,12 @@ impl Timeline {
         let elapsed = self.index.trouble().and_then(|trouble| trouble.elapsed);
         let seconds = elapsed.unwrap_or_default().as_secs();
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-        self.metrics.uploads_failing.set(seconds);
+        self.identity.metrics.uploads_failing.set(seconds);
     }
 
     async fn size_or_zero(&self) -> u64 {
         self.current_size().await.unwrap_or_else(|error| {
-            tracing::warn!(tenant = %self.tenant, timeline = %self.id, "cannot count the size: {error}");
+            tracing::warn!(tenant = %self.tenant(), timeline = %self.id(), "cannot count the size: {error}");
             0
         })
     }
@@ -110,27 +110,6 @@ impl Timeline {
         };
         map.iter().map(info).collect()
     }
-
-    /// Refreshes the layer metrics.
-    pub(super) fn report_layers(&self) {
-        let map = self.store.map();
-        for kind in [layers::LayerKind::Delta, layers::LayerKind::Image] {
-            let of_kind = || map.iter().filter(|file| file.desc().kind == kind);
-            let bytes = of_kind().map(|file| file.desc().size).sum();
-            self.metrics
-                .set_layers(kind_name(kind), of_kind().count(), bytes);
-        }
-        self.set_l0_layers(map.iter().filter(|file| file.desc().is_l0()).count());
-        self.report_memory();
-    }
-
-    /// Refreshes the metrics of what is in memory.
-    pub(super) fn report_memory(&self) {
-        let gauged = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        let (memory, uploading) = (self.store.memory_bytes(), self.store.uploading_bytes());
-        self.metrics.memory_bytes.set(gauged(memory));
-        self.metrics.uploading_bytes.set(gauged(uploading));
-    }
 }
 
 fn full_page_writes(state: &TimelineState) -> FullPageWrites {
@@ -146,7 +125,7 @@ fn full_page_writes(state: &TimelineState) -> FullPageWrites {
     }
 }
 
-fn kind_name(kind: layers::LayerKind) -> &'static str {
+pub(super) fn kind_name(kind: layers::LayerKind) -> &'static str {
     match kind {
         layers::LayerKind::Delta => "delta",
         layers::LayerKind::Image => "image",

@@ -35,7 +35,7 @@ impl Timeline {
 
     /// Where the history of this timeline and its ancestors begins.
     pub fn oldest_lsn(&self) -> Lsn {
-        let (own, start) = (self.horizon(), self.manifest.start_lsn);
+        let (own, start) = (self.horizon(), self.identity.manifest.start_lsn);
         match &*self.ancestor.read() {
             _ if own > start => own,
             // What the ancestor has before the branch point, unless it has let go of some of that.
@@ -57,7 +57,7 @@ impl Timeline {
     pub(super) fn own_history_begin(&self) -> Lsn {
         match self.index.is_detached() {
             true => self.horizon(),
-            false => self.horizon().max(self.manifest.start_lsn),
+            false => self.horizon().max(self.identity.manifest.start_lsn),
         }
     }
 
@@ -68,7 +68,7 @@ impl Timeline {
         if at >= oldest || self.is_leased(at) {
             return Ok(());
         }
-        Err(self.not_found(format!(
+        Err(self.identity.not_found(format!(
             "LSN {at} is before the history, which starts at {oldest}; the tenant's history_window_seconds says how \
              much is kept"
         )))
@@ -89,7 +89,9 @@ impl Timeline {
         loop {
             let current = owner.as_deref().unwrap_or(self);
             match current.ancestor() {
-                Some((ancestor, branch_lsn)) if at < current.manifest.start_lsn.min(branch_lsn) => {
+                Some((ancestor, branch_lsn))
+                    if at < current.identity.manifest.start_lsn.min(branch_lsn) =>
+                {
                     owner = Some(ancestor);
                 }
                 _ => return owner,
@@ -118,11 +120,6 @@ impl Timeline {
         Ok(lease)
     }
 
-    /// What compaction may rely on.
-    pub(super) fn retention(&self) -> Retention {
-        self.retention.lock().clone()
-    }
-
     /// Lets go of history older than the window, save at `branch_points` and leased LSNs. The caller holds the
     /// tenant's lock, so that none of either is added meanwhile.
     pub(crate) async fn trim_history(
@@ -146,16 +143,17 @@ impl Timeline {
             crash::point!("history.before-horizon");
             self.index.store_horizon(horizon, now).await?;
             crash::point!("history.horizon-stored");
-            tracing::debug!(tenant = %self.tenant, timeline = %self.id, %horizon, "history starts later now");
+            tracing::debug!(tenant = %self.tenant(), timeline = %self.id(), %horizon, "history starts later now");
         }
         let leases = self.index.leases();
         let points = branch_points
             .into_iter()
             .chain(leases.iter().map(|lease| lease.lsn));
-        *self.retention.lock() = Retention::new(horizon, points);
-        self.metrics
+        self.compaction.keep(Retention::new(horizon, points));
+        self.identity
+            .metrics
             .set_horizon(self.last_record_lsn(), self.own_history_begin());
-        self.compaction_wanted();
+        self.layers.want_compaction();
         Ok(())
     }
 

@@ -19,7 +19,7 @@ impl Timeline {
     pub(crate) async fn set_safekeepers(&self, safekeepers: Vec<String>) -> Result<()> {
         self.index.store_safekeepers(safekeepers.clone()).await?;
         self.sick_safekeepers.lock().retain(&safekeepers);
-        tracing::info!(tenant = %self.tenant, timeline = %self.id, ?safekeepers, "the safekeepers are these from now on");
+        tracing::info!(tenant = %self.tenant(), timeline = %self.id(), ?safekeepers, "the safekeepers are these from now on");
         self.safekeepers.send_replace(safekeepers);
         Ok(())
     }
@@ -39,12 +39,12 @@ impl Timeline {
         };
         if self.sick_safekeepers.lock().found(found) {
             tracing::error!(
-                tenant = %self.tenant, timeline = %self.id, safekeeper, %lsn,
+                tenant = %self.tenant(), timeline = %self.id(), safekeeper, %lsn,
                 "what a safekeeper has is not the timeline's WAL: {reason}"
             );
         } else {
             tracing::debug!(
-                tenant = %self.tenant, timeline = %self.id, safekeeper, %lsn,
+                tenant = %self.tenant(), timeline = %self.id(), safekeeper, %lsn,
                 "the WAL is still not the timeline's: {reason}"
             );
         }
@@ -54,7 +54,7 @@ impl Timeline {
     pub(crate) fn read_well(&self, safekeeper: &str, start: Lsn) {
         let mut sick = self.sick_safekeepers.lock();
         if !sick.0.is_empty() && sick.read_well(safekeeper, start, self.last_record_lsn()) {
-            tracing::info!(tenant = %self.tenant, timeline = %self.id, safekeeper, "its WAL is read again");
+            tracing::info!(tenant = %self.tenant(), timeline = %self.id(), safekeeper, "its WAL is read again");
         }
     }
 
@@ -63,7 +63,7 @@ impl Timeline {
         let mut sick = self.sick_safekeepers.lock();
         for known in sick.found_to_agree(safekeepers) {
             tracing::info!(
-                tenant = %self.tenant, timeline = %self.id, safekeeper = known.safekeeper,
+                tenant = %self.tenant(), timeline = %self.id(), safekeeper = known.safekeeper,
                 "its log is the timeline's again"
             );
         }

@@ -5,16 +5,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use pg_types::Lsn;
 
 use super::Timeline;
+use super::lock_order::{Ranked, SIZE};
 use crate::error::Result;
 
 /// See the module.
 #[derive(Default)]
 pub struct LogicalSize {
-    inner: Mutex<Inner>,
+    inner: Ranked<SIZE, Inner>,
     counting: tokio::sync::Mutex<()>,
     counted: AtomicU64,
 }
@@ -46,7 +46,7 @@ impl Timeline {
     /// # Errors
     /// Storage's, when it has to be counted.
     pub async fn current_size(&self) -> Result<u64> {
-        let size = &self.logical_size;
+        let size = &self.position.size;
         if let Some(known) = size.known() {
             return Ok(known);
         }
@@ -55,10 +55,10 @@ impl Timeline {
             return Ok(known);
         }
         let (at, growth): (Lsn, i64) = {
-            let _nothing_is_published = self.append.lock();
+            let _nothing_is_published = self.layers.stand_still();
             (self.last_record_lsn(), size.inner.lock().growth)
         };
-        let counted = i64::try_from(self.size_at(at).await?).unwrap_or(i64::MAX);
+        let counted = i64::try_from(self.reads.size_at(at).await?).unwrap_or(i64::MAX);
         size.counted.fetch_add(1, Ordering::Relaxed);
         size.inner.lock().base = Some(counted - growth);
         Ok(size.known().unwrap_or(0))
@@ -72,6 +72,6 @@ impl Timeline {
 
     /// How often the size was counted since the timeline was opened.
     pub fn times_counted(&self) -> u64 {
-        self.logical_size.counted.load(Ordering::Relaxed)
+        self.position.size.counted.load(Ordering::Relaxed)
     }
 }

@@ -38,10 +38,10 @@ impl Timeline {
     /// Starts the background work. Ingest begins once the chain lengths of the past are known, so that
     /// no page's chain is ever undercounted.
     pub(crate) fn start(self: &Arc<Timeline>, source: Option<Arc<dyn WalSource>>) {
-        self.spawn_behind(self.clone().flush_task());
-        self.spawn_behind(self.clone().image_task());
-        self.spawn_behind(self.clone().l0_task());
-        self.spawn_behind(self.clone().settling_task());
+        self.spawn_behind(self.layers.clone().flush_task());
+        self.spawn_behind(self.images.clone().image_task());
+        self.spawn_behind(self.compaction.clone().l0_task());
+        self.spawn_behind(self.compaction.clone().settling_task());
         let timeline = self.clone();
         self.spawn(async move {
             timeline.prepare().await;
@@ -62,12 +62,12 @@ impl Timeline {
                         ancestor.checkpoint().await?;
                     }
                 }
-                self.load_chain_counts().await
+                self.images.load_chain_counts().await
             };
             match prepared.await {
                 Ok(()) => return,
                 Err(error) => {
-                    tracing::warn!(tenant = %self.tenant, timeline = %self.id, "cannot start ingest yet: {error}");
+                    tracing::warn!(tenant = %self.tenant(), timeline = %self.id(), "cannot start ingest yet: {error}");
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
             }

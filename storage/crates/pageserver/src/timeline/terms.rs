@@ -4,13 +4,30 @@
 //! in the index says whose WAL everything before its LSN is, and soon after a term has begun, that it has. A crash leaves
 //! what was stored: ingest begins again at the index's LSN, of a log that agrees with all of it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use consensus::{TermHistory, TermStart};
-use pg_types::Lsn;
+use pg_types::{Lsn, Term};
 
 use super::Timeline;
+use super::identity::Identity;
+use super::lock_order::{Ranked, TERMS};
+use super::position::Position;
+use crate::index::TimelineIndex;
 use crate::term_history::{Ingested, OtherHistory};
 
+/// See the module head. This part knows `Identity`, `Position` and the index.
 pub(super) struct Terms {
+    identity: Arc<Identity>,
+    position: Arc<Position>,
+    index: Arc<TimelineIndex>,
+    /// The highest term anybody has come with.
+    max: AtomicU64,
+    known: Ranked<TERMS, Known>,
+}
+
+struct Known {
     /// None for a timeline whose WAL was ingested before this was noted, until the safekeepers have told.
     ingested: Option<Ingested>,
     /// The last term that the index was told of.
@@ -18,41 +35,65 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    pub fn new(ingested: Option<Ingested>) -> Terms {
-        let last = ingested.as_ref().and_then(|it| it.terms.last());
+    /// What the index says.
+    pub fn new(
+        identity: Arc<Identity>,
+        position: Arc<Position>,
+        index: Arc<TimelineIndex>,
+    ) -> Terms {
+        // Where nothing was ingested yet, it is known that it was nobody's.
+        let is_untouched = position.last_record_lsn() == identity.manifest.start_lsn;
+        let ingested = index.ingested();
+        let ingested = ingested.or_else(|| is_untouched.then(Default::default));
+        let stored = ingested.as_ref().and_then(|it| it.terms.last());
         Terms {
-            ingested,
-            stored: last,
+            max: AtomicU64::new(index.max_term().0),
+            known: Ranked::new(Known { ingested, stored }),
+            identity,
+            position,
+            index,
         }
     }
-}
 
-impl Timeline {
+    /// The highest term anybody has come with.
+    pub fn max(&self) -> Term {
+        Term(self.max.load(Ordering::SeqCst))
+    }
+
+    /// Takes note of a term; true when it is the highest so far.
+    pub fn raise(&self, term: Term) -> bool {
+        let before = self.max.fetch_max(term.0, Ordering::SeqCst);
+        if before < term.0 {
+            tracing::info!(tenant = %self.identity.tenant, timeline = %self.identity.id, %term, before, "a newer compute owns the timeline");
+        }
+        before < term.0
+    }
+
     /// Whose WAL was ingested; none as long as that is not known.
     pub fn ingested(&self) -> Option<Ingested> {
         // In this order: the terms say enough of what was published before.
-        let last = self.last_record_lsn();
-        let ingested = self.terms.lock().ingested.clone();
+        let last = self.position.last_record_lsn();
+        let ingested = self.known.lock().ingested.clone();
         ingested.map(|it| it.reaching(last).cut())
     }
 
     /// Takes note of what the safekeepers say of what was ingested; nothing where it is known.
-    pub(crate) fn found_ingested(&self, found: Ingested) {
+    pub fn found(&self, found: Ingested) {
         tracing::info!(
-            tenant = %self.tenant, timeline = %self.id, terms = ?found.terms.entries(),
+            tenant = %self.identity.tenant, timeline = %self.identity.id, terms = ?found.terms.entries(),
             "a majority of the safekeepers says whose WAL was ingested"
         );
-        self.terms.lock().ingested.get_or_insert(found);
+        self.known.lock().ingested.get_or_insert(found);
     }
 
     /// Checks a log whose WAL was received up to `received`, and which sends none now.
-    pub(crate) fn compare_terms(
+    pub fn compare(
         &self,
         received: Lsn,
         theirs: &TermHistory,
         committed: Lsn,
     ) -> Result<(), OtherHistory> {
-        match self.terms.lock().ingested.clone() {
+        match self.known.lock().ingested.clone() {
             Some(ours) => ours.reaching(received).compare(theirs, committed),
             None => Ok(()),
         }
@@ -60,13 +101,13 @@ impl Timeline {
 
     /// To be called before WAL of a log is ingested that follows `received`: from then on only its history counts. False
     /// while the log has less committed than is known: it has to be compared again.
-    pub(crate) fn follow_terms(
+    pub fn follow(
         &self,
         received: Lsn,
         theirs: &TermHistory,
         committed: Lsn,
     ) -> Result<bool, OtherHistory> {
-        let mut terms = self.terms.lock();
+        let mut terms = self.known.lock();
         let Some(ours) = &mut terms.ingested else {
             return Ok(true);
         };
@@ -78,9 +119,9 @@ impl Timeline {
     }
 
     /// Has it stored that a term's WAL was ingested, once some was.
-    pub(crate) fn note_terms(&self) {
-        let last_record = self.last_record_lsn();
-        let mut terms = self.terms.lock();
+    pub fn note(&self) {
+        let last_record = self.position.last_record_lsn();
+        let mut terms = self.known.lock();
         let Some(ingested) = &terms.ingested else {
             return;
         };
@@ -94,7 +135,54 @@ impl Timeline {
         terms.stored = last;
         drop(terms);
         if let Err(error) = self.index.note_ingested(known) {
-            tracing::warn!(tenant = %self.tenant, timeline = %self.id, "cannot store whose WAL is ingested: {error}");
+            tracing::warn!(tenant = %self.identity.tenant, timeline = %self.identity.id, "cannot store whose WAL is ingested: {error}");
         }
+    }
+}
+
+impl Timeline {
+    /// The highest term anybody has come with.
+    pub fn max_term(&self) -> Term {
+        self.terms.max()
+    }
+
+    /// Takes note of a term; true when it is the highest so far.
+    pub fn raise_term(&self, term: Term) -> bool {
+        self.terms.raise(term)
+    }
+
+    /// Whose WAL was ingested; none as long as that is not known.
+    pub fn ingested(&self) -> Option<Ingested> {
+        self.terms.ingested()
+    }
+
+    /// See [`Terms::found`].
+    pub(crate) fn found_ingested(&self, found: Ingested) {
+        self.terms.found(found);
+    }
+
+    /// See [`Terms::compare`].
+    pub(crate) fn compare_terms(
+        &self,
+        received: Lsn,
+        theirs: &TermHistory,
+        committed: Lsn,
+    ) -> Result<(), OtherHistory> {
+        self.terms.compare(received, theirs, committed)
+    }
+
+    /// See [`Terms::follow`].
+    pub(crate) fn follow_terms(
+        &self,
+        received: Lsn,
+        theirs: &TermHistory,
+        committed: Lsn,
+    ) -> Result<bool, OtherHistory> {
+        self.terms.follow(received, theirs, committed)
+    }
+
+    /// See [`Terms::note`].
+    pub(crate) fn note_terms(&self) {
+        self.terms.note();
     }
 }

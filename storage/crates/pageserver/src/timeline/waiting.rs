@@ -7,13 +7,14 @@
 
 use std::collections::BTreeMap;
 
-use parking_lot::Mutex;
 use pg_types::Lsn;
 use tokio::sync::oneshot;
 
+use super::lock_order::{Ranked, WAITERS};
+
 #[derive(Default)]
 pub struct LsnWaiters {
-    queue: Mutex<Queue>,
+    queue: Ranked<WAITERS, Queue>,
 }
 
 #[derive(Default)]

@@ -86,6 +86,7 @@ pub async fn compare(pgdata: &Path, timeline: &Arc<Timeline>, at: Lsn) -> Compar
     for (spc, db) in on_disk {
         let directory = directory(pgdata, spc, db);
         let listed = timeline
+            .reads()
             .list_rels(spc, db, at)
             .await
             .expect("list relations");
@@ -149,7 +150,7 @@ async fn compare_fork(
 ) {
     let numbers: Vec<u32> = (0..(content.len() / BLCKSZ) as u32).collect();
     for chunk in numbers.chunks(BATCH) {
-        let pages = match timeline.rel_pages(tag, chunk, at).await {
+        let pages = match timeline.reads().rel_pages(tag, chunk, at).await {
             Ok(pages) => pages,
             Err(error) => {
                 differences.push(format!("{tag} blocks {}..: {error}", chunk[0]));
@@ -192,6 +193,7 @@ async fn compare_slru(
     differences: &mut Vec<String>,
 ) {
     let segments = timeline
+        .reads()
         .list_slru_segments(kind, at)
         .await
         .expect("segments");
@@ -220,6 +222,7 @@ async fn compare_slru(
         for (number, disk) in content.chunks(BLCKSZ).enumerate().take(*pages as usize) {
             let pageno = segno * SLRU_PAGES_PER_SEGMENT + number as u32;
             let page = timeline
+                .reads()
                 .slru_page(kind, pageno, at)
                 .await
                 .expect("SLRU page");
@@ -291,12 +294,21 @@ pub async fn materialize(
         std::fs::create_dir_all(pgdata.join(directory)).expect("create");
     }
     let at = bundle.lsn;
-    let mut directories = timeline.list_databases(at).await.expect("databases");
+    let mut directories = timeline
+        .reads()
+        .list_databases(at)
+        .await
+        .expect("databases");
     directories.push((GLOBAL_TABLESPACE, 0));
     for (spc, db) in directories {
         let directory = directory(pgdata, spc, db);
         std::fs::create_dir_all(&directory).expect("directory");
-        for (tag, blocks) in timeline.list_rels(spc, db, at).await.expect("relations") {
+        for (tag, blocks) in timeline
+            .reads()
+            .list_rels(spc, db, at)
+            .await
+            .expect("relations")
+        {
             assert!(blocks < RELSEG_BLOCKS);
             let suffix = if tag.fork == ForkNumber::Main {
                 String::new()
@@ -306,7 +318,12 @@ pub async fn materialize(
             let mut content = Vec::new();
             let numbers: Vec<u32> = (0..blocks).collect();
             for chunk in numbers.chunks(BATCH) {
-                for page in timeline.rel_pages(tag, chunk, at).await.expect("pages") {
+                for page in timeline
+                    .reads()
+                    .rel_pages(tag, chunk, at)
+                    .await
+                    .expect("pages")
+                {
                     content.extend(if page.bytes.is_empty() {
                         vec![0; BLCKSZ]
                     } else {
@@ -326,6 +343,7 @@ pub async fn materialize(
         let directory = pgdata.join(kind.directory());
         std::fs::create_dir_all(&directory).expect("directory");
         for (segno, pages) in timeline
+            .reads()
             .list_slru_segments(kind, at)
             .await
             .expect("segments")
@@ -333,6 +351,7 @@ pub async fn materialize(
             let mut content = Vec::new();
             for page in 0..pages {
                 let found = timeline
+                    .reads()
                     .slru_page(kind, segno * SLRU_PAGES_PER_SEGMENT + page, at)
                     .await
                     .expect("page");

@@ -60,7 +60,7 @@ pub async fn flush_layers(server: &Server, of: &(Arc<Timeline>, Postgres), count
     for _ in 0..count {
         postgres.script("postgres", "CREATE TABLE t (); DROP TABLE t;");
         let end = postgres.flush_lsn();
-        server.wals.0.lock().expect("wals")[&timeline.id]
+        server.wals.0.lock().expect("wals")[&timeline.id()]
             .limit
             .send_replace(end);
         timeline.wait_lsn(end, WAIT).await.expect("ingest");

@@ -1,0 +1,56 @@
+//! Which timeline it is: what every part of it knows, and what no part changes.
+//!
+//! The tenant's settings are shared with all its timelines and are changed by the manager alone. Metrics only count.
+//! This part calls no other one.
+
+use std::sync::Arc;
+
+use pg_types::{TenantId, TimelineId};
+
+use super::SharedConfig;
+use crate::config::TenantConfig;
+use crate::error::Error;
+use crate::index::Manifest;
+use crate::metrics::TimelineMetrics;
+
+/// See the module head.
+pub(super) struct Identity {
+    pub tenant: TenantId,
+    pub id: TimelineId,
+    pub manifest: Manifest,
+    pub metrics: TimelineMetrics,
+    config: SharedConfig,
+}
+
+impl Identity {
+    pub fn new(
+        tenant: TenantId,
+        id: TimelineId,
+        manifest: Manifest,
+        config: SharedConfig,
+    ) -> Identity {
+        Identity {
+            tenant,
+            id,
+            manifest,
+            metrics: TimelineMetrics::new(tenant, id),
+            config,
+        }
+    }
+
+    /// The tenant's settings as of now.
+    pub fn config(&self) -> Arc<TenantConfig> {
+        self.config.read().clone()
+    }
+
+    pub fn not_found(&self, what: String) -> Error {
+        Error::NotFound(format!(
+            "{what} (tenant {}, timeline {})",
+            self.tenant, self.id
+        ))
+    }
+
+    pub fn shutting_down(&self) -> Error {
+        Error::ShuttingDown(format!("timeline {} is being shut down", self.id))
+    }
+}

@@ -1,0 +1,97 @@
+//! Making the images of a batch of pages.
+//!
+//! An image goes into the open layer as of a record that is ingested. A page that no longer exists is forgotten; one that
+//! cannot be made is forgotten until it is written again, and keeps no other page from its image.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use layers::{ImageRule, ImageTask};
+use pg_types::{BLCKSZ, Key, Lsn, RelTag};
+
+use super::Images;
+use crate::error::Result;
+use crate::metrics::ImageReason;
+use crate::redo::Page;
+use crate::timeline::reads::{decode_floor, decode_u32};
+
+impl Images {
+    /// Makes images of these pages as of `at`, which is ingested.
+    pub(super) async fn make_images(
+        &self,
+        tasks: &[ImageTask],
+        rule: ImageRule,
+        at: Lsn,
+    ) -> Result<()> {
+        let full_page_writes = self.position.full_page_writes();
+        let reason = |deltas: u32| match rule {
+            ImageRule::Fixed(_) if full_page_writes => ImageReason::Threshold,
+            ImageRule::Fixed(_) => ImageReason::Pushdown,
+            ImageRule::Adaptive { bound } if deltas < bound => ImageReason::Read,
+            ImageRule::Adaptive { .. } => ImageReason::Bound,
+        };
+        let keys: Vec<Key> = tasks.iter().map(|task| task.key).collect();
+        let mut wanted = Vec::with_capacity(tasks.len());
+        for (key, floor) in keys.iter().zip(self.visible_floors(&keys, at).await?) {
+            match floor {
+                Some(floor) => wanted.push((*key, floor)),
+                None => self.counts.lock().forget(key, at),
+            }
+        }
+        let pages = self.store.pages_anew(&wanted, at).await?;
+        crash::point!("images.made");
+        for ((key, _), page) in wanted.into_iter().zip(pages) {
+            match page {
+                Ok(page) => self.put_image(key, at, &page, reason(page.chain_length))?,
+                Err(error) => {
+                    // Reads of this page fail as well and say so; the other pages still get their images.
+                    tracing::error!(tenant = %self.identity.tenant, timeline = %self.identity.id, %key, %at, "no image: {error}");
+                    self.counts.lock().forget(&key, Lsn::MAX);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn put_image(&self, key: Key, at: Lsn, page: &Page, reason: ImageReason) -> Result<()> {
+        let made = page.chain_length;
+        if made > 0 {
+            let bytes = if page.bytes.is_empty() {
+                Bytes::from(vec![0; BLCKSZ])
+            } else {
+                page.bytes.clone()
+            };
+            self.store.append_image(key, at, bytes)?;
+            crash::point!("images.appended");
+            self.identity.metrics.observe_image(reason, BLCKSZ);
+        }
+        self.counts.lock().image_made(&key, at, made);
+        Ok(())
+    }
+
+    /// The floor of each page's versions; `None` when the page does not exist.
+    async fn visible_floors(&self, keys: &[Key], at: Lsn) -> Result<Vec<Option<Lsn>>> {
+        let mut rels: Vec<RelTag> = keys.iter().filter_map(Key::rel).collect();
+        rels.sort_unstable();
+        rels.dedup();
+        let directory: Vec<Key> = rels
+            .iter()
+            .flat_map(|rel| [Key::rel_size(*rel), Key::rel_floor(*rel)])
+            .collect();
+        let values = self.store.values(&directory, at).await?;
+        let mut known = HashMap::with_capacity(rels.len());
+        for (rel, value) in rels.into_iter().zip(values.chunks_exact(2)) {
+            let blocks = value[0].as_ref().map(decode_u32).transpose()?;
+            known.insert(rel, (blocks, decode_floor(value[1].as_ref())?));
+        }
+        let floor_of = |key: &Key| match key.rel() {
+            None => Some(Lsn::INVALID),
+            Some(rel) => {
+                let (blocks, floor) = known.get(&rel)?;
+                blocks.filter(|blocks| key.e < *blocks)?;
+                Some(floor.of_block(key.e))
+            }
+        };
+        Ok(keys.iter().map(floor_of).collect())
+    }
+}
