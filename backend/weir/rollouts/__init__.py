@@ -1,16 +1,16 @@
-"""Rollouts: a feature is carried through the fleet in waves, measured, judged, and taken back where it does harm.
+"""Rollouts: a feature is carried through the fleet in waves, measured, judged, and rolled back where it does harm.
 
-The rooms, from the floor up. A room imports only rooms that stand before it here, and `scripts/devtools/arrows.py`
-checks that:
+The packages, from the lowest layer up. A package imports only packages that stand before it in this list;
+`scripts/devtools/arrows.py` checks that:
 
-- `models`, `intent`, `messages`, `visibility`: tables, what a person asks for, what the API and the workflows send to
-  each other, and who may see which rollout.
+- `models`, `intent`, `messages`, `visibility`: tables, requests of people, messages between the API and the workflows,
+  and which rollouts a principal may see. The docstrings of the other packages call these modules the floor.
 - `features`: what is rolled out, and which computes can have it.
 - `plan`: which computes take part, in which wave, and which are left out and why.
-- `run`: how far a rollout and its computes are.
+- `run`: the state of a rollout and of its computes.
 - `control`: pause, resume, approve, skip, abort and rollback; starting the workflows.
 - `evidence`: what was measured before and after each switch.
 - `report`: one document about a whole rollout.
-- `assembly`: the routes, and what rollouts add to packages that know nothing of rollouts.
+- `assembly`: the routes, and what rollouts register with packages that do not import rollouts.
 
 The workflows that carry a rollout out are `weir_workflows.rollout`."""

@@ -1,4 +1,4 @@
-"""Ties rollouts to the application: what they add to packages that know nothing of rollouts."""
+"""Connects rollouts to the application: what rollouts register with packages that do not import rollouts."""
 
 from uuid import UUID
 

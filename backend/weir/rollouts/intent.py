@@ -1,4 +1,5 @@
-"""What a person says about a rollout: whose computes, and how carefully. Stored with the rollout as it was said."""
+"""What a person asks of a rollout: the selector of its computes and its strategy. Both are stored with the rollout as they
+were sent."""
 
 from typing import Literal, Self
 

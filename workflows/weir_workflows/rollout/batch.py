@@ -1,7 +1,7 @@
 """A batch: computes of like windows taken together through baseline, switch, bake and verdict.
 
-How far each compute is stands in the database; the batch only knows which step comes next. Its history is a dozen
-steps whatever happens, so it never has to go on as new.
+The database holds the state of each compute; the batch only knows which step comes next. A batch's history is a dozen
+steps whatever happens, so a batch never has to continue as a new run.
 """
 
 from datetime import timedelta

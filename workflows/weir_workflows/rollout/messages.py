@@ -1,4 +1,4 @@
-"""What the rollout's workflows and their activities say to each other. Times are RFC 3339; durations seconds."""
+"""Messages between the rollout's workflows and their activities. Times are RFC 3339; durations are in seconds."""
 
 from dataclasses import dataclass, field
 

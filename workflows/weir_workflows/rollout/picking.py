@@ -1,4 +1,4 @@
-"""Who of a wave is taken up next, and in which batches. Pure."""
+"""Which computes of a wave are taken up next, and in which batches. Pure."""
 
 from collections import Counter
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Progress: where a rollout stands and how the computes of a wave are, read from the metadata database."""
+"""Progress: the state of a rollout and of the computes of a wave, read from the metadata database."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """Taking computes up and switching them, many at a time.
 
-Every step reads where each compute stands from the database and goes on from there, so that a step can be repeated by
-another process at any moment: a switch is wished in the database first, sent second, and written down as confirmed
-last.
+Every step reads the state of each compute from the database and continues from that state, so that another process
+can repeat a step at any moment: a switch is stored in the database as desired first, sent second, and stored as
+confirmed last.
 """
 
 import asyncio

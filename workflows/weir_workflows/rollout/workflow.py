@@ -1,15 +1,15 @@
 """A rollout: waves of computes, each taken up in batches as caps and windows of time allow, with a gate before each
-wave, and people's controls obeyed at every step.
+wave. The workflow obeys the controls of people at every step.
 
-- pause: nothing new is switched; what has been switched bakes on and is judged.
-- approve: opens the gate the rollout is held at.
-- skip: leaves out a compute, or what is left of a wave.
-- abort: stops; switched computes that have no passed verdict yet go back, passed ones stay.
-- rollback: stops, and every compute the rollout has switched goes back; of a wave or a compute: only that goes back.
+- pause: no further compute is switched; switched computes finish their bake and are judged.
+- approve: opens the gate at which the rollout is held.
+- skip: leaves out a compute, or the computes of a wave that are not switched yet.
+- abort: stops; switched computes without a passed verdict are rolled back, passed ones stay.
+- rollback: stops and rolls back every compute that the rollout has switched, or only those of one wave, or one compute.
 
-Whatever was switched and does not pass goes back by the same record. A rollout never promotes on `inconclusive`: it
-holds and says why. Who is in which wave and how far each is stands in the database, so a workflow that begins afresh,
-after its history grew long or was lost, goes on from there.
+A switched compute that does not pass is rolled back by its feature's own means. A rollout never promotes on
+`inconclusive`: it holds and says why. The database stores which computes are in which wave and the state of each, so a
+workflow that begins anew, after its history grew long or was lost, continues from that state.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Starts the workflows of new rollouts, and those that Temporal has lost again. The dispatcher of `weir.operations`
+"""Starts the workflows of new rollouts, and restarts workflows that Temporal has lost. The dispatcher of `weir.operations`
 runs this beside its own work."""
 
 import structlog

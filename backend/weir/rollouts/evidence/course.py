@@ -1,6 +1,7 @@
 """The course of one compute's figures across its switch, beside the course that its controls would have it take.
 
-From Prometheus as long as that remembers, then from what the verdict kept (`weir.rollouts.evidence.collect`)."""
+The figures come from Prometheus as long as Prometheus has them, and later from the counts that the verdict stored
+(`weir.rollouts.evidence.collect`)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta

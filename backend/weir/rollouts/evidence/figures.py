@@ -1,6 +1,6 @@
-"""Figures made of kept counts (`weir.rollouts.evidence.collect`): of one compute, and of many together.
+"""Figures made of stored counts (`weir.rollouts.evidence.collect`): of one compute, and of many together.
 
-Together means summed: rates of windows that are equally long add up to a rate, percentiles are those of summed
+Figures of many computes are sums: rates of windows that are equally long add up to a rate, percentiles are those of summed
 histograms and never averages of percentiles. Pure.
 """
 

@@ -1,4 +1,4 @@
-"""What a rollout did to WAL, latency and storage: response bodies. Null is not measured, never 0."""
+"""What a rollout did to WAL, latency and storage: response bodies. Null means not measured, and is never 0."""
 
 from datetime import datetime
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""Measurements of rollouts in the database, where they outlive the metrics they were made of."""
+"""Measurements of rollouts in the database, where they outlive the metrics from which they were made."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A rollout's evidence: of each compute, and together by wave, by cell and over the fleet."""
+"""A rollout's evidence: for each compute, and summed by wave, by cell and over the fleet."""
 
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What can be rolled out, and what a plan asks of each feature."""
+"""The features that can be rolled out, and what a plan asks of each feature."""
 
 from weir.rollouts.features.image_pushdown import ImagePushdown
 from weir.rollouts.features.postgres_minor import PostgresMinor

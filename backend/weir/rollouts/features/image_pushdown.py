@@ -1,4 +1,4 @@
-"""Image pushdown: computes stop writing page images to their WAL, and storage makes those that reads need."""
+"""Image pushdown: computes stop writing page images to their WAL, and storage makes the images that reads need."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""A minor of Postgres: computes are restarted onto it, and back onto the one they ran where that goes wrong."""
+"""A minor of Postgres: computes are restarted onto it, and a rollback restarts them onto the minor they ran before."""
 
 from datetime import datetime
 from typing import Any

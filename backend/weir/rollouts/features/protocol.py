@@ -1,6 +1,6 @@
-"""What a plan asks of the feature that is rolled out: who has it already, and what it is expected to bring.
+"""What a plan asks of the feature that is rolled out: which computes have it already, and what it is expected to bring.
 
-How computes are switched to it and judged is the worker's (`weir_workflows.rollout.changes`)."""
+The worker switches and judges computes (`weir_workflows.rollout.changes`)."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What a plan is made from: every compute the account sees, and what is measured of it, in a handful of queries."""
+"""The input of a plan: every compute that the account sees, with its measurements, read in a handful of queries."""
 
 import asyncio
 

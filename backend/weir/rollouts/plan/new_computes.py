@@ -1,4 +1,4 @@
-"""What a compute that is made now should start with, by the rollouts that have completed."""
+"""Which features a new compute starts with, according to the completed rollouts."""
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession

@@ -1,4 +1,5 @@
-"""Who takes part in a rollout, in which wave, and who does not and why. Pure: the same input, the same plan."""
+"""Which computes take part in a rollout, in which wave, and which are left out and why. Pure: the same input gives the
+same plan."""
 
 import hashlib
 import math

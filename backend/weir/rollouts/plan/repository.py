@@ -1,4 +1,4 @@
-"""Rows of frozen plans: who takes part in a rollout, who was left out, and which computes are in an open one."""
+"""Rows of frozen plans: the members of a rollout, its exclusions, and the computes that are in an open rollout."""
 
 from typing import Any
 from uuid import UUID

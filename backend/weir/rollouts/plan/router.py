@@ -1,4 +1,4 @@
-"""Routes of plans: the dry run, who was left out of a frozen plan, and what a plan made now would change."""
+"""Routes of plans: the dry run, the exclusions of a frozen plan, and what a plan made now would change."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Planning, freezing and comparing rollouts. What people do to a running one is in `control`."""
+"""Planning, freezing and comparing rollouts. Orders to a running rollout are in `control`."""
 
 from weir.authz.access import ProjectAccess
 from weir.clients.prometheus import Prometheus

@@ -1,4 +1,4 @@
-"""What was asked for, as people read it: a selector and a strategy in named lines instead of JSON."""
+"""A rollout's selector and strategy for people: in named lines instead of JSON."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the API says about rollouts. What people say to it is in `intent`."""
+"""Response bodies about rollouts. Request bodies are in `intent`."""
 
 from datetime import datetime
 from typing import Any, Literal

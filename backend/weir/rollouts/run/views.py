@@ -1,4 +1,4 @@
-"""Rows to response bodies."""
+"""Makes response bodies of rows."""
 
 from collections import Counter
 from datetime import datetime

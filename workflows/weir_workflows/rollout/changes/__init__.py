@@ -1,4 +1,4 @@
-"""What rollouts change in computes, a module for each feature. Waves, batches and verdicts are the same for all."""
+"""What rollouts change in computes, a module for each feature. Waves, batches and verdicts are the same for all features."""
 
 from weir_workflows.common.resources import Resources
 from weir_workflows.rollout.changes.image_pushdown import ImagePushdown

@@ -1,4 +1,4 @@
-"""How a rollout stores what it wishes of endpoints: the same for every feature."""
+"""How a rollout stores the desired state of endpoints: the same for every feature."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,8 +1,8 @@
-"""Image pushdown: Postgres writes no page images any more, storage makes them. By one record in the WAL, while the
-compute runs.
+"""Image pushdown: Postgres stops writing page images, and storage makes them. One record in the WAL switches a compute
+while it runs.
 
-Going back is the same record in reverse. Images on again first, then storage as before: in this order chains stay
-bounded all the while."""
+A rollback is the same record in reverse. It switches page images on first and returns storage to its former threshold
+second: in this order chains stay bounded at every moment."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,7 +1,8 @@
-"""What a rollout asks of the feature it rolls out: how one compute is switched, how that is seen, how it goes back.
+"""What a rollout asks of its feature: how one compute is switched, how the switch is confirmed, and how the compute is
+rolled back.
 
-Everything else (who is next, pauses, windows, verdicts, waves) is the rollout's, and the same for every feature. Each
-step may be repeated, by another process too: what is wished is stored first, sent second and confirmed last.
+Everything else (the next computes, pauses, windows, verdicts, waves) is the rollout's, and the same for every feature.
+Each step may be repeated, also by another process: the desired state is stored first, sent second and confirmed last.
 """
 
 from collections.abc import Sequence
