@@ -3,8 +3,9 @@
 The packages, from the lowest layer up. A package imports only packages that stand before it in this list;
 `scripts/devtools/arrows.py` checks that:
 
-- `models`, `intent`, `messages`, `visibility`: tables, requests of people, messages between the API and the workflows,
-  and which rollouts a principal may see. The docstrings of the other packages call these modules the floor.
+- `models`, `intent`, `messages`, `visibility`: tables, requests of people, messages between the API and the
+  workflows, and which rollouts a principal may see. The docstrings of the other packages call these modules the
+  floor.
 - `features`: what is rolled out, and which computes can have it.
 - `plan`: which computes take part, in which wave, and which are left out and why.
 - `run`: the state of a rollout and of its computes.

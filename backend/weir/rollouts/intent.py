@@ -1,5 +1,5 @@
-"""What a person asks of a rollout: the selector of its computes and its strategy. Both are stored with the rollout as they
-were sent."""
+"""What a person asks of a rollout: the selector of its computes and its strategy. Both are stored with the rollout
+as they were sent."""
 
 from typing import Literal, Self
 

@@ -1,4 +1,5 @@
-"""Figures of both windows from Prometheus, the verdict on them, and the evidence that is stored of figures and verdict.
+"""Figures of both windows from Prometheus, the verdict on them, and the evidence that is stored of figures and
+verdict.
 
 All queries are for many computes at once. Statistics run in a thread of their own."""
 

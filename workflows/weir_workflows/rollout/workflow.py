@@ -5,11 +5,12 @@ wave. The workflow obeys the controls of people at every step.
 - approve: opens the gate at which the rollout is held.
 - skip: leaves out a compute, or the computes of a wave that are not switched yet.
 - abort: stops; switched computes without a passed verdict are rolled back, passed ones stay.
-- rollback: stops and rolls back every compute that the rollout has switched, or only those of one wave, or one compute.
+- rollback: stops and rolls back every compute that the rollout has switched, or only those of one wave, or one
+  compute.
 
 A switched compute that does not pass is rolled back by its feature's own means. A rollout never promotes on
-`inconclusive`: it holds and says why. The database stores which computes are in which wave and the state of each, so a
-workflow that begins anew, after its history grew long or was lost, continues from that state.
+`inconclusive`: it holds and says why. The database stores which computes are in which wave and the state of each,
+so a workflow that begins anew, after its history grew long or was lost, continues from that state.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""Orders of people to a rollout: each is delivered to the rollout's workflow, answered once the workflow has accepted it,
-and written to the audit log."""
+"""Orders of people to a rollout: each is delivered to the rollout's workflow, answered once the workflow has
+accepted it, and written to the audit log."""
 
 from dataclasses import asdict
 

@@ -1,5 +1,5 @@
-"""Starts the workflows of new rollouts, and restarts workflows that Temporal has lost. The dispatcher of `weir.operations`
-runs this beside its own work."""
+"""Starts the workflows of new rollouts, and restarts workflows that Temporal has lost. The dispatcher of
+`weir.operations` runs this beside its own work."""
 
 import structlog
 from sqlalchemy import select

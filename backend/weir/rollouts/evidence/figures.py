@@ -1,7 +1,7 @@
 """Figures made of stored counts (`weir.rollouts.evidence.collect`): of one compute, and of many together.
 
-Figures of many computes are sums: rates of windows that are equally long add up to a rate, percentiles are those of summed
-histograms and never averages of percentiles. Pure.
+Figures of many computes are sums: rates of windows that are equally long add up to a rate, percentiles are those of
+summed histograms and never averages of percentiles. Pure.
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""A minor of Postgres: computes are restarted onto it, and a rollback restarts them onto the minor they ran before."""
+"""A minor of Postgres: computes are restarted onto it; a rollback restarts them onto the minor that ran before."""
 
 from datetime import datetime
 from typing import Any

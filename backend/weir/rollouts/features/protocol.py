@@ -1,4 +1,5 @@
-"""What a plan asks of the feature that is rolled out: which computes have it already, and what it is expected to bring.
+"""What a plan asks of the feature that is rolled out: which computes have it already, and what it is expected to
+bring.
 
 The worker switches and judges computes (`weir_workflows.rollout.changes`)."""
 

@@ -1,5 +1,5 @@
-"""Which computes take part in a rollout, in which wave, and which are left out and why. Pure: the same input gives the
-same plan."""
+"""Which computes take part in a rollout, in which wave, and which are left out and why. Pure: the same input gives
+the same plan."""
 
 import hashlib
 import math

@@ -1,5 +1,6 @@
-"""The report of a rollout: which computes were switched, the effect, how the effect was measured, and who decided what.
-The report is a page of HTML that loads nothing else, or the same as JSON, and is made from the database alone."""
+"""The report of a rollout: which computes were switched, the effect, how the effect was measured, and who decided
+what. The report is a page of HTML that loads nothing else, or the same as JSON, and is made from the database
+alone."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,5 @@
-"""What rollouts change in computes, a module for each feature. Waves, batches and verdicts are the same for all features."""
+"""What rollouts change in computes, a module for each feature. Waves, batches and verdicts are the same for all
+features."""
 
 from weir_workflows.common.resources import Resources
 from weir_workflows.rollout.changes.image_pushdown import ImagePushdown

@@ -1,8 +1,8 @@
-"""Image pushdown: Postgres stops writing page images, and storage makes them. One record in the WAL switches a compute
-while it runs.
+"""Image pushdown: Postgres stops writing page images, and storage makes them. One record in the WAL switches a
+compute while it runs.
 
-A rollback is the same record in reverse. It switches page images on first and returns storage to its former threshold
-second: in this order chains stay bounded at every moment."""
+A rollback is the same record in reverse. It switches page images on first and returns storage to its former
+threshold second: in this order chains stay bounded at every moment."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,9 +1,9 @@
-"""Another minor of Postgres: the compute is stopped cleanly and started on that minor. A rollback is a restart onto the
-minor that ran before.
+"""Another minor of Postgres: the compute is stopped cleanly and started on that minor. A rollback is a restart onto
+the minor that ran before.
 
-`endpoints.postgres_version` stores the wanted minor, and every start reads it. A compute that crashes after the minor
-was stored and before its restart therefore comes up on the wanted minor, in a switch as in a rollback. A step may be
-cut off anywhere; its repetition asks the compute which minor runs before it restarts anything."""
+`endpoints.postgres_version` stores the wanted minor, and every start reads it. A compute that crashes after the
+minor was stored and before its restart therefore comes up on the wanted minor, in a switch as in a rollback. A step
+may be cut off anywhere; its repetition asks the compute which minor runs before it restarts anything."""
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager

@@ -1,8 +1,9 @@
-"""What a rollout asks of its feature: how one compute is switched, how the switch is confirmed, and how the compute is
-rolled back.
+"""What a rollout asks of its feature: how one compute is switched, how the switch is confirmed, and how the compute
+is rolled back.
 
-Everything else (the next computes, pauses, windows, verdicts, waves) is the rollout's, and the same for every feature.
-Each step may be repeated, also by another process: the desired state is stored first, sent second and confirmed last.
+Everything else (the next computes, pauses, windows, verdicts, waves) is the rollout's, and the same for every
+feature. Each step may be repeated, also by another process: the desired state is stored first, sent second and
+confirmed last.
 """
 
 from collections.abc import Sequence
