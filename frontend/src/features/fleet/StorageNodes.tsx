@@ -38,6 +38,42 @@ function Health({
   )
 }
 
+function Pageservers({ pageservers, now }: { pageservers: StorageHealth['pageservers']; now: number }) {
+  return (
+    <Card title="Pageservers" note="They make pages of the WAL, and keep them in the object store.">
+      <Table
+        caption="Pageserver nodes"
+        cards
+        rows={pageservers}
+        rowKey={(row) => String(row.id)}
+        empty="No pageservers are configured."
+        columns={[
+          { key: 'id', header: 'Pageserver', sort: (row) => row.id, cell: (row) => row.id },
+          {
+            key: 'address',
+            header: 'Address',
+            sort: (row) => row.address,
+            cell: (row) => <code className="text-xs">{row.address}</code>,
+          },
+          {
+            key: 'health',
+            header: 'Health',
+            sort: (row) => row.healthy,
+            cell: (row) => <Health node={row} now={now} />,
+          },
+          {
+            key: 'timelines',
+            header: 'Timelines',
+            numeric: true,
+            sort: (row) => row.timelines,
+            cell: (row) => count(row.timelines),
+          },
+        ]}
+      />
+    </Card>
+  )
+}
+
 /** Safekeepers with the logs they hold, and pageservers. Operators replace a safekeeper here. */
 export function StorageNodes({ storage }: { storage: StorageHealth }) {
   const operator = useQuery(sessionQuery).data?.user.operator ?? false
@@ -118,37 +154,7 @@ export function StorageNodes({ storage }: { storage: StorageHealth }) {
           ]}
         />
       </Card>
-      <Card title="Pageservers" note="They make pages of the WAL, and keep them in the object store.">
-        <Table
-          caption="Pageserver nodes"
-          cards
-          rows={storage.pageservers}
-          rowKey={(row) => String(row.id)}
-          empty="No pageservers are configured."
-          columns={[
-            { key: 'id', header: 'Pageserver', sort: (row) => row.id, cell: (row) => row.id },
-            {
-              key: 'address',
-              header: 'Address',
-              sort: (row) => row.address,
-              cell: (row) => <code className="text-xs">{row.address}</code>,
-            },
-            {
-              key: 'health',
-              header: 'Health',
-              sort: (row) => row.healthy,
-              cell: (row) => <Health node={row} now={now} />,
-            },
-            {
-              key: 'timelines',
-              header: 'Timelines',
-              numeric: true,
-              sort: (row) => row.timelines,
-              cell: (row) => count(row.timelines),
-            },
-          ]}
-        />
-      </Card>
+      <Pageservers pageservers={storage.pageservers} now={now} />
       {asked && (
         <SafekeeperReplaceForm
           safekeeper={asked}
