@@ -1,8 +1,9 @@
-//! What the control plane has to say of a tenant: names, owners, settings, as a document beside the tenant's timelines.
+//! The control plane's description of a tenant (names, owners, settings), a document beside the tenant's timelines.
 //!
-//! The pageserver keeps it and reads none of it. With it, the list of projects and branches can be made again from the
-//! object store alone (`inventory`). Like a tenant's configuration it has no generation: the last writer wins. A crash
-//! leaves the document before a change or the one after it; a damaged one is as good as none, and is written again.
+//! The pageserver keeps the document and never reads its content. From these documents the list of projects and
+//! branches can be made again with the object store alone (`inventory`). Like a tenant's configuration the document
+//! has no generation: the last writer wins. A crash leaves the document as it was before a change or as it is after
+//! it. A damaged document counts as missing, and the control plane writes it again.
 
 use anyhow::Context;
 use blob::{Store, seal, unseal};

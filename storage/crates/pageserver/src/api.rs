@@ -112,7 +112,7 @@ pub struct TimelineStatus {
 pub enum SickKind {
     /// What it sent was no WAL.
     Damaged,
-    /// Its log is not the one whose WAL was ingested.
+    /// The safekeeper's log is not the log whose WAL was ingested.
     Diverged,
 }
 
@@ -136,7 +136,7 @@ pub struct SickSafekeeperOfTimeline {
     pub sick: SickSafekeeper,
 }
 
-/// From whom a timeline is to get its WAL from now on.
+/// The safekeepers from which a timeline is to get its WAL from now on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SafekeeperList {

@@ -1,11 +1,13 @@
 //! Threads for work that no request waits for: flushes, compactions, page images.
 //!
-//! They have a runtime of their own, whose threads the kernel runs behind all others of this process (nice). On a
-//! machine whose cores are all busy a read would else wait for the time slices of a merge, milliseconds for what takes
-//! tens of microseconds; behind it on the same worker, for as long as one batch of images takes. The difference is a
-//! weight, not an order: background work still gets a share when everything else is busy, and what it holds (the
-//! append lock, a lock of the counts) is not held for ever. When it falls behind nevertheless, ingest waits for it as
-//! for a slow disk.
+//! This work has a runtime of its own, and the kernel runs the runtime's threads behind all other threads of the
+//! process (nice). On a machine whose cores are all busy, a read would else wait for the time slices of a merge:
+//! milliseconds, where the read itself takes tens of microseconds. On a shared worker thread the read would wait for
+//! as long as a whole batch of images takes. The niceness is a weight, not an order: background work still gets a
+//! share of the processor when everything else is busy, and so releases the locks that it holds (the append lock, the
+//! lock of the chain counts). When background work falls behind nevertheless, ingest waits for it as for a slow disk.
+//!
+//! Nothing here is stored.
 
 use std::io;
 
@@ -17,7 +19,7 @@ const NICER: i32 = 10;
 /// The nicest there is.
 const NICEST: i32 = 19;
 
-/// See the module head. Dropped, it ends its tasks without waiting for them.
+/// The runtime of background work. Dropping it ends its tasks without waiting for them.
 pub struct Background {
     runtime: Option<Runtime>,
 }
@@ -25,7 +27,8 @@ pub struct Background {
 impl Background {
     /// Starts the threads, behind the one that calls this. Fails when the system has none to give.
     pub fn start() -> io::Result<Background> {
-        // Not relative to whoever starts one of them: that may be another of them.
+        // The niceness is computed once, not relative to the thread that starts a new one: that thread may itself be
+        // one of these.
         let niceness = (getpriority_process(None)? + NICER).min(NICEST);
         let runtime = Builder::new_multi_thread()
             .thread_name("background")
@@ -51,7 +54,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // Whoever drops it may be a task itself, which must not wait for others.
+        // The thread that drops the runtime may run an async task, which must not block on the runtime's end.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

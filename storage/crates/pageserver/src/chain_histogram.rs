@@ -1,4 +1,4 @@
-//! Counting chain lengths in the bars that metrics and `/chains` share.
+//! Histogram of chain lengths, with the bars that metrics and the `/chains` endpoint share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

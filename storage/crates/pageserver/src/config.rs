@@ -1,4 +1,4 @@
-//! What can be tuned for one tenant, and how a change is checked.
+//! The settings of one tenant, and how a change to them is checked.
 
 use std::time::Duration;
 

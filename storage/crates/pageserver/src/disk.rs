@@ -1,7 +1,10 @@
-//! Local disk as a cache of layers: how much of it is used, and what goes when it is too much.
+//! The local disk as a cache of layers: how many bytes the copies of layers take, and which copies are evicted when
+//! that is too much.
 //!
-//! Only copies count: a layer in a local object store is read in place. What goes is what was not read for longest.
-//! A copy can go at any moment: a read that has it open keeps it until it ends, and the next one fetches it again.
+//! Only copies count: a layer in a local object store is read in place. The copy that was not read for longest is
+//! evicted first. A copy can be evicted at any moment: a read that has its file open keeps the file until the read
+//! ends, and the next read fetches the layer again. A crash leaves whole copies and unfinished downloads
+//! (`layer_file`).
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +26,7 @@ const LEFT_FREE: u64 = 20;
 /// Evictions go on until this part of the limit is free, one in so many, so that they come in batches.
 const HEADROOM: u64 = 10;
 
-/// When a copy was last read, if nobody knows.
+/// When a copy was last read, where that is not known.
 pub(crate) const NEVER_USED: u64 = 0;
 /// The first look. Looks before it are those of earlier processes, as far as they are remembered (`manager/warm`).
 pub(crate) const FIRST_LOOK: u64 = 1 << 32;

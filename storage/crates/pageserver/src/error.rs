@@ -1,4 +1,4 @@
-//! What can go wrong, sorted by what the caller can do about it.
+//! The pageserver's errors, sorted by what the caller can do about them.
 
 use pg_types::{Lsn, Term};
 use wire::page::{ErrorKind, ErrorReply};

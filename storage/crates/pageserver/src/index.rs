@@ -1,8 +1,8 @@
-//! What the object store says about a timeline, and changing it.
+//! The timeline's index in the object store, and every change to it.
 //!
-//! The index (`blob`) names the layers and the LSN they reach; the pageserver's own facts travel in it as
-//! metadata. Every change goes through the upload queue, so that an index never names a layer that is not
-//! durable. A crash leaves the index before a change or the one after it.
+//! The index (`blob`) names the timeline's layers and the LSN that they reach; the pageserver's own facts are the
+//! index's metadata. Every change goes through the upload queue, so that the index never names a layer that is not
+//! durable. A crash leaves the index as it was before a change or as it is after it.
 
 use anyhow::Context;
 use blob::{
@@ -34,7 +34,8 @@ pub struct TimelineIndex {
 }
 
 impl TimelineIndex {
-    /// Takes the timeline over from whoever wrote before; `index` is the newest one.
+    /// Takes the timeline over from the process that wrote its index before. Returns the newest index, or `None` when
+    /// the timeline does not exist or was being deleted, in which case its deletion is finished.
     pub async fn take_over(
         store: Store,
         tenant: TenantId,
@@ -85,8 +86,8 @@ impl TimelineIndex {
         Ok(Some((timeline_index, index)))
     }
 
-    /// Makes the index of a new timeline with its first layers; durable on return. Refused where the object store has
-    /// that timeline: it would be taken from whoever serves it.
+    /// Makes the index of a new timeline with its first layers; durable on return. Refused when the object store has
+    /// that timeline already: the pageserver that serves it would lose it.
     pub async fn create(
         store: Store,
         tenant: TenantId,
@@ -174,8 +175,8 @@ impl TimelineIndex {
         *self.consistent_lsn.lock()
     }
 
-    /// Moves the consistent LSN to what the layers given before this call reach; durable once the future is ready, and
-    /// with it whose WAL that is. Without what is known of that, what is stored of it stays.
+    /// Moves the consistent LSN to what the layers given before this call reach; durable once the future is ready,
+    /// and with it whose WAL that is. Without what is known of that, what is stored of it stays.
     pub fn reach(
         &self,
         consistent_lsn: Lsn,
@@ -318,7 +319,8 @@ impl TimelineIndex {
         Ok(())
     }
 
-    /// Takes layers out of the index, then deletes them. Nobody may start a read on them any more.
+    /// Takes layers out of the index, then deletes them. The caller has taken them out of the layer map before, so
+    /// that no new read starts on them.
     pub async fn remove_layers(&self, remove: Vec<LayerName>) -> Result<()> {
         self.commit(IndexChange {
             remove,
@@ -333,7 +335,7 @@ impl TimelineIndex {
             .await
     }
 
-    /// Stores whom the timeline gets its WAL from; durable on return.
+    /// Stores the safekeepers from which the timeline gets its WAL; durable on return.
     pub async fn store_safekeepers(&self, safekeepers: Vec<String>) -> Result<()> {
         self.change_metadata(|metadata| metadata.manifest.safekeepers = safekeepers)
             .await

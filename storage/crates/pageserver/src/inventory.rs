@@ -1,7 +1,8 @@
-//! What an object store holds, told without changing anything: `weir-pageserver inventory`.
+//! Lists what an object store holds without changing anything: `weir-pageserver inventory`.
 //!
-//! Nothing is claimed and nothing taken over, so it may run beside the pageserver whose store it is, or after the last
-//! one is gone. What can't be read is told with its reason, beside all that can.
+//! The command claims no generation and takes over no timeline, so it may run beside the pageserver that uses the
+//! store, or after the last pageserver is gone. An object that cannot be read is listed with the reason, beside all
+//! objects that can.
 
 use anyhow::{Context, Result};
 use blob::{IndexPart, Loaded, Store};

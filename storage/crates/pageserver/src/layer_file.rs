@@ -1,8 +1,10 @@
-//! Handles of layer files: opened when first read, brought to local disk when they are not there.
+//! Handles of layer files: a layer is opened when it is first read, and fetched to the local disk when it is not
+//! there.
 //!
-//! The object store is the truth. When it is a local directory, layers are read in place, new ones from memory for a
-//! while (`recent`); otherwise a copy is kept in the timeline's cache directory, for as long as there is room (`disk`). A
-//! crash leaves whole copies, which are used again, and staging files, which the next start removes.
+//! The object store is the truth. When the object store is a local directory, layers are read in place, new layers
+//! from memory for a while (`recent`). Otherwise a copy of the layer is kept in the timeline's cache directory for as
+//! long as there is room (`disk`). A crash leaves whole copies, which are used again, and staging files, which the
+//! next start removes.
 
 use std::io;
 use std::path::PathBuf;
@@ -60,7 +62,7 @@ pub struct LayerFile {
     disk: Arc<DiskCache>,
     reader: RwLock<Option<Reader>>,
     written: Written,
-    /// One download at a time: whoever waits finds the file there.
+    /// One download of a layer at a time: a read that waited for this lock finds the file on disk.
     fetching: tokio::sync::Mutex<()>,
 }
 
@@ -149,12 +151,12 @@ impl LayerFile {
         reader.as_ref().is_some_and(|it| !it.may_contain(key))
     }
 
-    /// Removes the local copy. Who has it open reads on.
+    /// Removes the local copy. A read that has the file open reads on.
     pub fn evict(&self) -> Result<()> {
         if !self.is_copy {
             return Ok(());
         }
-        // Whoever fetches it now wants it.
+        // A copy that is being fetched is wanted by a read and stays.
         let Ok(_not_being_fetched) = self.fetching.try_lock() else {
             return Ok(());
         };

@@ -1,18 +1,17 @@
 //! The pageserver: keeps every version of every page of its timelines and serves any of them.
 //!
-//! It ingests committed WAL from safekeepers into an open memory layer, flushes that to immutable layer
-//! files in the object store, makes page images where chains of deltas grow long, and answers reads at any
-//! LSN by redoing the deltas above the newest image, in process. Branches read through their ancestors.
+//! It ingests committed WAL from safekeepers into an open memory layer, flushes that to immutable layer files in the
+//! object store, makes page images where chains of deltas grow long, and answers reads at any LSN by redoing the
+//! deltas above the newest image, in process. Branches read through their ancestors.
 //!
 //! Invariants, each kept by the module named:
 //! - only committed WAL is ingested, a record at a time, in order (`ingest`, `wal_source`);
-//! - a read never returns a wrong page: it waits for its LSN, and what cannot be redone is an error that
-//!   names key, LSN and record (`timeline`, `store`);
-//! - the index names only layers that are durable, and safekeepers trim only what it reaches (`timeline`,
-//!   `index`);
-//! - a compute that was fenced stays fenced (`timeline`).
+//! - a read never returns a wrong page: it waits for its LSN, and what cannot be redone is an error that names key,
+//!   LSN and record (`timeline`, `store`);
+//! - the index names only layers that are durable, and safekeepers trim only what it reaches (`timeline`, `index`);
+//! - a compute that was fenced by a newer term stays fenced (`timeline`).
 //!
-//! A crash at any moment leaves the newest durable index; everything after it is ingested again.
+//! A crash at any moment leaves the newest durable index; WAL after the index's LSN is ingested again.
 
 #![forbid(unsafe_code)]
 

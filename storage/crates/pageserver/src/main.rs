@@ -64,8 +64,8 @@ struct Args {
     /// Memory for versions that are not in layer files yet, over all timelines, MiB.
     #[arg(long, default_value_t = 2048, value_parser = clap::value_parser!(u64).range(16..))]
     memory_mib: u64,
-    /// Memory for new layers, read from it until older ones make room, when the object store is a local directory, MiB; 0
-    /// keeps none.
+    /// Memory for new layers, read from it until older ones make room, when the object store is a local directory,
+    /// MiB; 0 keeps none.
     #[arg(long, default_value_t = 256)]
     recent_layers_mib: u64,
     /// Local disk for copies of layers when the object store is not a local directory, MiB. A twentieth of the disk

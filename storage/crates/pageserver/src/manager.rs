@@ -1,8 +1,8 @@
 //! All tenants and timelines of this pageserver: opening, creating, branching, deleting.
 //!
-//! The object store knows which exist: a tenant by its `config.json`, a timeline by its index. A timeline
-//! appears when its first index is durable and is gone once its deletion has begun, so a crash in between
-//! leaves it either absent or whole; leftovers are removed at the next start.
+//! The object store says which exist: a tenant by its `config.json`, a timeline by its index. A timeline exists once
+//! its first index is durable, and no longer exists once its deletion has begun, so a crash leaves it either absent
+//! or whole. Leftovers of an unfinished creation or deletion are removed at the next start.
 
 mod broken;
 mod create;
@@ -126,7 +126,7 @@ impl Tenant {
     }
 }
 
-/// See the module head.
+/// All tenants and timelines of this pageserver, and what they share: caches, memory, background threads.
 pub struct TenantManager {
     options: ManagerOptions,
     blocks: Arc<BlockCache>,

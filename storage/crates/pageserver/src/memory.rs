@@ -1,19 +1,22 @@
-//! One bound on the memory that all timelines' versions take before they are in layer files.
+//! One bound on the memory that the versions of all timelines take before the object store has them in layer files.
 //!
-//! A quarter of the limit is free for the asking. Beyond it the largest open layers are flushed early, whoever
-//! they belong to. Beyond half of it, a timeline that holds more than its share of the other half waits with
-//! ingesting until flushes have made room; one that holds less goes on, so that a tenant's bulk load never stalls
-//! its small neighbours. Those below their share can together grow by at most half the limit, so the sum stays
-//! below it, give or take what is ingested until the next look: a hundredth of the limit, or what one flush gives back. Each timeline keeps its account at every append, from
-//! the moment its store is opened, so that the sum is exact and costs nothing while memory is plenty.
+//! Up to a quarter of the limit, the budget does nothing. Beyond a quarter, the largest open layers of all timelines
+//! are flushed before they are large or old enough for a flush of their own. Beyond half, a timeline that holds more
+//! than its share of the other half waits with ingesting until flushes have made room; a timeline that holds less
+//! ingests on, so that a tenant's bulk load never stalls its small neighbours. The timelines below their share can
+//! together grow by at most half the limit, so the sum stays below the limit, give or take what is ingested until the
+//! budget looks again: a hundredth of the limit, or what one flush gives back. Each timeline's account is updated at
+//! every append, from the moment its store is opened, so that the sum is exact and costs nothing while memory is
+//! plenty.
 //!
-//! A layer that has been written counts once more, as what it is, until the object store has it ([`Uploads`]). A
-//! timeline whose uploads do not get on so comes over its share and waits with ingesting; the others go on.
+//! A layer that has been written counts with its size in the file, until the object store has it ([`Uploads`]). A
+//! timeline whose uploads make no progress thereby comes over its share and waits with ingesting; the other timelines
+//! ingest on.
 //!
-//! Turns at the work that takes much memory or processor time are given here as well. Nobody who has one waits for an
-//! object store.
+//! The budget also gives out turns at flushes and merges, which take much memory or processor time. Neither holds its
+//! turn while it uploads to the object store.
 //!
-//! Nothing here is stored; a crash loses nothing but what it was measuring.
+//! Nothing here is stored. A crash loses only the accounts, which belong to memory that the crash loses as well.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -25,13 +28,14 @@ use parking_lot::{Condvar, Mutex};
 use prometheus::{IntCounter, IntGauge, register_int_counter, register_int_gauge};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-/// While memory is short, everybody's is looked at each time the sum has grown by this share of the limit, and each
-/// time something has gone.
+/// While memory is short, the accounts of all timelines are looked at each time the sum has grown by this share of
+/// the limit, and each time some memory was given back.
 const LOOK_SHARE: u64 = 128;
-/// Longest time between two looks: an allowance is lifted, and the gauge goes on, when nobody says anything.
+/// Longest time between two looks: without a report from any timeline, an allowance is lifted and the gauge updated
+/// after this time.
 const IDLE_LOOK: Duration = Duration::from_millis(500);
-/// Memory that layers gave back is kept for the next ones, for so long, while all of it is no more than this share of the
-/// limit: in a bulk load the next one has begun by then.
+/// Memory that layers gave back is kept for the next ones, for so long, while all of it is no more than this share of
+/// the limit: in a bulk load the next one has begun by then.
 const SPARE_SHARE: u64 = 2;
 const SPARE_FOR: Duration = Duration::from_secs(10);
 /// An open layer smaller than this is not worth a flush of its own.
@@ -42,8 +46,8 @@ const FLUSHES_AT_ONCE: usize = 2;
 const COMPACTIONS_AT_ONCE: usize = 1;
 /// Bytes of layers merged at once, at most, so that a compaction's time stays bounded.
 pub const MAX_MERGED_BYTES: u64 = 512 << 20;
-/// The same of compactions of one sort that run, or wait until the object store has what they made: when that takes
-/// none of one timeline's layers, there is room for another's.
+/// At most so many bytes are merged by compactions of one sort that run or whose outputs are not stored yet. It is
+/// twice the largest merge: when the object store takes no layer of one timeline, another timeline can still merge.
 const UNSTORED_MERGED_BYTES: u64 = 2 * MAX_MERGED_BYTES;
 
 /// What one timeline holds, bytes.
@@ -62,17 +66,18 @@ impl Usage {
     }
 }
 
-/// What to do about everybody's memory.
+/// What to do about the memory of all timelines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Timelines, by their place in the usages, whose open layer is to be flushed, largest first.
     pub flush: Vec<usize>,
-    /// A timeline with more bytes than this waits with ingesting; `u64::MAX` when nobody has to.
+    /// A timeline with more bytes than this waits with ingesting; `u64::MAX` when no timeline has to wait.
     pub allowance: u64,
 }
 
-/// See the module head for the rules. `opening`: bytes of timelines that are not among the usages yet; together they
-/// count as one more.
+/// Which open layers to flush, and how much each timeline may hold, so that all stay below `limit` bytes; the module
+/// head has the rules. `opening`: bytes of timelines that are not among the usages yet; together they count as one
+/// more timeline.
 pub fn plan(usages: &[Usage], opening: u64, limit: u64) -> Plan {
     let total: u64 = opening + usages.iter().map(|usage| usage.total()).sum::<u64>();
     let sharers = usages.len() as u64 + u64::from(opening > 0);
@@ -87,7 +92,8 @@ pub fn plan(usages: &[Usage], opening: u64, limit: u64) -> Plan {
         let mut largest: Vec<usize> = (0..usages.len()).collect();
         largest.sort_by_key(|at| std::cmp::Reverse(usages[*at].open));
         for at in largest {
-            // Who has to wait must not wait for the layer's age.
+            // A timeline whose ingest waits for memory is flushed at once: its open layer would else be flushed only
+            // when it is old enough.
             let waits = usages[at].open > 0 && usages[at].total() > allowance;
             let large = usages[at].open >= SMALLEST_FLUSH && open > limit / 8;
             if waits || large {
@@ -106,7 +112,8 @@ pub trait Member: Send + Sync {
     fn flush_early(&self);
 }
 
-/// What one timeline holds in memory. Exact: fed by whoever puts versions there and takes them away.
+/// What one timeline holds in memory, bytes. Exact: the store reports every version it puts into memory and every
+/// layer it takes out.
 pub struct Account {
     budget: Arc<MemoryBudget>,
     held: AtomicU64,
@@ -288,7 +295,7 @@ impl MemoryBudget {
         }
     }
 
-    /// Sees what everybody holds and acts on it; whether memory is short.
+    /// Reads what all timelines hold and carries out the [`plan`] for it. Returns whether memory is short.
     fn look(&self) -> bool {
         let was_short = self.allowance.load(Ordering::Relaxed) != u64::MAX;
         if self.total.load(Ordering::Relaxed) <= self.limit / 4 && !was_short {
@@ -340,8 +347,8 @@ impl MemoryBudget {
             .expect("the semaphore is never closed")
     }
 
-    /// Room for what a merge of so many bytes to this level makes, to be kept until that is stored. To be had before
-    /// the turn.
+    /// Room for the outputs of a merge of `bytes` bytes to this level. The caller asks for the room before the turn
+    /// and keeps it until the object store has the outputs.
     pub async fn merge_room(&self, level: u8, bytes: u64) -> SemaphorePermit<'_> {
         let wanted = bytes.min(UNSTORED_MERGED_BYTES) as u32;
         let room = &self.merges(level).room;
@@ -350,8 +357,8 @@ impl MemoryBudget {
             .expect("the semaphore is never closed")
     }
 
-    /// A turn at merging layers to this level. From the moment one to level 1 is asked for, whoever settles history
-    /// gives way.
+    /// A turn at merging layers to this level. From the moment that a turn at level 1 is asked for, merges to level 2
+    /// give way.
     pub async fn merge_turn(&self, level: u8) -> MergeTurn<'_> {
         let is_l0 = level <= 1;
         *self.l0_pending.lock() += usize::from(is_l0);
@@ -368,7 +375,7 @@ impl MemoryBudget {
         if level <= 1 { &self.l0 } else { &self.settling }
     }
 
-    /// Blocks the thread while any timeline's level 0 is being compacted, or is to be.
+    /// Blocks the thread while any timeline's level 0 is being compacted or waits for a turn at it.
     pub fn give_way_to_l0(&self) {
         let mut pending = self.l0_pending.lock();
         while *pending > 0 {
@@ -377,7 +384,7 @@ impl MemoryBudget {
     }
 }
 
-/// Compactions of one sort.
+/// The limits of compactions of one sort: level 0 to level 1, or history to level 2.
 struct Merges {
     turns: Semaphore,
     /// A permit a byte.
@@ -393,7 +400,7 @@ impl Default for Merges {
     }
 }
 
-/// See [`MemoryBudget::merge_turn`].
+/// The right to merge layers, until it is dropped; [`MemoryBudget::merge_turn`] gives it.
 pub struct MergeTurn<'a> {
     budget: &'a MemoryBudget,
     is_l0: bool,

@@ -1,12 +1,13 @@
-//! Values as they were made for a read, kept for the next one: pages, and the sizes and truncations every read needs.
+//! A cache of values as they were made for a read: pages, and the sizes and truncations that every read needs.
 //!
 //! Invariants:
-//! - An entry says: this is the value of its key at every LSN from `since` to `known_upto`, seen with this floor. Both
-//!   are facts about immutable versions, so an entry is never wrong and never has to be taken back; a read at a later
-//!   LSN looks only at the versions in between.
-//! - What is read again is kept before what was read once, so that a scan does not push out what is hot.
+//! - An entry says: this is the value of its key at every LSN from `since` to `known_upto`, read with this floor.
+//!   Both LSNs are facts about immutable versions, so an entry is never wrong and never has to be invalidated; a read
+//!   at a later LSN looks only at the versions in between.
+//! - A value that is read again is kept before a value that was read once, so that a scan does not push out hot
+//!   values.
 //!
-//! Nothing here is stored.
+//! Nothing here is stored; after a crash or a restart the cache is empty.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -32,7 +33,7 @@ pub enum Made {
     Meta(Option<Bytes>),
 }
 
-/// See the module head.
+/// The value of one key as it was made for a read, and the LSNs and the floor for which it is valid.
 #[derive(Debug)]
 pub struct Entry {
     pub value: Made,
@@ -172,7 +173,7 @@ mod tests {
         entry.extend(Lsn(70));
         entry.extend(Lsn(60));
         assert_eq!(entry.known_upto(Lsn(10), Lsn(20)), Some(Lsn(70)));
-        // A page nobody has written since it was cut off.
+        // A page that was truncated away and has not been written since.
         let zero = Entry::new(Made::Page(Bytes::new()), None, Lsn(10), Lsn(50));
         assert_eq!(zero.known_upto(Lsn(10), Lsn(9)), None);
         assert_eq!(zero.known_upto(Lsn(10), Lsn(10)), Some(Lsn(50)));

@@ -1,8 +1,9 @@
 //! The page service: `wire::page` over TCP.
 //!
-//! Requests of one connection are served concurrently, up to a bound, and each reply goes out when it is
-//! ready; a page that is at hand is answered on the spot. The connection's term is checked before each answer is sent: a compute that has been fenced gets
-//! no page, not even for a request it sent earlier. A connection holds no state a crash could lose.
+//! Requests of one connection are served concurrently, up to a bound, and each reply goes out when it is ready; a
+//! page that is at hand is answered on the spot. The connection's term is checked before each answer is sent: a
+//! compute that has been fenced gets no page, not even for a request it sent earlier. A connection holds no state a
+//! crash could lose.
 
 use std::collections::{HashSet, VecDeque};
 use std::io::IoSlice;
@@ -174,7 +175,7 @@ async fn serve_requests(frames: Frames, timeline: Arc<Timeline>, term: Term) -> 
                         id: frame.id,
                         reply,
                     }) {
-                        // A closed channel means the client is gone; nobody misses the reply.
+                        // A closed channel means that the client is gone, and with it the only reader of the reply.
                         Ok(bytes) => drop(replies.send(bytes).await),
                         Err(error) => tracing::error!("cannot encode a page reply: {error}"),
                     }
@@ -277,8 +278,8 @@ async fn answer(
     })
 }
 
-/// Reading many pages in one pass relies on each being asked for once: what is known of a page must not change between
-/// two looks at it.
+/// Reading many pages in one pass relies on each being asked for once: what is known of a page must not change
+/// between two looks at it.
 fn refuse_twice(blocks: &[u32]) -> Result<(), Error> {
     if blocks.is_sorted_by(|one, next| one < next) {
         return Ok(());

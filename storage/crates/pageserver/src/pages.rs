@@ -2,7 +2,7 @@
 //!
 //! A few pages are made where they are asked for. More are cut into parts of neighbouring keys, each gathered and
 //! redone on a thread of its own, so that reading layers, decompressing and redo go on side by side, and a long read
-//! holds up nobody's short one. Of what is known from an earlier read, only the versions since then are looked for
+//! does not hold up a short one. For a page that an earlier read made, only newer versions are looked for
 //! (`page_cache`).
 
 use std::sync::Arc;

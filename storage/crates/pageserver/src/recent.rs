@@ -1,8 +1,9 @@
-//! New layers stay in memory for a while: what was written last is read most, and a file that was written past the
-//! kernel's cache has to come from the disk first.
+//! Keeps the bytes of newly written layers in memory for a while: new layers are read most, and a file that was
+//! written past the kernel's page cache would have to come from the disk for its first read.
 //!
-//! Bounded by bytes, over all timelines: the oldest goes first. What a layer has in memory goes with it when it is merged
-//! or deleted. Reads find the same bytes in the file, so nobody notices when. A crash loses nothing.
+//! The bytes kept are bounded over all timelines; the oldest layer's bytes go first. A layer that is merged or
+//! deleted gives up its bytes with it. A layer whose bytes have gone is read from its file, which holds the same
+//! bytes. A crash loses only these copies.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock, Weak};
@@ -12,7 +13,7 @@ use prometheus::{IntGauge, register_int_gauge};
 
 use crate::layer_file::LayerFile;
 
-/// See the module head.
+/// The layers whose bytes are in memory, over all timelines.
 pub struct RecentLayers {
     /// Bytes of all of them, at most.
     limit: u64,
@@ -28,7 +29,7 @@ impl RecentLayers {
         }
     }
 
-    /// A layer whose bytes are in memory; it, or older ones, let go of them if that is too much.
+    /// Adds a layer whose bytes are in memory. When the sum exceeds the limit, the oldest layers give up their bytes.
     pub(crate) fn add(&self, layer: &Arc<LayerFile>) {
         let mut layers = self.layers.lock();
         layers.push_back(Arc::downgrade(layer));
@@ -100,8 +101,8 @@ mod tests {
         file.reader().is_ok_and(|reader| reader.verify().is_ok())
     }
 
-    /// Promise: new layers are read from memory, the newest of them that fit; the others from their files, also where they
-    /// were opened before. A layer that is gone makes room.
+    /// Promise: new layers are read from memory, the newest of them that fit; the others from their files, also where
+    /// they were opened before. A layer that is gone makes room.
     #[tokio::test]
     async fn the_newest_layers_are_read_from_memory() {
         let root = tempfile::tempdir().expect("directory");

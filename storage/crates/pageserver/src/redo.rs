@@ -1,6 +1,7 @@
-//! Pages from chains: deltas as layers keep them, and their redo.
+//! Makes pages from chains: decodes the deltas as layers keep them and applies them to the image they start from.
 //!
-//! Invariant: a page that can't be made is an error that names key, LSN and record; a wrong page is never returned.
+//! Invariant: a page that cannot be made is an error that names the key, the LSN and the record; a wrong page is
+//! never returned.
 
 use anyhow::{Context, anyhow};
 use bytes::Bytes;

@@ -1,13 +1,12 @@
-//! The versions of one timeline: memory layers, layer files with their local copies, and the ancestor.
+//! The versions of one timeline: its memory layers, its layer files with their local copies, and its ancestor.
 //!
 //! Invariants:
-//! - A reader takes a snapshot of the layers under one lock; a flush replaces a memory layer by its file,
-//!   and a compaction its inputs by its outputs, in one step under the same lock. Nobody sees a version
-//!   missing in between.
-//! - Everything at or before [`Frozen::upto`] is in that frozen layer, an earlier one, or a file.
+//! - A reader takes a snapshot of the layers under one lock. A flush replaces a memory layer by its file, and a
+//!   compaction its inputs by its outputs, in one step under the same lock, so that no reader misses a version.
+//! - Every version at or before [`Frozen::upto`] is in that frozen layer, in an earlier one, or in a file.
 //! - A local file is a copy of an immutable object; it appears by rename and can be deleted at any time.
 //!
-//! A crash loses the memory layers, which the WAL brings again, and nothing else.
+//! A crash loses the memory layers and nothing else; ingest makes them again from the WAL.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -73,7 +72,7 @@ struct Stack {
     ancestor: Option<(Arc<Store>, Lsn)>,
 }
 
-/// See the module head.
+/// The versions of one timeline, in memory and in layer files.
 pub struct Store {
     cache: Arc<LayerCache>,
     stack: RwLock<Stack>,

@@ -1,8 +1,8 @@
-//! Whose WAL a timeline has, and whether a safekeeper's log is the same.
+//! The terms that wrote a timeline's WAL, and whether a safekeeper's log holds the same WAL.
 //!
-//! A log's history says which term wrote which part of it. Two logs that were written by the same terms up to a position
-//! have the same bytes up to there; where the terms differ, at most one of them is the log whose WAL was ingested. All
-//! here is pure.
+//! A log's term history says which term wrote which part of the log. Two logs that were written by the same terms up
+//! to a position have the same bytes up to that position; where the terms differ, at most one of them is the log
+//! whose WAL was ingested. This module is pure.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ const MAX_ENTRIES: usize = 1024;
 /// Terms of a history that an error shows.
 const SHOWN: usize = 6;
 
-/// A log is not the one whose WAL was ingested.
+/// A safekeeper's log is not the log whose WAL was ingested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherHistory {
     /// From here on.
@@ -55,9 +55,9 @@ impl Ingested {
         }
     }
 
-    /// Checks that a log with the history `theirs`, committed up to `committed`, has the WAL that was ingested, as far as
-    /// it goes. A log that was founded later, or has forgotten its oldest terms, says nothing of what is before its
-    /// first term.
+    /// Checks that a log with the history `theirs`, committed up to `committed`, has the WAL that was ingested, as
+    /// far as it goes. A log that was founded later, or has forgotten its oldest terms, says nothing of what is
+    /// before its first term.
     pub fn compare(&self, theirs: &TermHistory, committed: Lsn) -> Result<(), OtherHistory> {
         if !theirs.is_ordered() {
             return Err(self.other(
@@ -142,8 +142,8 @@ fn up_to(history: &TermHistory, end: Lsn) -> TermHistory {
     entries.filter(|entry| entry.start_lsn < end).collect()
 }
 
-/// Whose the WAL is that was ingested up to `at` by a program that did not note it: what more than half of the safekeepers
-/// say that have it committed. `answers` are their commit LSNs and histories.
+/// Whose the WAL is that was ingested up to `at` by a program that did not note it: what more than half of the
+/// safekeepers say that have it committed. `answers` are their commit LSNs and histories.
 pub fn of_majority(
     answers: &[(Lsn, &TermHistory)],
     at: Lsn,

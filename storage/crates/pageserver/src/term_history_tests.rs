@@ -181,8 +181,8 @@ fn writer(history: &TermHistory, byte: u64) -> Term {
 }
 
 proptest! {
-    /// Promise: a log is taken for the one that was ingested if and only if the same term wrote every byte of it below the
-    /// position, as far as the log is committed.
+    /// Promise: a log is taken for the one that was ingested if and only if the same term wrote every byte of it
+    /// below the position, as far as the log is committed.
     #[test]
     fn logs_are_the_same_if_and_only_if_the_same_terms_wrote_them(
         (ours, theirs) in histories(), position in 0..50_u64, committed in 0..50_u64,
@@ -206,8 +206,8 @@ proptest! {
         );
     }
 
-    /// Promise: WAL that was ingested of a log makes its history the one that counts, and takes nothing back of what was
-    /// known: whoever was refused is refused.
+    /// Promise: WAL that was ingested of a log makes its history the one that counts, and takes nothing back of what
+    /// was known: whoever was refused is refused.
     #[test]
     fn what_is_learned_is_the_history_that_was_followed(
         (ours, theirs) in histories(), third in histories(), at in 1..50_u64, more in 0..20_u64, committed in 1..70_u64,

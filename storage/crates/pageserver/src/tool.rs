@@ -1,6 +1,6 @@
-//! Looking at what is stored, without a running pageserver: `weir-pageserver layer ...` and `index ...`.
+//! Commands that show stored files without a running pageserver: `weir-pageserver layer ...` and `index ...`.
 //!
-//! Everything here only reads, and may be used on the files of a pageserver that runs.
+//! The commands only read, and may be used on the files of a running pageserver.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
-//! Where a timeline's committed WAL comes from.
+//! The source of a timeline's committed WAL, as a trait.
 //!
-//! Ingest sees only this trait, so that it can be fed by safekeepers in operation and by a file in tests.
-//! A source hands out committed bytes only: what a later term may truncate never reaches a timeline.
+//! Ingest sees only this trait, so that WAL comes from safekeepers in operation and from a file in tests. Invariant:
+//! a source hands out committed bytes only, so that no byte which a later term may truncate reaches a timeline.
 
 use std::sync::Arc;
 

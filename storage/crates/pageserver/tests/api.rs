@@ -246,8 +246,8 @@ fn damage(directory: &std::path::Path, timeline: &str, part: &str) {
     }
 }
 
-/// Promise: what the control plane says of a tenant is told as it was said, survives a restart, goes with the tenant, and
-/// is found in the object store without a pageserver.
+/// Promise: what the control plane says of a tenant is told as it was said, survives a restart, goes with the tenant,
+/// and is found in the object store without a pageserver.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_is_described_and_the_store_tells_it_all() {
     let root = tempfile::tempdir().expect("tempdir");

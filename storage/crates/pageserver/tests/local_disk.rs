@@ -145,8 +145,8 @@ async fn copies_stay_within_the_limit_and_come_again_when_read() {
     server.stop().await;
 }
 
-/// Promise: what a crash leaves when a compaction's outputs are in the index beside its inputs reads on, also once the
-/// next compaction has made the same layers again, under names that are there.
+/// Promise: what a crash leaves when a compaction's outputs are in the index beside its inputs reads on, also once
+/// the next compaction has made the same layers again, under names that are there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn layers_that_are_made_again_after_a_crash_are_there_once() {
     let root = tempfile::tempdir().expect("tempdir");

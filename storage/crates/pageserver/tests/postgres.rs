@@ -319,8 +319,8 @@ async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Promise: a time finds an LSN that holds exactly the commits up to it, to the microsecond, and an LSN the time of the
-/// newest commit that ends at or before it; the logical size is carried along and equals what counting says.
+/// Promise: a time finds an LSN that holds exactly the commits up to it, to the microsecond, and an LSN the time of
+/// the newest commit that ends at or before it; the logical size is carried along and equals what counting says.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn times_and_lsns_meet_at_the_commit_record() {
     let root = tempfile::tempdir().expect("tempdir");
@@ -541,7 +541,8 @@ async fn chains_are_bounded() {
     assert_eq!(timeline.image_threshold(), 16);
     let longest = longest.stop().await;
     println!("longest chain in the burst: {longest}");
-    // Below four thresholds ingest does not wait; it looks once for each 16 deltas (`gather`), which may all be one page's.
+    // Below four thresholds ingest does not wait; it looks once for each 16 deltas (`gather`), which may all be one
+    // page's.
     assert!(longest < 4 * 16 + 16, "ingest outran the images: {longest}");
     wait_until("images", || timeline.chains().pending_images == 0).await;
     assert!(timeline.chains().longest < 16);

@@ -90,8 +90,8 @@ impl ObjectStore for Stuck {
     }
 }
 
-/// Promise: while the object store takes nothing of what one timeline's compaction has made, others are compacted; once
-/// it does, that timeline is as well.
+/// Promise: while the object store takes nothing of what one timeline's compaction has made, others are compacted;
+/// once it does, that timeline is as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_timeline_whose_uploads_hang_keeps_nobody_from_compacting() {
     let root = tempfile::tempdir().expect("tempdir");

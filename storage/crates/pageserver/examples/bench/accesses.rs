@@ -2,8 +2,8 @@
 //!
 //! The compute is simulated: every page that a record changes, and every page that a query looks up, is found in its
 //! buffers (least recently used goes first) or read from storage. Now and then it is suspended and starts again with
-//! empty buffers. All of it follows from the WAL and a seed, so that every arm is asked for the same pages at the same
-//! positions.
+//! empty buffers. All of it follows from the WAL and a seed, so that every arm is asked for the same pages at the
+//! same positions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

@@ -38,8 +38,8 @@ pub struct Arguments {
     /// MiB of versions in memory that are flushed: with fewer, a short stretch has as many layers as a long one.
     #[arg(long)]
     checkpoint_distance_mib: Option<u64>,
-    /// MiB of layers in memory that are filled and dropped before each stretch: a pageserver that runs has their memory at
-    /// hand.
+    /// MiB of layers in memory that are filled and dropped before each stretch: a pageserver that runs has their
+    /// memory at hand.
     #[arg(long, default_value_t = 0)]
     warm_mib: u64,
 }

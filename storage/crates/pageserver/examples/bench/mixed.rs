@@ -1,9 +1,10 @@
-//! Reads while WAL comes in: what they cost and what is written meanwhile, under several policies of image generation.
+//! Reads while WAL comes in: what they cost and what is written meanwhile, under several policies of image
+//! generation.
 //!
-//! `settle` makes the state that every arm starts from: the load is taken in, each of its pages has an image.
-//! `mixed` has a pageserver for each arm, all in this process, and each takes in the rest in steps (`accesses`), begun
-//! with the reads of a simulated compute: those of one arm after those of another, in another order at each step, so
-//! that a machine, or a process, that is faster at one time than at another is so for all of them. Before it reads, it
+//! `settle` makes the state that every arm starts from: the load is taken in, each of its pages has an image. `mixed`
+//! has a pageserver for each arm, all in this process, and each takes in the rest in steps (`accesses`), begun with
+//! the reads of a simulated compute: those of one arm after those of another, in another order at each step, so that
+//! a machine, or a process, that is faster at one time than at another is so for all of them. Before it reads, it
 //! waits until the images that are due are made, so that what a read replays does not depend on the machine.
 
 use std::path::{Path, PathBuf};
@@ -93,8 +94,8 @@ pub struct Arguments {
     from: Lsn,
     #[arg(long)]
     upto: Lsn,
-    /// Processors for flushes, compactions and images, where all else is kept on another, so that reads do not wait for
-    /// the time slices of those.
+    /// Processors for flushes, compactions and images, where all else is kept on another, so that reads do not wait
+    /// for the time slices of those.
     #[arg(long)]
     background: Vec<usize>,
     /// Which arm reads first at the first step.

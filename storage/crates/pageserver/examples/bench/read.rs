@@ -59,7 +59,8 @@ pub struct Arguments {
     pages: usize,
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// `warm`: from blocks in memory, each page made anew. `cold`: from the disk. `hot`: the same pages again and again.
+    /// `warm`: from blocks in memory, each page made anew. `cold`: from the disk. `hot`: the same pages again and
+    /// again.
     #[arg(long, default_value = "warm")]
     how: How,
 }

@@ -1,8 +1,8 @@
 //! Where the time of ingest goes: the same WAL through its stages, one more each time, on one thread.
 //!
 //! What a stage costs is what a pass with it takes longer than the pass before. Passes take turns, and the fastest of
-//! each counts: noise only ever adds. What is not here is what ingest does once for many records (publishing them), what
-//! goes on beside it (images, uploads), and asking storage.
+//! each counts: noise only ever adds. What is not here is what ingest does once for many records (publishing them),
+//! what goes on beside it (images, uploads), and asking storage.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

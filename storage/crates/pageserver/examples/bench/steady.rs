@@ -1,5 +1,5 @@
-//! A pageserver that has taken in WAL for a while has memory at hand that its layers gave back. One that has just begun
-//! has none, and on a virtual machine finding some may cost as much as what is measured.
+//! A pageserver that has taken in WAL for a while has memory at hand that its layers gave back. One that has just
+//! begun has none, and on a virtual machine finding some may cost as much as what is measured.
 
 use anyhow::Result;
 use bytes::Bytes;

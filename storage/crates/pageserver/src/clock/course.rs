@@ -8,8 +8,8 @@ use crate::timestamp::PgTimestamp;
 
 /// A difference up to this is drift, not a jump, microseconds. It adds up until it is one.
 const DRIFT: i64 = 1_000_000;
-/// How long a machine that was booted anew is believed to have been away, microseconds. What the wall clock says beyond
-/// it counts as a jump: that keeps history longer, which is harmless, where belief could cost it.
+/// How long a machine that was booted anew is believed to have been away, microseconds. What the wall clock says
+/// beyond it counts as a jump: that keeps history longer, which is harmless, where belief could cost it.
 const BELIEVED_ABSENCE: i64 = 3600 * 1_000_000;
 /// Jumps are forgotten after this: longer than any history window.
 pub const LONGEST_MEMORY: Duration = Duration::from_secs(31 * 86_400);
@@ -23,7 +23,7 @@ const TOLD: i64 = 60 * 1_000_000;
 pub struct Look {
     /// Which boot of which machine `ticks` belong to.
     pub boot: String,
-    /// Microseconds of a clock that nobody sets.
+    /// Microseconds of the machine's clock that cannot be set.
     pub ticks: i64,
     /// Microseconds since 1970 by the wall clock.
     pub wall: i64,
@@ -260,8 +260,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever jumps there are: what was committed within the last window by even time, on the wall clock's scale of
-        /// that moment, is never behind the cut, as long as the clock did not go back meanwhile. Memory stays bounded.
+        /// Whatever jumps there are: what was committed within the last window by even time, on the wall clock's
+        /// scale of that moment, is never behind the cut, as long as the clock did not go back meanwhile. Memory
+        /// stays bounded.
         #[test]
         fn nothing_younger_than_the_window_is_cut(steps in prop::collection::vec((0_i64..2 * DAY, 0_i64..YEAR), 1..60)) {
             let mut course = running_for(8);

@@ -1,12 +1,12 @@
-//! The pageserver's idea of time: what a wall clock that jumps must not decide by itself.
+//! The pageserver's clock: a wall clock that jumps must not decide by itself what is deleted.
 //!
-//! Two things are lost for good once their time is over: history behind the window, and leases. Neither may go because
-//! somebody set a clock. So time is counted evenly (`course`), by a clock of the machine that nobody sets, and every
-//! jump of the wall clock against it is kept: leases last as long as they were given for, and history is cut by the
-//! wall clock as it would read had it not jumped within the window.
+//! Two things are lost for good once their time is over: history behind the window, and leases. Neither may be lost
+//! because a wall clock was set. So time is counted evenly (`course`), by a clock of the machine that cannot be set,
+//! and every jump of the wall clock against the even clock is remembered. A lease lasts as long as it was given for,
+//! and history is cut by the wall clock as it would read had it not jumped within the window.
 //!
 //! The count goes on over restarts: it is a document of the object store. A crash loses at most the ten minutes since
-//! it was last stored, and on the same boot of the machine nothing, because the even clock ran on.
+//! the count was last stored; on the same boot of the machine it loses nothing, because the even clock ran on.
 
 mod course;
 
@@ -72,7 +72,7 @@ struct Kept {
     due: Instant,
 }
 
-/// See the module head. Shared by all timelines of the process.
+/// Even time and the jumps of the wall clock against it; all timelines of the process share one.
 pub struct Clock {
     source: Arc<dyn TimeSource>,
     objects: blob::Store,

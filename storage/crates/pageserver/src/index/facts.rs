@@ -20,7 +20,7 @@ pub struct Manifest {
     pub system_identifier: u64,
     pub start_lsn: Lsn,
     pub ancestor: Option<AncestorPoint>,
-    /// Whom it gets its WAL from, `host:port`.
+    /// The safekeepers from which the timeline gets its WAL, `host:port`.
     pub safekeepers: Vec<String>,
     /// What was asked for, to recognise a repeated request.
     pub request: CreateTimeline,
@@ -55,7 +55,8 @@ pub struct Metadata {
     /// What it was a branch of, before it was given everything it read there.
     #[serde(default)]
     pub detached_from: Option<AncestorPoint>,
-    /// Whose WAL it has ingested, up to the index's LSN at least; none when a program stored it that did not note that.
+    /// Whose WAL it has ingested, up to the index's LSN at least; none when a program stored it that did not note
+    /// that.
     #[serde(default)]
     pub ingested: Option<Ingested>,
 }

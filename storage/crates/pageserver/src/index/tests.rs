@@ -65,8 +65,8 @@ async fn a_term_counts_once_it_is_durable() {
     assert_eq!((index.max_term(), index.durable_term()), (Term(5), Term(5)));
 }
 
-/// Promise: a position is stored together with whose WAL everything before it is, and other changes leave that as it is;
-/// an index from before that was noted says that it does not know.
+/// Promise: a position is stored together with whose WAL everything before it is, and other changes leave that as it
+/// is; an index from before that was noted says that it does not know.
 #[tokio::test]
 async fn a_position_is_stored_with_the_history_of_what_is_before_it() {
     let root = tempfile::tempdir().expect("tempdir");

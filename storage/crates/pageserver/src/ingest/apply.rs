@@ -1,12 +1,13 @@
-//! What one record does to a timeline that needs more than the record and the directory to be known: storage is asked
-//! for what is there, as of the record before, which must be published.
+//! Applies a record for which ingest has to read from storage: the record, the state and the directory alone do not
+//! say what it changes. Storage is read as of the record before, which must be published.
 //!
-//! All versions of a record are gathered first and appended together, then `last_record_lsn` moves: a
-//! reader sees all of a record or nothing. Only the pages of a copied database go ahead of the rest. The directory (sizes, truncations, SLRU segments) is cached
-//! here as of the last record and filled from storage when first asked for.
+//! All versions of a record are gathered first and appended together, then `last_record_lsn` moves: a reader sees all
+//! of a record or nothing. Only the pages of a copied database are appended ahead of the rest of their record. The
+//! directory (sizes, truncations, SLRU segments) is cached here as of the last record and filled from storage when an
+//! entry is first needed.
 //!
-//! A failed record leaves the caches as they were after the record before, because they change only when
-//! the batch is handed over; a crash loses nothing that the WAL does not bring again.
+//! A failed record leaves the caches as they were after the record before, because the caches change only when the
+//! batch is handed over. A crash loses nothing that the WAL does not bring again.
 
 use std::collections::HashMap;
 
@@ -135,7 +136,7 @@ impl<'a> Batch<'a> {
         Ok((self.values, update))
     }
 
-    /// What the record changes of the logical size, bytes. Nobody writes a size without having asked for the one before,
+    /// What the record changes of the logical size, bytes. No size is written without reading the one before it,
     /// except of the forks of a database that is being made.
     fn growth(&self) -> i64 {
         let bytes = |size: Option<&Option<u32>>| {

@@ -1,9 +1,9 @@
-//! Steps of pages as layers keep them: a record [packed](wal_decode::packed), anything else the `postcard` form of its
-//! [`PageDelta`].
+//! Steps of pages as layers keep them: a record [packed](wal_decode::packed), anything else the `postcard` form of
+//! its [`PageDelta`].
 //!
-//! Ingest makes one for nearly every record, so records to redo are written straight from the WAL they lie in, one behind
-//! the other into one buffer, from which they are copied into the memory layer. The buffer is cleared when all of them
-//! are there: what is [`Kept`] means something until then.
+//! Ingest makes a delta for nearly every record, so records to redo are written straight from the WAL, one behind the
+//! other into one buffer, from which they are copied into the memory layer. The buffer is cleared when the memory
+//! layer has all of them; a [`Kept::Packed`] points into the buffer and is valid until then.
 
 use anyhow::Context;
 use layers::{Put, Value};
@@ -18,7 +18,7 @@ const LONGEST_SHARED: usize = 4 << 10;
 /// What the buffer keeps of its memory when it is cleared.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// See the module head.
+/// Encodes the steps of pages as layers keep them, into one buffer.
 #[derive(Default)]
 pub struct DeltaWriter {
     buffer: Vec<u8>,

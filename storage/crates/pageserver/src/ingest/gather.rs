@@ -1,12 +1,16 @@
 //! Records gathered one after the other and published together.
 //!
-//! Locks, counters and whoever waits for an LSN cost as much for one record as for hundreds, so ingest pays for them
-//! once per piece of WAL. A record is gathered when all it needs is known: itself, the state and the directory, both as of
-//! the last record gathered. Any other one waits until those before it are published (`apply`).
+//! Taking locks, updating counters and waking the waiters of an LSN cost as much for one record as for hundreds, so
+//! ingest pays for them once per piece of WAL. A record is gathered when the record itself, the state and the
+//! directory, both as of the last record gathered, say all that it changes. Any other record waits until those before
+//! it are published (`apply`).
 //!
-//! Invariants: nothing waits while records are gathered, so that what has come is soon seen; every record taken is
-//! counted towards its pages' chains before it is published, never after; the directory is ahead of what is published by
-//! exactly what is gathered. A crash loses what is gathered, and the WAL brings it again.
+//! Invariants:
+//! - Ingest does not wait for anything while records are gathered, so that readers soon see the WAL that has come.
+//! - Every record gathered is counted towards its pages' chains before it is published, never after.
+//! - The directory is ahead of what is published by exactly the records gathered.
+//!
+//! A crash loses the gathered records, and the WAL brings them again.
 
 use std::sync::Arc;
 
@@ -106,7 +110,7 @@ impl Sink for Taker {
     }
 }
 
-/// See the module head.
+/// The records gathered since the last publication, as the versions and counts that they make.
 pub struct Gathered {
     /// As of the last record gathered.
     pub state: TimelineState,
@@ -137,8 +141,8 @@ impl Gathered {
         }
     }
 
-    /// Takes a record that ends at `lsn` and changes pages only, if the directory knows all it needs; false when it does
-    /// not, and nothing is taken.
+    /// Takes a record that ends at `lsn` and changes pages only, if the directory knows all it needs; false when it
+    /// does not, and nothing is taken.
     pub fn take(&mut self, directory: &mut Directory, changes: &mut Changes, lsn: Lsn) -> bool {
         if !changes.meta.is_empty() {
             return false;

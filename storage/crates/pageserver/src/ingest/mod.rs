@@ -1,10 +1,11 @@
-//! From committed WAL to versions.
+//! Ingest: makes versions of committed WAL.
 //!
-//! One task per timeline follows a WAL source from `last_record_lsn`, decodes records, turns them into
-//! versions and publishes those of many at a time (`gather`). Errors of the source mean another attempt, and so do bytes that
-//! are no WAL, which another safekeeper may have whole (`tried`); a record that cannot be
-//! interpreted stops the timeline before it, with the record named, until a program comes that can. The
-//! stop is not stored: after a restart the same record stops the timeline again, or no longer does.
+//! One task per timeline follows a WAL source from `last_record_lsn`, decodes records, turns them into versions and
+//! publishes the versions of many records at a time (`gather`). After an error of the source, ingest tries again.
+//! Bytes that are not WAL are also tried again, from another safekeeper, which may have them whole (`tried`). A
+//! record that cannot be interpreted stops the timeline before that record, with the record named, until a program is
+//! started that can interpret it. The stop is not stored: after a restart or a crash, the same record either stops
+//! the timeline again or is ingested.
 
 mod apply;
 mod encode;
@@ -79,7 +80,8 @@ pub async fn follow(timeline: Arc<Timeline>, source: Arc<dyn WalSource>) {
     );
 }
 
-/// Tells everyone who keeps WAL how far the timeline is, and learns how far it could be. Does not end.
+/// Reports to all safekeepers how far the timeline has been ingested, and learns how far WAL is committed. Does not
+/// end.
 async fn report(
     timeline: &Timeline,
     source: &dyn WalSource,
@@ -299,8 +301,8 @@ struct Unsettled {
     stored: Option<Bytes>,
 }
 
-/// Gathers one record, or says what is left to do. The results are small, to be handed over in registers: in memory they
-/// would be written in pieces and read as a whole, for which the processor waits.
+/// Gathers one record, or says what is left to do. The results are small, to be handed over in registers: in memory
+/// they would be written in pieces and read as a whole, for which the processor waits.
 fn take_record(
     timeline: &Timeline,
     ingest: &mut IngestState,
@@ -361,7 +363,8 @@ async fn settle(
     let IngestState { directory, taker } = ingest;
     let Unsettled { state, stored } = unsettled;
     let lsn = state.last_record_lsn;
-    // Storage is asked for what was there before this record, and nobody waits for what came before it.
+    // The records gathered before this one are published first: this record reads from storage what they wrote, and
+    // readers need not wait for the read.
     let changes = taker.take_changes();
     gathered.publish(timeline, &mut taker.writer)?;
     let before = timeline.last_record_lsn();

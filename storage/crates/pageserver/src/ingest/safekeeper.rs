@@ -1,11 +1,13 @@
 //! Committed WAL from safekeepers (`wire::wal`).
 //!
-//! Every attempt asks all safekeepers of the timeline how far they are and reads from the most advanced, one that was
-//! tried in vain at this place last. One whose log other terms wrote than what was ingested is not read from, nor told how
-//! far ingest is: it would let go of WAL that nobody has read.
-//! Each of them keeps WAL for this reader until it is told how far that has come. Only one is read from, so
-//! every few seconds all are told over a short connection; their answers also show when the one that is read
-//! has fallen behind, and it is then left for another by way of an error and a new attempt.
+//! Every attempt asks all safekeepers of the timeline how far they are and reads from the most advanced one; a
+//! safekeeper that was tried in vain at this position comes last. A safekeeper whose log was written by other terms
+//! than the ingested WAL is not read from. Nor is it told how far ingest is, because it would then let go of WAL that
+//! was never ingested.
+//!
+//! Each safekeeper keeps WAL for this pageserver until it is told that the WAL was ingested. Only one safekeeper is
+//! read from, so every few seconds all are told over a short connection. Their answers also show when the one that is
+//! read has fallen behind; its stream then ends with an error, and the new attempt chooses another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,11 +43,12 @@ struct Connected {
 
 /// What came of a report to a safekeeper that answered: how far it has WAL committed, of which log.
 enum Told {
-    /// Of the one that was ingested.
+    /// The safekeeper's log is the one whose WAL was ingested.
     Agrees(Lsn),
-    /// It does not say enough of its log, or nobody knows what was ingested.
+    /// It is not known whether the log is the same: the safekeeper does not say enough of its log, or it is not known
+    /// whose WAL was ingested.
     Unknown(Lsn),
-    /// It was told nothing.
+    /// The safekeeper's log is another one, and it was not told how far ingest is.
     Other(OtherHistory),
 }
 
@@ -228,7 +231,7 @@ fn failed(error: anyhow::Error) -> Opening {
     }
 }
 
-/// Whom to read from of those that answered, among those of the reader's history.
+/// Chooses the safekeeper to read from: of those that answered, one whose log is the log that was ingested.
 fn choose(
     answers: Vec<(String, Result<Connected>)>,
     standing: Standing<'_>,

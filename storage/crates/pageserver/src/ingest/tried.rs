@@ -1,9 +1,10 @@
-//! Which safekeepers were tried in vain at the place where ingest stands.
+//! Which safekeepers were tried in vain at the position where ingest stands.
 //!
-//! A record whose bytes are damaged on one disk is whole on the others, and what one disk cannot read, another can. So
-//! whoever failed at a place is asked again there only when nobody else has WAL for it, and a timeline is stopped
-//! by damaged bytes only when every safekeeper has sent some, or keeps another history. One that can't be reached at
-//! present, or has not got so far, may still have the record: then ingest waits for it.
+//! A record whose bytes are damaged on one disk is whole on the others, and bytes that one disk cannot read, another
+//! can. So a safekeeper that failed at a position is asked again at that position only when no other safekeeper has
+//! WAL for it. Damaged bytes stop a timeline only when every safekeeper has sent damaged bytes or keeps the WAL of
+//! another history. A safekeeper that cannot be reached, or whose log does not reach the position yet, may still have
+//! the record: then ingest waits for it. Nothing here is stored.
 
 use pg_types::Lsn;
 
@@ -11,20 +12,20 @@ use crate::wal_source::WalSource;
 
 #[derive(Default)]
 pub(super) struct Tried {
-    /// The place all this is about.
+    /// The position that the fields below are about.
     at: Lsn,
-    /// Who is being read; empty for a source of one place that has no name.
+    /// The safekeeper that is being read; empty for a source without a name.
     pub reading: String,
-    /// Whose stream ended here.
+    /// Safekeepers whose stream ended at this position.
     ended: Vec<String>,
-    /// Whose bytes were no WAL here, and why not.
+    /// Safekeepers whose bytes at this position were not WAL, with the reason.
     bad: Vec<(String, String)>,
-    /// Who kept the WAL of another history when all were asked last, and how it differed.
+    /// Safekeepers that kept the WAL of another history when all were last asked, and how it differed.
     others: Vec<(String, String)>,
 }
 
 impl Tried {
-    /// Whom to ask last for what follows `at`.
+    /// The safekeepers to ask last for the WAL that follows `at`.
     pub fn in_vain(&mut self, at: Lsn) -> &[String] {
         self.move_to(at);
         &self.ended
@@ -48,7 +49,8 @@ impl Tried {
         }
     }
 
-    /// What followed `at` there was no WAL. Gives why the timeline has to stop, when nobody is left who could have it.
+    /// The bytes that followed `at` on the safekeeper being read were not WAL. Returns why the timeline has to stop,
+    /// when no safekeeper is left that could have the WAL.
     pub fn was_bad(&mut self, at: Lsn, why: &str, source: &dyn WalSource) -> Option<String> {
         self.ended(at);
         self.bad.retain(|(name, _)| *name != self.reading);
@@ -56,7 +58,8 @@ impl Tried {
         self.nobody_is_left(source)
     }
 
-    /// Who keeps another history, of all that were asked at `at`. Gives why the timeline has to stop, as above.
+    /// Notes the safekeepers that keep another history, of all that were asked at `at`. Returns why the timeline has
+    /// to stop, when no safekeeper is left that could have the WAL.
     pub fn are_others(
         &mut self,
         at: Lsn,

@@ -1,4 +1,4 @@
-//! Whose WAL a stream brings.
+//! Opens streams of the log whose WAL was ingested, and notes the safekeepers that keep another log.
 
 use std::sync::Arc;
 
@@ -39,26 +39,27 @@ pub(super) async fn open(
     opening.stream.map_err(Ended::Source)
 }
 
-/// Who was told, at `at`, how far ingest is.
+/// Notes which safekeepers a report at `at` found to agree with the ingested log, and which keep another log.
 pub(super) fn reported(timeline: &Timeline, at: Lsn, reported: &Reported) {
     timeline.found_to_agree(&reported.agreeing);
     let named = timeline.safekeepers();
     for (place, why) in &reported.others {
-        // It may have been removed meanwhile.
+        // The safekeeper may have been removed from the list meanwhile.
         if named.borrow().contains(place) {
             timeline.found_sick(place, SickKind::Diverged, at, why);
         }
     }
 }
 
-/// What a stream that was opened at `start` has brought is ingested.
+/// Notes that WAL of a stream that was opened at `start` on the safekeeper `place` has been ingested.
 pub(super) fn taken(timeline: &Timeline, place: &str, start: Lsn) {
     timeline.note_terms();
     timeline.read_well(place, start);
 }
 
-/// Checks that a piece is of the log whose WAL was received up to `received`. A history that is announced is compared as
-/// far as it is committed there, and again until all that is known of what was ingested is.
+/// Checks that a piece is of the log whose WAL was received up to `received`. An announced history is compared as far
+/// as the safekeeper's log is committed, and compared again with later pieces until it covers all that is known of
+/// the ingested WAL.
 pub(super) fn check(
     timeline: &Timeline,
     announced: &mut Option<Arc<TermHistory>>,

@@ -1,8 +1,8 @@
-//! Timelines that could not be opened: why, and trying again while that can help.
+//! Timelines that could not be opened: the reason, and further attempts while an attempt can help.
 //!
-//! A disk that is full or a store that does not answer passes, and then the timeline is opened without a restart.
-//! What is damaged stays as it is until somebody mends it and restarts the pageserver, or deletes it. Nothing here is
-//! stored; a crash is one more attempt.
+//! A full disk or a silent object store is a passing trouble, and the timeline is then opened without a restart. A
+//! damaged timeline stays as it is until an operator repairs it and restarts the pageserver, or deletes it. Nothing
+//! here is stored; a restart after a crash is one more attempt.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -128,7 +128,8 @@ impl TenantManager {
         let Ok(_nobody_deletes_it) = tenant.changing.try_lock() else {
             return true;
         };
-        // They stay among the broken meanwhile: nobody is to take them for deleted.
+        // Timelines stay among the broken ones while they are being opened, so that no request takes them for
+        // deleted.
         let (mut found, mut unknown) = (Vec::new(), Vec::new());
         for (id, broken) in tenant.broken.write().iter_mut() {
             if broken.may_pass {

@@ -1,4 +1,4 @@
-//! Making a branch independent of its ancestors: who asks, and what must not happen meanwhile.
+//! Detaching a branch from its ancestors: the request, and which other requests are refused while it runs.
 
 use std::sync::Arc;
 

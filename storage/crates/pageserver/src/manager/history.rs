@@ -1,4 +1,4 @@
-//! Trimming history: when, and what branches still need of their ancestors.
+//! Trimming history: when it happens, and which LSNs of a timeline its branches still need.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

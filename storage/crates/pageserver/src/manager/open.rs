@@ -1,7 +1,8 @@
-//! Opening what the object store holds when the pageserver starts.
+//! Opening the tenants and timelines of the object store when the pageserver starts.
 //!
-//! Tenants, and the timelines of one, are opened side by side, ancestors before their branches. A timeline
-//! that can't be opened stays behind as broken, with the reason (`broken`); it keeps nobody else from being opened.
+//! Tenants, and the timelines of one tenant, are opened side by side, ancestors before their branches. A timeline
+//! that cannot be opened is kept as broken, with the reason (`broken`); all timelines but its branches are opened
+//! nevertheless.
 
 use std::sync::Arc;
 

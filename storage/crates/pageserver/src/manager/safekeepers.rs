@@ -1,4 +1,4 @@
-//! Where timelines get their WAL from, and changing that.
+//! Changes to the list of safekeepers from which a timeline gets its WAL.
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;

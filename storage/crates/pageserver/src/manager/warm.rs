@@ -1,10 +1,10 @@
-//! Warm-up: what was read lately is remembered in the object store, so that a pageserver that starts without its disk
-//! fetches it before anyone waits for it.
+//! Warm-up: the names of the layers that were read lately are kept in the object store, so that a pageserver that
+//! starts without its disk fetches those layers before a read needs them.
 //!
 //! Invariants:
 //! - The document is advice. A layer it names that no index names any more is passed over; a document that is lost,
 //!   damaged or old makes first reads slower and never wrong. So it has no generation, and the last writer wins.
-//! - Nothing that is on the disk goes to make room: fetching ends where evictions would begin.
+//! - Warm-up evicts nothing: it stops fetching when a fetch would need an eviction.
 //! - Readers come first: warm-up takes two of the fetches that may go on at the same time (`disk`).
 //!
 //! A crash leaves the document before a change or the one after it.
@@ -55,7 +55,8 @@ fn hottest(used: impl IntoIterator<Item = (u64, String)>) -> Vec<String> {
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// The first of each list, then the second of each: nobody's hottest waits for another's coolest.
+/// The first of each list, then the second of each, so that no timeline's hottest layer waits for another timeline's
+/// coolest.
 fn in_turn<T>(lists: Vec<Vec<T>>) -> Vec<T> {
     let mut ranked: Vec<(usize, T)> = lists
         .into_iter()

@@ -1,4 +1,5 @@
-//! What slows ingest down, and why: everything that ingest makes work for, and that must not fall behind without bound.
+//! What slows ingest down, and why: everything that ingest makes work for, and that must not fall behind without
+//! bound.
 //!
 //! | what falls behind | what would grow | what ingest does |
 //! |---|---|---|
@@ -9,8 +10,8 @@
 //!
 //! Invariants:
 //! - Only ingest waits here, after it has published and while it holds no lock of a timeline; reads never do.
-//! - Of all that can fail, only uploads stop ingest, because what is not uploaded holds memory. Where images cannot be
-//!   made, ingest goes on without them; where compaction fails, ingest goes on slowly.
+//! - Of all that can fail, only uploads stop ingest, because what is not uploaded holds memory. Where images cannot
+//!   be made, ingest goes on without them; where compaction fails, ingest goes on slowly.
 //!
 //! The parts tell this one what they have done ([`Backpressure::layer_flushed`], [`Backpressure::level_0_compacted`],
 //! `Images`), and this part wakes compaction when ingest waits for it. Nothing here is stored.
@@ -40,7 +41,7 @@ const WAIT_FOR_FAILING: Duration = Duration::from_secs(2);
 /// Frozen layers that may wait for their upload before ingest pauses.
 pub(super) const MAX_FROZEN: usize = 4;
 
-/// See the module head.
+/// What ingest waits for, of all the work that it makes for the other parts.
 pub(super) struct Backpressure {
     identity: Arc<Identity>,
     store: Arc<Store>,

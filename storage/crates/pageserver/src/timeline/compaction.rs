@@ -1,16 +1,20 @@
-//! Compaction: level-0 layers become level-1 layers, and those that have become history are merged into level 2
-//! without what nobody can read any more (`layers::plan_l0`, `layers::plan_settling`).
+//! Compaction: level-0 layers are merged into level-1 layers, and level-1 layers that lie before the history horizon
+//! are merged into level 2 without the versions that no readable LSN needs (`layers::plan_l0`,
+//! `layers::plan_settling`).
 //!
-//! Level 0 comes first: settling gives way, in the middle of a merge, as long as any timeline's level 0 is being
-//! compacted, and ingest is slowed when level 0 grows all the same (`backpressure`). Reads never wait for either.
+//! Level 0 comes first: a merge to level 2 pauses as long as any timeline's level 0 is being compacted, and ingest is
+//! slowed when level 0 grows all the same (`backpressure`). Reads never wait for a compaction.
 //!
-//! Whoever has the turn waits for no object store: inputs are fetched before, and outputs may still be on their way when
-//! the next timeline merges. What a timeline has merged and not stored is bounded by its next merge waiting for it, and
-//! over all timelines by `memory::MemoryBudget`.
+//! A compaction that holds the turn waits for no upload and for no download of its inputs: inputs are fetched before,
+//! and outputs may still be on their way when the next timeline merges. Only when a relation's truncations lie in a
+//! layer that is not on the local disk is that layer fetched during the merge. What a timeline has merged and not
+//! stored is bounded, because its next merge waits for the last one's uploads; over all timelines it is bounded by
+//! `memory::MemoryBudget`.
 //!
-//! Outputs are uploaded while the next one is being written; then the index replaces the inputs by them in one
-//! step, then the inputs are deleted. A crash leaves objects that no index names, or an index that names outputs
-//! beside their inputs, never one that names a missing layer.
+//! Each output is uploaded while the next one is being written. Once all outputs are durable, the layer map replaces
+//! the inputs by the outputs, then the index drops the inputs, then the inputs are deleted. A crash leaves objects
+//! that no index names, or an index that names outputs beside their inputs, never an index that names a missing
+//! layer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,7 +43,8 @@ use crate::store::Store;
 /// How often inputs may have vanished from local disk when it comes to the turn.
 const MAX_FETCHES: usize = 10;
 const RETRY: Duration = Duration::from_secs(5);
-/// See the module head. This part knows `LayerStack` and `Backpressure`, and nobody knows it but the timeline.
+/// Merges the layers of one timeline. This part knows `LayerStack` and `Backpressure`; only the timeline knows this
+/// part.
 pub(super) struct Compaction {
     identity: Arc<Identity>,
     store: Arc<Store>,
@@ -180,8 +185,8 @@ impl Compaction {
             added.len(),
             added.iter().map(|it| it.desc.size).sum::<u64>(),
         );
-        // The inputs go only once nobody can start a read on them: the map changes before they are deleted,
-        // and who opened them before keeps them.
+        // The map changes before the inputs are deleted, so that no read starts on a deleted layer; a read that
+        // opened an input before keeps the open file.
         self.store.replace_files(added, &removed);
         crash::point!("compaction.map-changed");
         self.stack.report_layers();
@@ -210,15 +215,16 @@ impl Compaction {
     }
 
     /// Merges layers and uploads what comes out, each while the next one is written. The turn ends with the merge. An
-    /// output that is there already stays where it is, as often as it comes out: an input that nothing was merged into,
-    /// or what a crash had left in the index beside what it was made from.
+    /// output that is there already stays where it is, as often as it comes out: an input that nothing was merged
+    /// into, or what a crash had left in the index beside what it was made from.
     async fn merge(
         &self,
         readers: Vec<Reader>,
         options: MergeOptions,
         turn: MergeTurn<'_>,
     ) -> Result<Merged> {
-        // Not bounded but by the inputs: whoever has the turn waits for no upload.
+        // The channel is bounded only by the size of the inputs, so that the merge, which holds the turn, never waits
+        // for an upload.
         let (outputs, written) = mpsc::unbounded_channel::<(LayerDesc, PutPayload)>();
         let uploads = self.store.uploads().clone();
         let memory = self.memory.clone();

@@ -1,7 +1,8 @@
-//! Which timeline it is: what every part of it knows, and what no part changes.
+//! The identity of a timeline: ids, manifest, settings and metrics, which every part of the timeline reads and no
+//! part changes.
 //!
-//! The tenant's settings are shared with all its timelines and are changed by the manager alone. Metrics only count.
-//! This part calls no other one.
+//! The settings are shared with all timelines of the tenant and are changed by the manager alone. Metrics only count.
+//! This part calls no other part.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::error::Error;
 use crate::index::Manifest;
 use crate::metrics::TimelineMetrics;
 
-/// See the module head.
+/// What every part of a timeline knows of it.
 pub(super) struct Identity {
     pub tenant: TenantId,
     pub id: TimelineId,

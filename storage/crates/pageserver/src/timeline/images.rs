@@ -1,17 +1,17 @@
 //! Image generation by chain length.
 //!
-//! Every delta is counted at ingest. A page whose chain reaches its threshold gets an image in the
-//! background: the page as of the last ingested record, put into the open layer, flushed with everything
-//! else. This is always on; the compute's full-page-writes state only picks the threshold, or the tenant has
-//! storage weigh reads against writes (`layers::ImageRule`). When ingest comes
-//! in faster than images can be made, it waits for the image of a page whose chain has reached a multiple of
-//! the threshold, so that no chain grows much beyond that multiple. While WAL waits to be ingested, a page gets its
-//! image only shortly before that: what is written over and over would else get several where one does, and they would
-//! take the processor from ingest. Once it has caught up, all that is due is made. A crash loses
-//! the images still in memory; ingesting the same WAL again counts the same deltas and makes them anew.
+//! Every delta is counted at ingest. A page whose chain reaches its threshold gets an image in the background: the
+//! page as of the last ingested record, put into the open layer, flushed with everything else. Image generation is
+//! always on; the compute's full-page-writes state only picks the threshold, unless the tenant has storage weigh
+//! reads against writes (`layers::ImageRule`). When WAL is ingested faster than images can be made, ingest waits for
+//! the image of a page whose chain has reached a multiple of the threshold, so that no chain grows much beyond that
+//! multiple. While WAL waits to be ingested, a page gets its image only shortly before its chain reaches that
+//! multiple: a page that is written over and over would else get several images where one is enough, and making them
+//! would take the processor from ingest. Once ingest has caught up, all due images are made. A crash loses the images
+//! still in memory; ingesting the same WAL again counts the same deltas and makes the images anew.
 //!
-//! This part owns the chains' lengths. It knows `Identity`, `Position` and the store; `Backpressure` has ingest wait for
-//! it.
+//! This part owns the chains' lengths. It knows `Identity`, `Position` and the store; `Backpressure` has ingest wait
+//! for it.
 
 mod make;
 
@@ -48,7 +48,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 const TICK: Duration = Duration::from_millis(500);
 const RETRY: Duration = Duration::from_secs(1);
 
-/// See the module head.
+/// The lengths of all pages' chains, and the task that makes images of long ones.
 pub(super) struct Images {
     identity: Arc<Identity>,
     position: Arc<Position>,
@@ -282,7 +282,7 @@ impl Images {
             }
             self.make_images(&tasks, rule, at).await?;
             if !only_long {
-                // Whoever became due during this batch has waited at most since its beginning.
+                // A page that became due during this batch has waited at most since the batch began.
                 *self.due_since.lock() = Some(at);
             }
             self.stalled.store(false, Ordering::Relaxed);
@@ -294,8 +294,8 @@ impl Images {
         }
     }
 
-    /// The next batch from what is planned, which is planned anew when nothing is left of it; the number of pages due;
-    /// whether the batch has the page that ingest waits for, which comes first.
+    /// The next batch from what is planned, which is planned anew when nothing is left of it; the number of pages
+    /// due; whether the batch has the page that ingest waits for, which comes first.
     fn next_tasks(
         &self,
         planned: &mut VecDeque<ImageTask>,

@@ -1,13 +1,14 @@
 //! The open layer, the frozen ones, and their way to the object store.
 //!
-//! Versions are put into the open layer and published under one lock, under which it is frozen as well.
-//! A memory layer is frozen between records, written as a level-0 delta layer, uploaded, and only then
-//! named by the index together with the LSN it reaches. Only that moves `remote_consistent_lsn`, so WAL is
-//! trimmed only when it is not needed any more. A crash in between leaves at most an object that no index
-//! names; ingesting the same WAL again makes the same versions.
+//! Versions are put into the open layer and published under one lock, the append lock, under which the open layer is
+//! frozen as well. A memory layer is frozen between records, written as a level-0 delta layer, uploaded, and only
+//! then named by the index together with the LSN it reaches. Only that write of the index moves
+//! `remote_consistent_lsn`, so safekeepers trim WAL only when no restart needs it any more. A crash before that write
+//! leaves at most an object that no index names; ingesting the same WAL again makes the same versions.
 //!
-//! This part owns that lock and the flush. It moves `Position`, tells `Images` and `Backpressure` what has happened, and
-//! has `Terms` say whose WAL a flushed layer holds. `Compaction` knows this part, and not the other way round.
+//! This part owns the append lock and the flush. It moves `Position`, tells `Images` and `Backpressure` what has
+//! happened, and has `Terms` say whose WAL a flushed layer holds. `Compaction` knows this part, and not the other way
+//! round.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,7 +55,7 @@ struct Uploaded {
     started: Instant,
 }
 
-/// See the module head.
+/// The open layer and the frozen ones, and the task that flushes them.
 pub(super) struct LayerStack {
     identity: Arc<Identity>,
     position: Arc<Position>,
@@ -213,14 +214,15 @@ impl LayerStack {
         let started = Instant::now();
         let layer = frozen.layer.clone();
         let write = move || layer.write_delta_layer(&WriterOptions::level_0());
-        // Not while it is uploaded: a store that refuses one timeline's layer must not stop all others.
+        // The permit covers writing and not uploading: an object store that refuses one timeline's layer must not
+        // stop the flushes of all others.
         let _one_of_few = self.memory.flush_permit().await;
         let written = tokio::task::spawn_blocking(write)
             .await
             .context("flush task")?;
         let (desc, pieces) = written.context("write a delta layer")?;
         let content = self.store.uploads().counted(pieces.iter());
-        // An upload that hangs is when somebody looks at what is in memory.
+        // Memory is reported before the upload: while an upload hangs, an operator wants to see what is in memory.
         self.report_memory();
         Ok(Written {
             frozen,

@@ -1,11 +1,12 @@
 //! Mutexes of a timeline's parts that know their place in the order in which locks are taken.
 //!
-//! Invariant: a thread that holds a mutex takes only mutexes of a higher rank, so that no two threads ever wait for each
-//! other. Unit tests and debug builds panic at a lock that is taken out of order; the release build checks nothing, and
-//! a ranked mutex is a `parking_lot` mutex there. A guard never lives across an await: it is not `Send`.
+//! Invariant: a thread that holds a mutex takes only mutexes of a higher rank, so that no two threads ever wait for
+//! each other. Unit tests and debug builds panic at a lock that is taken out of order; the release build checks
+//! nothing, and a ranked mutex is a `parking_lot` mutex there. A guard never lives across an await: it is not `Send`.
 //!
-//! The ranks below are the order. Outside of it are locks that are asynchronous, taken before any of these; read-write locks
-//! that are held for a copy only (settings, state); and the one of the ancestor, taken from a branch towards its ancestors.
+//! The ranks below are the order. Outside of it are locks that are asynchronous, taken before any of these;
+//! read-write locks that are held for a copy only (settings, state); and the one of the ancestor, taken from a branch
+//! towards its ancestors.
 
 use std::ops::{Deref, DerefMut};
 
@@ -42,7 +43,7 @@ pub const RETENTION: u32 = 50;
 /// Why history is cut by another time than the wall clock's.
 pub const HISTORY_HELD: u32 = 51;
 
-/// A mutex of rank `RANK`, below 64. See the module head.
+/// A mutex of rank `RANK`, below 64; a thread that holds it takes only mutexes of a higher rank.
 #[derive(Default)]
 pub struct Ranked<const RANK: u32, T> {
     inner: Mutex<T>,

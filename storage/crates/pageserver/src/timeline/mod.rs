@@ -1,20 +1,22 @@
 //! One branch: its progress, its terms, and everything that is done with its versions.
 //!
 //! Invariants:
-//! - `last_record_lsn` moves only after every version of the record is in the store, and never back; a
-//!   read at or below it is answered the same for ever.
-//! - Only committed WAL moves it, so nothing a later term could truncate is ever shown.
-//! - All WAL ingested is of one log: of a safekeeper whose log was written by other terms nothing is taken (`terms`).
-//! - `max_term` never falls: it is stored before a bundle is served with a new term, so that a compute
-//!   fenced once stays fenced after a restart.
+//! - `last_record_lsn` moves only after every version of the record is in the store, and never back; a read at or
+//!   below it is answered the same for ever.
+//! - Only committed WAL moves `last_record_lsn`, so no read ever shows what a later term could truncate.
+//! - All WAL ingested is of one log: no WAL is taken from a safekeeper whose log was written by other terms
+//!   (`terms`).
+//! - `max_term` never falls: it is stored before a bundle is served with a new term, so that a compute fenced once
+//!   stays fenced after a restart.
 //! - `remote_consistent_lsn` is what the uploaded index names; the WAL behind it may be trimmed.
 //!
-//! It is made of parts, each of which owns its state and knows only parts named before it here: `Identity`, `Position`,
-//! `Terms`, `Images`, `Reads`, `Backpressure`, `LayerStack`, `Compaction`. No part knows [`Timeline`], which opens them, knows its
-//! ancestors, and hands requests on. `lock_order` says which lock may be taken under which.
+//! A timeline is made of parts, each of which owns its state and knows only parts named before it here: `Identity`,
+//! `Position`, `Terms`, `Images`, `Reads`, `Backpressure`, `LayerStack`, `Compaction`. No part knows [`Timeline`],
+//! which opens them, knows its ancestors, and hands requests on. `lock_order` says which lock may be taken under
+//! which.
 //!
-//! A crash leaves the index and the layers it names. Opening the timeline again reads the state at the
-//! index's LSN and ingests on from there.
+//! A crash leaves the index and the layers it names. Opening the timeline again reads the state at the index's LSN
+//! and ingests on from there.
 
 mod backpressure;
 mod bundle;
@@ -74,7 +76,7 @@ pub(crate) use reads::decode_u32;
 /// The settings of a tenant, shared with all its timelines.
 pub type SharedConfig = Arc<RwLock<Arc<TenantConfig>>>;
 
-/// See the module head.
+/// One branch of a tenant: its parts, its ancestors, and its requests.
 pub struct Timeline {
     identity: Arc<Identity>,
     position: Arc<Position>,
@@ -92,7 +94,7 @@ pub struct Timeline {
     clock: Arc<Clock>,
     /// Why history is cut by another time than the wall clock's.
     history_held: Ranked<{ lock_order::HISTORY_HELD }, Option<String>>,
-    /// Whom it gets its WAL from now, `host:port`.
+    /// The safekeepers from which the timeline gets its WAL now, `host:port`.
     safekeepers: watch::Sender<Vec<String>>,
     sick_safekeepers: Ranked<{ lock_order::SICK_SAFEKEEPERS }, safekeepers::Sick>,
     cancel: CancellationToken,

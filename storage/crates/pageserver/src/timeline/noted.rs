@@ -1,8 +1,9 @@
-//! Reads that the chain counts have not been told of.
+//! Reads that have not been reported to the chain counts yet.
 //!
-//! Ingest holds the counts while it counts a batch of records, and to weigh a request takes as long as to redo some
-//! deltas. So a read only puts down what it replayed. Whoever comes to the counts next tells them first: before later
-//! records are counted, so that nothing is weighed otherwise than if it had been told at once.
+//! Ingest holds the lock of the chain counts while it counts a batch of records, and weighing one request takes as
+//! long as redoing some deltas. So a read only notes how many deltas it replayed. The next holder of the chain counts
+//! reports the noted reads before it counts later records, so that every read is weighed as if it had been reported
+//! at once. A crash loses the noted reads, which only delays what the counts learn.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,16 +13,17 @@ use smallvec::SmallVec;
 
 use super::lock_order::{NOTED_READS, Ranked};
 
-/// So many are worth telling by themselves. To wake the one who does takes longer than a read: not one in a hundred
-/// pays it.
+/// So many noted reads are worth a report of their own. Waking the task that reports takes longer than a read, so
+/// only one read in this many pays for it.
 const ENOUGH: usize = 1024;
-/// More are not kept while nobody comes to tell them: habits can be told from some of a page's reads.
+/// At most so many reads are noted until the next report; further ones are dropped, because a part of a page's reads
+/// is enough to learn how often the page is read.
 const MOST: usize = 8 * ENOUGH;
 
 /// Pages of one request, with the deltas that were replayed for each.
 type Pages = SmallVec<[(Key, u32); 1]>;
 
-/// See the module head.
+/// Reads noted since the last report to the chain counts.
 #[derive(Default)]
 pub struct NotedReads {
     /// Each with the LSN it read at.
@@ -31,7 +33,7 @@ pub struct NotedReads {
 }
 
 impl NotedReads {
-    /// Whether it is time to tell.
+    /// Notes the pages of one read at `at`, each with the deltas replayed. Returns whether it is time to report.
     pub fn note(&self, pages: &[(Key, u32)], at: Lsn) -> bool {
         let mut requests = self.requests.lock();
         if requests.len() < MOST {

@@ -1,12 +1,13 @@
-//! How far a timeline is: the last record, the state behind it, and everybody who waits for an LSN.
+//! How far a timeline has been ingested: the last record, the state as of that record, and the waiters for an LSN.
 //!
 //! Invariants:
-//! - The position moves only forward, in [`Position::move_to`], which the ingest part calls under the append lock after
-//!   every version of the record is in the open layer. Whoever sees a position can read everything up to it.
-//! - Ingest that has stopped wakes everybody who waits.
+//! - The position moves only forward, in [`Position::move_to`], which the ingest part calls under the append lock
+//!   after every version of the record is in the open layer. A reader that sees a position can read everything up to
+//!   it.
+//! - When ingest stops, all waiters are woken.
 //!
-//! Nothing here is stored: a crash loses the position, and it begins again at the index's LSN.
-//! This part calls `identity` only.
+//! Nothing here is stored: a crash loses the position, which begins again at the index's LSN. This part calls
+//! `identity` only.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,11 +29,11 @@ use crate::error::{Error, Result};
 pub struct Progress {
     pub last_record_lsn: Lsn,
     pub prev_record_lsn: Lsn,
-    /// Why ingest cannot go on, once it met a record nobody can redo.
+    /// Why ingest stopped, once it met a record or bytes that it cannot ingest.
     pub stopped: Option<Arc<str>>,
 }
 
-/// See the module head.
+/// The last record ingested, the state as of it, and the waiters for an LSN.
 pub(super) struct Position {
     identity: Arc<Identity>,
     progress: watch::Sender<Progress>,
@@ -96,7 +97,7 @@ impl Position {
         self.progress.send_if_modified(|progress| {
             progress.last_record_lsn = lsn;
             progress.prev_record_lsn = state.prev_record_lsn;
-            // Those whom the move concerns are woken below.
+            // Waiters for an LSN that the move reaches are woken below.
             false
         });
         self.waiters.reached(lsn);

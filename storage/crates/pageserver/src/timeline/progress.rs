@@ -1,4 +1,4 @@
-//! Terms and positions: who may read and write, how far the timeline is, and waiting for it.
+//! Terms and positions of a timeline: which term may read and write, how far ingest is, and waiting for an LSN.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 use crate::floor::RelFloor;
 use crate::store::Store;
 
-/// See the module head. This part owns nothing but the way to read; it tells `Images` how long the chains were.
+/// Reads of pages, sizes and listings at an LSN. This part has no state of its own; it reports to `Images` how long
+/// the chains were.
 pub struct Reads {
     identity: Arc<Identity>,
     store: Arc<Store>,

@@ -1,4 +1,4 @@
-//! What a timeline tells about itself: status, layers, metrics.
+//! The status, layers and metrics that a timeline reports.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,16 +1,16 @@
 //! How much history a timeline keeps.
 //!
 //! Invariants:
-//! - Below the *horizon* nothing is readable but branch points and leased LSNs. The horizon never falls. It is
-//!   stored before the first version behind it is dropped, so that no restart offers what may be gone.
+//! - Below the *horizon* nothing is readable but branch points and leased LSNs. The horizon never falls. It is stored
+//!   before the first version behind it is dropped, so that no restart offers what may be gone.
 //! - The horizon moves only while no branch is being made and no lease given (the manager holds the tenant's lock),
 //!   together with the list of what must stay readable below it. After a restart nothing is dropped until that list
 //!   has been made again.
 //!
 //! Time is measured by commit records, and by the pageserver's clock only where that is earlier: a database that is
-//! idle keeps a whole window before its last commit. Neither clock may cost anybody history by jumping ahead, nor both
-//! together: the pageserver's is the wall clock without its jumps within the window (`clock`), and leases end by even
-//! time.
+//! idle keeps a whole window before its last commit. Neither clock may cost anybody history by jumping ahead, nor
+//! both together: the pageserver's is the wall clock without its jumps within the window (`clock`), and leases end by
+//! even time.
 
 use std::sync::Arc;
 use std::time::Duration;

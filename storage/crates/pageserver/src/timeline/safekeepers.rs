@@ -1,4 +1,5 @@
-//! Whom a timeline gets its WAL from, and how that changes while it is open.
+//! The safekeepers from which a timeline gets its WAL, how the list changes while the timeline is open, and which of
+//! them were found sick.
 
 use pg_types::Lsn;
 use tokio::sync::watch;
@@ -8,14 +9,15 @@ use crate::api::{SickKind, SickSafekeeper};
 use crate::error::Result;
 
 impl Timeline {
-    /// Whom WAL comes from. Who waits for a change is woken by each request to change it, also by one that repeats the
-    /// list: it asks for another attempt where ingest has stopped.
+    /// The safekeepers from which WAL comes, `host:port`. Each request to change the list wakes the receiver, also a
+    /// request that repeats the list: repeating it asks for another attempt where ingest has stopped.
     pub fn safekeepers(&self) -> watch::Receiver<Vec<String>> {
         self.safekeepers.subscribe()
     }
 
-    /// Goes on with these, once that is durable. The caller lets one change happen at a time. After an error the list
-    /// may be either one until the request is repeated: what could not be stored now is stored with the next change.
+    /// Takes WAL from these safekeepers, once the list is durable. The caller makes one change at a time. After an
+    /// error either list may be stored until the request is repeated: a list that could not be stored now is stored
+    /// with the next change of the index.
     pub(crate) async fn set_safekeepers(&self, safekeepers: Vec<String>) -> Result<()> {
         self.index.store_safekeepers(safekeepers.clone()).await?;
         self.sick_safekeepers.lock().retain(&safekeepers);
@@ -94,8 +96,8 @@ impl Sick {
         }
     }
 
-    /// A stream from `start` has brought ingest to `end`. Whether the safekeeper was sick, and is no longer: it sent a
-    /// record behind the one that could not be taken.
+    /// A stream from `start` has brought ingest to `end`. Whether the safekeeper was sick, and is no longer: it sent
+    /// a record behind the one that could not be taken.
     fn read_well(&mut self, safekeeper: &str, start: Lsn, end: Lsn) -> bool {
         let before = self.0.len();
         let is_read =

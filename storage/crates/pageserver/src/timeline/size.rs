@@ -1,7 +1,8 @@
-//! The logical size: bytes of all main forks.
+//! The logical size of a timeline: bytes of all main forks.
 //!
-//! Counted once, by reading every fork's size as of one record, and from then on carried along record by record: what
-//! a record changes is known when it is ingested. A restart counts once more, when somebody asks.
+//! The size is counted once, by reading every fork's size as of one record, and from then on updated record by
+//! record: ingest knows by how much each record changes it. Nothing is stored: after a restart or a crash the first
+//! request for the size counts again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +12,7 @@ use super::Timeline;
 use super::lock_order::{Ranked, SIZE};
 use crate::error::Result;
 
-/// See the module.
+/// The logical size in bytes, as of the last record, once it was counted.
 #[derive(Default)]
 pub struct LogicalSize {
     inner: Ranked<SIZE, Inner>,

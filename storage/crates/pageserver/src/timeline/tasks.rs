@@ -1,4 +1,4 @@
-//! What a timeline does by itself: its background work, from the start to the shutdown.
+//! The background tasks of a timeline, from its start to its shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;

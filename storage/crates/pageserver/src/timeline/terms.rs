@@ -1,8 +1,13 @@
-//! Whose WAL was ingested, and refusing to ingest another log's.
+//! Whose WAL was ingested: the terms that wrote it, and the refusal to ingest the WAL of another log.
 //!
-//! Invariants: WAL is ingested only of a log whose history, as far as WAL was ingested, is the one noted here; what is stored
-//! in the index says whose WAL everything before its LSN is, and soon after a term has begun, that it has. A crash leaves
-//! what was stored: ingest begins again at the index's LSN, of a log that agrees with all of it.
+//! Invariants:
+//! - WAL is ingested only from a log whose term history agrees, as far as WAL was ingested, with the history noted
+//!   here.
+//! - The stored index says which terms wrote the WAL before its LSN; soon after a new term has begun, the index says
+//!   so too.
+//!
+//! A crash leaves the stored index: ingest begins again at its LSN, from a log that agrees with the whole stored
+//! history.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,12 +22,13 @@ use super::position::Position;
 use crate::index::TimelineIndex;
 use crate::term_history::{Ingested, OtherHistory};
 
-/// See the module head. This part knows `Identity`, `Position` and the index.
+/// The highest term seen, and the terms of the WAL that was ingested. This part knows `Identity`, `Position` and the
+/// index.
 pub(super) struct Terms {
     identity: Arc<Identity>,
     position: Arc<Position>,
     index: Arc<TimelineIndex>,
-    /// The highest term anybody has come with.
+    /// The highest term of any request so far.
     max: AtomicU64,
     known: Ranked<TERMS, Known>,
 }
@@ -41,7 +47,7 @@ impl Terms {
         position: Arc<Position>,
         index: Arc<TimelineIndex>,
     ) -> Terms {
-        // Where nothing was ingested yet, it is known that it was nobody's.
+        // Where no WAL was ingested yet, the history of the ingested WAL is known: it is empty.
         let is_untouched = position.last_record_lsn() == identity.manifest.start_lsn;
         let ingested = index.ingested();
         let ingested = ingested.or_else(|| is_untouched.then(Default::default));
@@ -55,7 +61,7 @@ impl Terms {
         }
     }
 
-    /// The highest term anybody has come with.
+    /// The highest term of any request so far.
     pub fn max(&self) -> Term {
         Term(self.max.load(Ordering::SeqCst))
     }
@@ -99,8 +105,8 @@ impl Terms {
         }
     }
 
-    /// To be called before WAL of a log is ingested that follows `received`: from then on only its history counts. False
-    /// while the log has less committed than is known: it has to be compared again.
+    /// To be called before WAL of a log is ingested that follows `received`: from then on only its history counts.
+    /// False while the log has less committed than is known: it has to be compared again.
     pub fn follow(
         &self,
         received: Lsn,
@@ -141,7 +147,7 @@ impl Terms {
 }
 
 impl Timeline {
-    /// The highest term anybody has come with.
+    /// The highest term of any request so far.
     pub fn max_term(&self) -> Term {
         self.terms.max()
     }

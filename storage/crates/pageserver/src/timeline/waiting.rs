@@ -1,9 +1,10 @@
-//! Who waits for which LSN: whoever it has come to is woken, all others sleep on. Ingest moves thousands of times a
-//! second, and while it is behind many reads wait.
+//! Reads and requests that wait until ingest has reached an LSN. Reaching an LSN wakes only the waiters of that LSN
+//! or an earlier one, because ingest moves thousands of times a second, and many reads wait while ingest is behind.
 //!
-//! Invariant: a waiter is woken by the first [`LsnWaiters::reached`] at or past its LSN. For that the caller moves the
-//! position before it calls `reached`, and whoever waits looks at the position after [`LsnWaiters::enqueue`]: one of both
-//! sees the other. A waiter that is dropped leaves nothing behind.
+//! Invariant: a waiter is woken by the first [`LsnWaiters::reached`] at or past its LSN. For that the caller moves
+//! the position before it calls `reached`, and a waiter looks at the position after [`LsnWaiters::enqueue`]: either
+//! the caller finds the waiter in the queue, or the waiter finds the position moved. Dropping a waiter takes it out
+//! of the queue. Nothing here is stored.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ pub struct LsnWaiters {
 
 #[derive(Default)]
 struct Queue {
-    /// Tells those apart who wait for one LSN.
+    /// The next number given out; it tells waiters for the same LSN apart.
     next: u64,
     waiting: BTreeMap<(Lsn, u64), oneshot::Sender<()>>,
 }
@@ -45,13 +46,13 @@ impl LsnWaiters {
         }
     }
 
-    /// Wakes everybody who waits for this LSN or an earlier one.
+    /// Wakes all waiters for this LSN or an earlier one.
     pub fn reached(&self, lsn: Lsn) {
         let mut queue = self.queue.lock();
         while let Some(first) = queue.waiting.first_entry()
             && first.key().0 <= lsn
         {
-            // Who has stopped waiting meanwhile needs not be told.
+            // A failed send means that the waiter was dropped and waits no more.
             let _ = first.remove().send(());
         }
     }
@@ -100,7 +101,7 @@ mod tests {
         assert!(waiters.queue.lock().waiting.is_empty());
     }
 
-    /// Promise: nobody sleeps through the moment, however enqueueing and moving race.
+    /// Promise: no waiter sleeps on after its LSN was reached, however enqueueing and moving race.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn nobody_sleeps_through_it() {
         const END: u64 = 20_000;

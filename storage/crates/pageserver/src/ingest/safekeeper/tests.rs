@@ -244,8 +244,8 @@ async fn a_safekeeper_of_another_history_is_left_alone() {
     assert_eq!(stream.place(), behind);
 }
 
-/// Promise: whose WAL a timeline has that does not know is what a majority of its safekeepers says; until there is one,
-/// nothing is read.
+/// Promise: whose WAL a timeline has that does not know is what a majority of its safekeepers says; until there is
+/// one, nothing is read.
 #[tokio::test]
 async fn an_unknown_history_is_asked_for() {
     let ours = history(&[(1, 8), (2, 100)]);

@@ -1,7 +1,7 @@
 //! Making the images of a batch of pages.
 //!
-//! An image goes into the open layer as of a record that is ingested. A page that no longer exists is forgotten; one that
-//! cannot be made is forgotten until it is written again, and keeps no other page from its image.
+//! An image goes into the open layer as of a record that is ingested. A page that no longer exists is forgotten; one
+//! that cannot be made is forgotten until it is written again, and keeps no other page from its image.
 
 use std::collections::HashMap;
 
