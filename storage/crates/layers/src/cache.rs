@@ -1,7 +1,7 @@
-//! Decompressed blocks kept for the next read, shared by all readers of a process.
+//! A cache of decompressed blocks, shared by all readers of a process.
 //!
-//! Bounded by bytes. What has been asked for more than once is kept before what was asked for once: a scan over more
-//! than fits passes through without pushing out the blocks that are read all the time.
+//! The cache is bounded by bytes. A block that was asked for more than once is kept before a block that was asked for
+//! once: a scan over more than fits passes through without pushing out the blocks that are read all the time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ impl Weighter<Slot, Arc<Block>> for BlockBytes {
     }
 }
 
-/// See the module head. Shared as `Arc<BlockCache>`.
+/// Decompressed blocks of layer files, for the next read. Shared as `Arc<BlockCache>`.
 pub struct BlockCache {
     blocks: Cache<Slot, Arc<Block>, BlockBytes>,
     next_reader: AtomicU64,

@@ -1,4 +1,4 @@
-//! A whole look at one layer file: everything the format promises, checked.
+//! The complete check of one layer file: everything that the format promises.
 
 use std::collections::BTreeMap;
 

@@ -1,14 +1,15 @@
 //! Compaction: which layers are merged when, and the merge itself.
 //!
-//! Level-0 layers, each spanning all keys, become level-1 layers that each span few keys; that is what keeps reads
-//! fast, so it comes before all else ([`plan_l0`]). Once everything in a level-1 layer lies before the horizon of
-//! history, it is merged with the level-2 layers of the same keys into new ones that hold only what is still
-//! needed ([`plan_settling`]); that is what gives space back.
+//! Level-0 layers, each spanning all keys, become level-1 layers that each span few keys; this merge keeps reads
+//! fast, so it comes before all others ([`plan_l0`]). Once everything in a level-1 layer lies before the history
+//! horizon, the layer is merged with the level-2 layers of the same keys into new ones that hold only versions that
+//! are still needed ([`plan_settling`]); this merge gives space back.
 //!
 //! Invariant: a merge adds no version, and leaves out only what no readable LSN needs ([`Retention`]), so a read
-//! before and after it gives the same answer. What one record wrote to one key stays in one output: chain lengths
-//! are added up from whole layers ([`ChainCounts::load`](crate::ChainCounts::load)), in no order within an LSN. The
-//! caller puts the outputs into the layer map and takes the inputs out in one step.
+//! before and after the merge gives the same answer. What one record wrote to one key stays in one output, because
+//! chain lengths are added up from whole layers ([`ChainCounts::load`](crate::ChainCounts::load)), in no order within
+//! an LSN. The caller puts the outputs into the layer map and takes the inputs out in one step. Plans and merges keep
+//! no state; what a crash leaves is the caller's matter.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -76,8 +77,9 @@ pub fn plan_l0<L: PersistentLayer>(
     Some(plan)
 }
 
-/// Once level 1 holds enough that lies before `horizon` (at least `least_bytes`, and a quarter of level 2): some of
-/// it with the level-2 layers of the same keys, at most `max_bytes` together but at least one layer of level 1.
+/// Plans a merge to level 2, once the level-1 layers that lie before `horizon` hold enough (at least `least_bytes`,
+/// and a quarter of level 2): some of these layers with the level-2 layers of the same keys, at most `max_bytes`
+/// together but at least one layer of level 1.
 pub fn plan_settling<L: PersistentLayer>(
     map: &LayerMap<L>,
     horizon: Lsn,

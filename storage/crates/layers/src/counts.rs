@@ -1,13 +1,12 @@
-//! Chain lengths: how many deltas each page has gathered since its last image, and which pages are due for
-//! a new one.
+//! Chain lengths: how many deltas each page has gathered since its last image, and which pages are due for a new one.
 //!
-//! Invariant: a page's count is at least the length of the chain a read of its newest version would walk,
-//! as long as every put is reported; after a restart it may be higher (never lower), which makes an image
-//! early and nothing worse. Fed at ingest, corrected by reads, rebuilt from the key tables of delta layers.
+//! Invariant: a page's count is at least the length of the chain a read of its newest version would walk, as long as
+//! every put is reported; after a restart it may be higher (never lower), which makes an image early and nothing
+//! worse. Fed at ingest, corrected by reads, rebuilt from the key tables of delta layers.
 //!
-//! When a page is due is for [`ImageRule`] to say: at a fixed length, or as the timeline's own reads and writes call
-//! for ([`Weigher`]). What was learned of pages is kept beside their counts, also for a page that has no chain now;
-//! never for more than [`IDLE_PAGES`] of those, and never longer than the process lives.
+//! [`ImageRule`] says when a page is due: at a fixed length, or at one that depends on the timeline's reads and
+//! writes ([`Weigher`]). What was learned of a page's reads is kept beside its count, for at most [`IDLE_PAGES`]
+//! pages without a chain. Nothing is stored; a crash loses it.
 
 mod lengths;
 
@@ -77,7 +76,7 @@ pub struct ImageTask {
     pub deltas: u32,
 }
 
-/// See the module head. Only pages ([`Key::is_page`]) are counted.
+/// The chain length of every page. Only pages ([`Key::is_page`]) are counted.
 #[derive(Clone, Debug)]
 pub struct ChainCounts {
     counts: HashMap<Key, Count, RandomState>,
@@ -115,7 +114,7 @@ impl ChainCounts {
         }
     }
 
-    /// The chain length at which any page is due, whoever reads it.
+    /// The chain length at which any page is due, however often it is read.
     pub fn threshold(&self) -> u32 {
         self.threshold
     }
@@ -130,8 +129,8 @@ impl ChainCounts {
         self.set_rule(ImageRule::Fixed(threshold));
     }
 
-    /// Changes the rule; pages that are due by the new one are so at once. The adaptive rule begins to learn anew when
-    /// it was not in force, or its bound was another.
+    /// Changes the rule; pages that are due by the new one are so at once. The adaptive rule begins to learn anew
+    /// when it was not in force, or its bound was another.
     pub fn set_rule(&mut self, rule: ImageRule) {
         let (ImageRule::Fixed(threshold) | ImageRule::Adaptive { bound: threshold }) = rule;
         let threshold = threshold.max(1);
@@ -170,8 +169,8 @@ impl ChainCounts {
         count.deltas >= threshold
     }
 
-    /// A value was put, or is about to be. Call for every value; what is not a page is ignored. The page's chain length
-    /// from here on.
+    /// A value was put, or is about to be. Call for every value; what is not a page is ignored. The page's chain
+    /// length from here on.
     pub fn ingested<'a>(&mut self, key: &Key, lsn: Lsn, value: impl Into<Put<'a>>) -> u32 {
         let value = value.into().as_ref();
         if let Some(weigher) = &mut self.weigher {
@@ -409,7 +408,8 @@ impl ChainCounts {
         }
     }
 
-    /// At most `budget` of the pages at or over their threshold, or of those with long chains only, the longest first.
+    /// At most `budget` of the pages at or over their threshold, or of those with long chains only, the longest
+    /// first.
     pub fn plan(&self, budget: usize, only_long: bool) -> Vec<ImageTask> {
         let among = if only_long { &self.long } else { &self.due };
         let task = |key: &Key| ImageTask {

@@ -1,4 +1,4 @@
-//! The description of a layer file, and its name, which carries everything but the size.
+//! The description of a layer file, and the layer's name, which holds all of the description but the size.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What can go wrong with a layer.
+//! Errors of reading and writing layers.
 
 use std::io;
 

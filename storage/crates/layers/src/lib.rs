@@ -1,24 +1,24 @@
-//! Versions of keys, and where they are kept: the open layer in memory, immutable layer files (delta and
-//! image), the map of a timeline's layers, the read path over all of them, and the planning of image
-//! generation and compaction.
+//! Versions of keys, and where they are kept: the open layer in memory, immutable layer files (delta and image), the
+//! map of a timeline's layers, the read path over all of them, and the planning of image generation and compaction.
 //!
-//! Pure: bytes in, bytes out. No file, clock or task here; a layer file is read through [`BlockSource`]
-//! and written into any `Write`.
+//! The crate is pure: bytes in, bytes out. It uses no file, clock or task; a layer file is read through
+//! [`BlockSource`] and written into any `Write`.
 //!
-//! Invariants everything here rests on:
+//! Invariants that the whole crate rests on:
 //!
-//! 1. A version is identified by `(key, lsn, seq)` and never changes. Versions of one key are totally
-//!    ordered by `(lsn, seq)`, so *where* a version is stored never decides what a read returns: layers
-//!    may overlap in keys and LSNs, and the same version may be met twice (it counts once).
-//! 2. The values one WAL record puts on one key keep the order they were put in (`seq` 0, 1, ...), and
-//!    all lie in one memory layer: a layer is frozen between records only.
+//! 1. A version is identified by `(key, lsn, seq)` and never changes. Versions of one key are totally ordered by
+//!    `(lsn, seq)`, so *where* a version is stored never decides what a read returns: layers may overlap in keys and
+//!    LSNs, and the same version may be met twice (it counts once).
+//! 2. The values one WAL record puts on one key keep the order they were put in (`seq` 0, 1, ...), and all lie in one
+//!    memory layer: a layer is frozen between records only.
 //! 3. An image the storage makes for `(key, L)` contains everything at or before L, so it carries
 //!    [`Version::GENERATED`], the highest `seq`: it stands above every delta at L whatever layer they are in.
-//! 4. A version that starts a chain (image, zero, metadata, tombstone, a delta that initialises its page)
-//!    hides every older version of its key.
+//! 4. A version that starts a chain (image, zero, metadata, tombstone, a delta that initialises its page) hides every
+//!    older version of its key.
 //!
-//! A crash leaves: nothing. Memory layers are gone (the WAL has their content); layer files are immutable
-//! and carry checksums of every part, so a torn one is recognised when it is opened.
+//! A crash loses the memory layers, whose content the WAL has. Layer files are immutable and carry checksums of every
+//! part. A file that was not finished is refused when it is opened; damage in a block is found when the block is
+//! read.
 
 #![forbid(unsafe_code)]
 

@@ -14,7 +14,7 @@ use crate::desc::{LayerDesc, LayerName};
 use crate::read::PersistentLayer;
 use crate::value::Window;
 
-/// See the module head. `L` is the caller's handle of a layer file.
+/// The layer files of one timeline, searchable by key; immutable. `L` is the caller's handle of a layer file.
 pub struct LayerMap<L> {
     /// By first key.
     layers: Vec<Arc<L>>,
@@ -62,9 +62,10 @@ impl<L: PersistentLayer> LayerMap<L> {
         Some(max)
     }
 
-    /// The map after adding `add` and removing the layers named `remove`, in one step. A layer that is there and is not
-    /// removed stays when one of its name is added: that is the same file again, made from the same inputs after a crash
-    /// that had left outputs beside inputs, say. Of two handles of one name only one would ever be found by it.
+    /// The map after adding `add` and removing the layers named `remove`, in one step. When a layer is added whose
+    /// name is in the map and is not removed, the layer in the map stays: both are the same file, made twice from the
+    /// same inputs, for instance after a crash that left outputs beside inputs. Of two handles with one name, a
+    /// lookup by name would find only one.
     pub fn with(&self, add: Vec<Arc<L>>, remove: &[LayerName]) -> LayerMap<L> {
         let remove: HashSet<&LayerName> = remove.iter().collect();
         let keep = |layer: &&Arc<L>| remove.is_empty() || !remove.contains(&layer.desc().name());

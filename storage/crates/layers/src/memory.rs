@@ -1,19 +1,20 @@
 //! The open layer: versions in memory, on their way to a level-0 delta layer.
 //!
-//! Invariants: versions of a key are kept in `(lsn, seq)` order; once frozen nothing changes. One writer
-//! (ingest), plus image generation, and many readers at once; the lock inside is held for one lookup or
-//! one batch of insertions. A reader that asks for LSNs up to the last ingested record never sees a record half put.
+//! Invariants: the versions of a key are kept in `(lsn, seq)` order; a frozen layer never changes. One writer
+//! (ingest), image generation and many readers use a layer at once; the lock inside is held for one lookup or one
+//! batch of insertions. A reader that asks for LSNs up to the last ingested record never sees a part of a record.
 //!
-//! Pages, nearly all there is, are found by hash and put in order only when the layer is written, or when somebody
-//! scans them, which nothing does often; a tree of them would cost ingest more than everything else here. Metadata is
-//! little, is scanned, and has a tree. Versions lie in the order in which they came, each with where the next older one
-//! of its key is: reads go from the newest to older ones, and what is put is put at the end.
+//! Nearly all keys are pages. Pages are found by hash, and put in order only when the layer is written or scanned,
+//! and scans of pages are rare; keeping pages in a tree would cost ingest more than all its other work here. Metadata
+//! keys are few and often scanned, so a tree has them. Versions lie in the order in which they came, each with the
+//! place of the next older version of its key: reads go from the newest version to older ones, and insertions append.
 //!
-//! What comes in and goes out is far more than the processor's caches hold, and waiting for one place in memory after
-//! the other would be most of the work. So both are done a few at a time ([`versions`]): first a look at each one's place,
-//! for which the processor waits once, then the work.
+//! The versions that come in and go out are far more than the processor's caches hold, and waiting for one place in
+//! memory after the other would be most of the work. So both insertions and lookups handle a few versions at a time
+//! ([`versions`]): the memory of all of them is touched first, for which the processor waits once, then the work is
+//! done.
 //!
-//! A crash loses the layer; its content is ingested again from the WAL past the disk-consistent LSN.
+//! A crash loses the layer; ingest makes its content again from the WAL past the disk-consistent LSN.
 
 mod arena;
 mod versions;
@@ -35,7 +36,7 @@ use crate::writer::{LayerWriter, WriterOptions};
 use arena::{Copies, Entry};
 use versions::Versions;
 
-/// See the module head. Shared as `Arc<MemoryLayer>`; every method takes `&self`.
+/// A layer in memory, open or frozen. Shared as `Arc<MemoryLayer>`; every method takes `&self`.
 #[derive(Default)]
 pub struct MemoryLayer {
     inner: RwLock<Versions>,

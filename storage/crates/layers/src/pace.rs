@@ -1,8 +1,8 @@
-//! How fast ingest may go, given how far compaction is behind.
+//! The pace of ingest, given how far compaction is behind.
 //!
-//! Each level-0 layer is one more place in which a read may have to look. Ingest is slowed little by little as they
-//! gather, so that writers feel a brake and never a wall, and stopped at a count that flushes already under way
-//! cannot carry past 30.
+//! Each level-0 layer is one more place in which a read may have to look. Ingest is slowed little by little as
+//! level-0 layers gather, so that writers become slower instead of stopping at once. Ingest stops at a count low
+//! enough that the flushes already under way do not bring level 0 past 30 layers.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A layer's file in memory, as it was written: pieces of one length, but for the last.
+//! The bytes of a layer's file in memory, as the writer made them: in pieces of one length, of which the last may be
+//! shorter.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +9,8 @@ use bytes::{Bytes, BytesMut};
 use crate::region::REGION;
 use crate::source::BlockSource;
 
-/// Cloning it is cheap. Its memory is given back with the last clone, and the last slice of a piece.
+/// A layer's file in memory. Cloning is cheap. The memory is given back when the last clone and the last slice of a
+/// piece are dropped.
 #[derive(Clone, Debug)]
 pub struct Pieces {
     /// Each of [`REGION`] bytes but the last.
@@ -25,7 +27,7 @@ impl Pieces {
         }
     }
 
-    /// One behind the other they are the file.
+    /// The pieces in order; one behind the other they are the file.
     pub fn iter(&self) -> impl Iterator<Item = Bytes> {
         self.pieces.iter().cloned()
     }

@@ -1,13 +1,14 @@
-//! Memory for what is written once, from its begin to its end, and given back as a whole.
+//! Memory that is written once, from begin to end, and given back as a whole.
 //!
-//! A layer in memory, and its file on the way to the object store, are hundreds of megabytes that are new each time. Taken
-//! four kilobytes at a time, as they are first touched, they would cost ingest a sixth of its processor time; in large
-//! pages they cost little. Where the kernel has none to give, it gives small ones. What is given back is kept for a while
-//! for the next layer ([`keep_spare`], [`give_back_spare`]): a kernel clears what it gives out, and a virtual machine's host
-//! may have to find it first. All regions are of one length, so that whatever is given back fits whoever needs some.
+//! A layer in memory, and its file on the way to the object store, are hundreds of megabytes that are new each time.
+//! Memory taken in pages of four kilobytes, as each is first touched, would cost ingest a sixth of its processor
+//! time; large pages cost little. Where the kernel has no large page, it gives small ones. Memory that is given back
+//! is kept for a while for the next layer ([`keep_spare`], [`give_back_spare`]): a kernel clears memory that it gives
+//! out, and a virtual machine's host may have to find it first. All regions have one length, so that any spare region
+//! serves any new use.
 //!
-//! Invariants: of a region nobody sees more than what was written to it since it was taken, whoever had its memory before.
-//! It begins at a page's border, which files that are written past the kernel's cache need.
+//! Invariants: the reader of a region sees only bytes written since the region was taken, never those of an earlier
+//! use of the memory. A region begins at a page's border, which files that are written past the kernel's cache need.
 
 use std::io;
 use std::ops::Deref;
@@ -22,10 +23,10 @@ use crate::pieces::Pieces;
 /// Bytes of a region: a large page, as x86-64 and most of ARM have them.
 pub(crate) const REGION: usize = 2 << 20;
 
-/// A region's memory while nobody uses it.
+/// The memory of a region that is not in use.
 struct Spare {
     map: MmapMut,
-    /// When it was first looked at since then.
+    /// When [`Pool::give_back`] first saw the memory spare.
     seen: Option<Instant>,
 }
 
@@ -39,17 +40,18 @@ struct Held {
     most: usize,
 }
 
-/// That of the process.
+/// The pool of the process.
 static POOL: Pool = Pool::new();
 
-/// Memory that layers give back is kept for other layers as long as it and all that is in use make no more than so many
-/// bytes; none is before this is called. Of a process, not of a timeline.
+/// Sets the limit up to which memory that layers give back is kept for other layers: spare regions and regions in use
+/// together take at most `bytes`. Until this is called no memory is kept. The limit is the process's, not a
+/// timeline's.
 pub fn keep_spare(bytes: usize) {
     POOL.keep(bytes);
 }
 
-/// Gives what was kept back to the kernel once nobody has wanted it for so long. To be called again and again, `now` never
-/// going back.
+/// Gives spare memory back to the kernel once it has not been used for `unwanted_for`. The caller calls this again
+/// and again, with `now` never going back.
 pub fn give_back_spare(now: Instant, unwanted_for: Duration) {
     POOL.give_back(now, unwanted_for);
 }
@@ -72,7 +74,7 @@ impl Pool {
             let seen = *spare.seen.get_or_insert(now);
             now.saturating_duration_since(seen) >= unwanted_for
         };
-        // Given back when nobody waits for the lock: to unmap takes its time.
+        // The memory is unmapped after the lock is released, because unmapping takes time.
         let unwanted: Vec<Spare> = self.0.lock().spare.extract_if(.., old).collect();
         drop(unwanted);
     }
@@ -92,7 +94,7 @@ impl Pool {
             Some(spare) => Some(spare.map),
             None => {
                 let map = MmapOptions::new().len(REGION).map_anon()?;
-                // A kernel without them is none the worse.
+                // A kernel without large pages refuses the advice and gives small pages.
                 let _ = map.advise(Advice::HugePage);
                 Some(map)
             }
@@ -109,22 +111,22 @@ impl Pool {
     }
 }
 
-/// See the module head. Derefs to what was written so far.
+/// Memory of [`REGION`] bytes, in a large page or in small pages. Derefs to the bytes written so far.
 pub(crate) struct Region {
     /// Always there once it is made, until it is dropped.
     map: Option<MmapMut>,
     written: usize,
-    /// Whom the memory goes back to.
+    /// The pool that gets the memory back.
     pool: Option<&'static Pool>,
 }
 
 impl Region {
-    /// One in a large page.
+    /// A region in a large page, from the process's pool.
     pub fn large() -> io::Result<Region> {
         POOL.take()
     }
 
-    /// One of small pages, which takes only as much memory as is written to it.
+    /// A region of small pages, which takes only as much memory as is written to it.
     pub fn small() -> io::Result<Region> {
         Ok(Region {
             map: Some(MmapOptions::new().len(REGION).map_anon()?),
@@ -261,7 +263,8 @@ mod tests {
         assert_eq!(Regions::default().into_pieces().iter().count(), 0);
     }
 
-    /// Promise: memory is used again and shows nothing of whoever had it; it is not kept beyond what may be, nor for long.
+    /// Promise: memory is used again and shows nothing of its earlier use; no more of it is kept than allowed, and
+    /// not for long.
     #[test]
     fn memory_is_used_again_for_a_while() {
         let pool: &'static Pool = Box::leak(Box::new(Pool::new()));

@@ -1,13 +1,13 @@
 //! Which versions history still needs.
 //!
-//! A version may go when a newer one that starts a chain hides it from every LSN that must stay readable: when
-//! the start is at or before the horizon and no readable point lies between the two. This looks at two versions
-//! only, so it holds for any choice of layers: whatever else is read from elsewhere, the start is still there, or
-//! was itself dropped in favour of a still newer one that hides all it hid. What a truncation hides goes the same
-//! way, the truncation taking the start's place.
+//! A version may go when a newer one that starts a chain hides it from every LSN that must stay readable: when the
+//! start is at or before the horizon and no readable point lies between the two. The rule compares two versions only,
+//! so it holds for any choice of layers: whatever a read finds in other layers, the version that starts the chain is
+//! still there, or was itself dropped in favour of a newer start that hides all that the dropped one hid. Versions
+//! that a truncation hides are dropped by the same rule, with the truncation in the place of the start.
 //!
-//! Reads below the horizon that are not at a point may be answered wrongly afterwards: the caller refuses them
-//! before the first version is dropped.
+//! Reads below the horizon that are not at a point may be answered wrongly afterwards: the caller refuses them before
+//! the first version is dropped.
 
 use pg_types::{Key, Lsn};
 

@@ -1,4 +1,4 @@
-//! Where a layer's bytes come from, and the checks between raw bytes and anything that uses them.
+//! Sources of a layer's bytes, and the checks that raw bytes pass before they are used.
 
 use std::cell::RefCell;
 use std::io;

@@ -12,7 +12,7 @@ pub enum Value {
     Image(Bytes),
     /// A page of zeroes.
     Zero,
-    /// A step from the page's previous version, in the encoding of whoever redoes it. `starts_chain` when
+    /// A step from the page's previous version, in an encoding that only the caller's redo knows. `starts_chain` when
     /// it initialises the page and so needs no previous version.
     Delta { bytes: Bytes, starts_chain: bool },
     /// A complete metadata value.
@@ -53,7 +53,7 @@ impl Value {
     }
 }
 
-/// A [`Value`] whose bytes are somebody else's.
+/// A [`Value`] with borrowed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueRef<'a> {
     Image(&'a [u8]),
@@ -89,7 +89,7 @@ impl<'a> ValueRef<'a> {
 #[derive(Clone, Copy, Debug)]
 pub enum Put<'a> {
     Value(&'a Value),
-    /// A [`Value::Delta`] whose bytes are somebody else's.
+    /// A [`Value::Delta`] with borrowed bytes.
     Delta {
         bytes: &'a [u8],
         starts_chain: bool,
@@ -166,7 +166,7 @@ impl Version {
     }
 }
 
-/// A [`Version`] whose value's bytes are somebody else's.
+/// A [`Version`] whose value has borrowed bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VersionRef<'a> {
     pub lsn: Lsn,

@@ -1,8 +1,8 @@
 //! Many keys read in one pass over the layers.
 //!
 //! Invariant: what is found for a key is what a [`ChainCollector`] of its own would have found. A layer that is not
-//! on local disk stops only the keys that need it, and only until it is there: all that are needed are named at once,
-//! so that they can be fetched side by side.
+//! on local disk stops only the keys that need it, and only until the layer is there: all missing layers are named at
+//! once, so that the caller can fetch them side by side.
 
 use pg_types::{Key, KeyRange, Lsn};
 use smallvec::SmallVec;

@@ -1,16 +1,16 @@
-//! Which pages should get an image when, judged by what a timeline's own reads and writes cost.
+//! Decides which pages should get an image when, from what a timeline's own reads and writes cost.
 //!
-//! An image saves later reads the replay of deltas, and costs bytes to write. What it saves depends on which pages
-//! are read and how often, what it costs on how often they are written. So a timeline's deltas and reads are put to a
-//! set of policies side by side: for each, how many images it would have made, and how many deltas each read would
-//! have replayed. The one with the least (99th percentile of a read's cost) x (bytes written) is used, until another
-//! would have been better by a margin.
+//! An image saves later reads the replay of deltas, and costs bytes to write. How much it saves depends on which
+//! pages are read and how often; how much it costs depends on how often they are written. So a timeline's deltas and
+//! reads are weighed under a set of policies side by side: for each policy, how many images it would have made, and
+//! how many deltas each read would have replayed. The policy with the least (99th percentile of a read's cost) x
+//! (bytes written) is used, until another would have been better by a margin.
 //!
-//! A policy needs no chains of its own for that: a page that gets an image each `n` deltas has, after `d` of them, a
-//! chain of `d mod n`.
+//! A policy needs no chains of its own for the weighing: a page that gets an image each `n` deltas has, after `d`
+//! deltas, a chain of `d mod n`.
 //!
-//! Memory: a histogram a policy, and for each page two numbers, which `ChainCounts` keeps. Nothing is stored; a
-//! restart, like a crash, begins to learn anew.
+//! Memory: a histogram for each policy, and two numbers for each page, which `ChainCounts` keeps. Nothing is stored;
+//! after a restart or a crash the weighing begins anew.
 
 /// Chain lengths that are weighed, below the bound.
 const CHAINS: [u32; 6] = [8, 16, 32, 64, 128, 256];
@@ -32,7 +32,8 @@ const VALUE_BYTES: u64 = 16;
 
 /// Requests before anything is concluded from them.
 const FEWEST_REQUESTS: u64 = 100;
-/// Deltas after which it is concluded that nobody reads.
+/// Deltas after which a policy is chosen although there were fewer than [`FEWEST_REQUESTS`]: the timeline is hardly
+/// read.
 const PATIENCE: u64 = 1 << 18;
 /// A choice is made anew each so many requests or deltas.
 const REQUESTS_PER_LOOK: u64 = 256;
@@ -79,7 +80,7 @@ struct Trial {
     costs: Histogram,
 }
 
-/// See the module head.
+/// Weighs a timeline's reads and writes under all policies, and chooses one.
 #[derive(Clone, Debug)]
 pub struct Weigher {
     bound: u32,
@@ -211,9 +212,10 @@ impl Weigher {
         is_other
     }
 
-    /// The 99th percentile of a request's cost times the bytes written. Of too few requests nothing is concluded: then
-    /// only bytes count. A policy of more images than the one in force would make due at once what it would have made
-    /// by now and that one has not: those count twice, so that a change pays for itself within the time it is judged by.
+    /// The 99th percentile of a request's cost times the bytes written. Of too few requests nothing is concluded:
+    /// then only bytes count. A policy of more images than the one in force would make due at once what it would have
+    /// made by now and that one has not: those count twice, so that a change pays for itself within the time it is
+    /// judged by.
     fn cost(&self, trial: &Trial) -> f64 {
         let read = match self.requests < FEWEST_REQUESTS {
             true => 1.0,
@@ -376,7 +378,7 @@ mod tests {
         let mut weigher = Weigher::new(512);
         run(&mut weigher, 100, |_| true, 2000);
         assert!(weigher.threshold(PAGE) < 512);
-        // From now on nobody reads what is written.
+        // From now on the pages that are written are not read.
         for _ in 0..12 {
             weigher.halve();
         }

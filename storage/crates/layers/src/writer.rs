@@ -38,8 +38,8 @@ impl Default for WriterOptions {
 }
 
 impl WriterOptions {
-    /// For what comes straight from memory: ingest pays for it, and compaction soon writes it anew. Longer blocks make up
-    /// for a part of what a fast level leaves: half again as long as by default, in a third of the time.
+    /// For what comes straight from memory: ingest pays for it, and compaction soon writes it anew. Longer blocks
+    /// make up for a part of what a fast level leaves: half again as long as by default, in a third of the time.
     pub fn level_0() -> WriterOptions {
         WriterOptions {
             block_bytes: 32 << 10,

@@ -1,5 +1,5 @@
-//! Promise: layer files written by any released program can still be read. `golden/v1-*.layer` are files of
-//! format version 1, `golden/v2-*.layer` of version 2; they are never written again. A new format version adds files, it
+//! Promise: layer files written by any released program can still be read. `golden/v1-*.layer` are files of format
+//! version 1, `golden/v2-*.layer` of version 2; they are never written again. A new format version adds files, it
 //! does not change these.
 
 use bytes::Bytes;

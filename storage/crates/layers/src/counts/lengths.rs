@@ -1,4 +1,4 @@
-//! How long the chains are, over all pages.
+//! Figures about chain lengths over all pages.
 
 use super::ChainCounts;
 

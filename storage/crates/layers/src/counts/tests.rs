@@ -204,8 +204,8 @@ fn the_rule_can_be_changed_at_any_time() {
     );
 }
 
-/// Promise: pages that got an image early are still weighed with the chain they would have had without it: first reads
-/// of pages that were appended to and imaged in time do not make images look needless.
+/// Promise: pages that got an image early are still weighed with the chain they would have had without it: first
+/// reads of pages that were appended to and imaged in time do not make images look needless.
 #[test]
 fn an_early_image_does_not_hide_what_it_saves() {
     let mut counts = ChainCounts::default();

@@ -1,4 +1,4 @@
-//! The entries of a block: versions, one behind the other.
+//! Encoding of the entries of a block: versions, one behind the other.
 
 use std::cmp::Ordering;
 

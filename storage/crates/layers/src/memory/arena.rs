@@ -1,10 +1,11 @@
-//! Entries of a layer in memory, one behind the other in the order in which they came, each with its value behind it:
-//! what is looked at together lies together, and costs no memory of its own.
+//! Storage for the entries of a layer in memory: entries lie in the order in which they came, each with its value
+//! behind it, so that what is read together lies together and no entry needs an allocation of its own.
 //!
-//! Memory is taken in chunks ([`Region`]), which are never moved, and given back all at once. An entry is known by where it begins.
-//! Long values stay in the memory they came in.
+//! Memory is taken in chunks ([`Region`]), which are never moved, and given back all at once. An entry is identified
+//! by where it begins. A long value is not copied into a chunk: it stays in the memory it came in.
 //!
-//! Invariants: an entry lies in one chunk, at a multiple of eight; nothing of it changes but its link.
+//! Invariants: an entry lies within one chunk, at a multiple of eight bytes; once written, only its link to the next
+//! older version changes. A crash loses the arena with its layer.
 
 use bytes::{Bytes, BytesMut};
 use pg_types::Lsn;
@@ -23,8 +24,8 @@ const COPIED_AT_ONCE: usize = 1000;
 const HEAD: usize = 24;
 const OLDER: usize = 12;
 
-/// Bytes that come from memory at once, and how many times so many of an entry are fetched ahead: longer ones are read
-/// front to back, which the processor sees.
+/// Bytes that come from memory at once, and how many times so many of an entry are fetched ahead: longer ones are
+/// read front to back, which the processor sees.
 const CACHE_LINE: usize = 64;
 const LINES: usize = 3;
 
@@ -174,8 +175,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Memory for the values that one read takes with it: a chain's deltas are many and short, and to take memory for each
-/// of them would cost more than to find it.
+/// Memory for the values that one read takes with it: a chain's deltas are many and short, and to take memory for
+/// each of them would cost more than to find it.
 #[derive(Default)]
 pub(super) struct Copies(BytesMut);
 
@@ -189,7 +190,7 @@ impl Copies {
     }
 }
 
-/// See the module head.
+/// The entries of one layer in memory, with their values.
 #[derive(Default)]
 pub(super) struct Arena {
     chunks: Vec<Region>,
@@ -267,7 +268,7 @@ impl Arena {
         let stride = head.stride();
         let is_full = |chunk: &Region| chunk.room() < stride;
         if self.chunks.last().is_none_or(is_full) {
-            // So that an almost empty layer costs little.
+            // The first chunk is of small pages, so that an almost empty layer costs little memory.
             let chunk = match self.chunks.is_empty() {
                 true => Region::small(),
                 false => Region::large(),

@@ -13,7 +13,7 @@ use super::arena::{Arena, Entry, NONE};
 use crate::error::LayerError;
 use crate::value::{LsnRange, Put, Version, VersionRef, Window};
 
-/// What a key costs: its place, and its share of the table that knows it.
+/// Bytes of memory that a key costs: its place in `heads`, and its share of the hash table.
 const KEY_COST: u64 = 64;
 /// What a version costs beside its entry: its place in the log.
 const VERSION_COST: u64 = 8;
@@ -26,7 +26,7 @@ const AT_ONCE: usize = 32;
 struct Head {
     newest: u32,
     count: u32,
-    /// That of the newest.
+    /// LSN of the newest version.
     lsn: Lsn,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Versions {
     /// Some version came after a newer one of its key.
     out_of_order: bool,
     pub(super) lsns: Option<LsnRange>,
-    /// Of memory, roughly.
+    /// Bytes of memory the versions take, roughly.
     pub(super) bytes: u64,
     pub(super) frozen: bool,
 }
@@ -264,7 +264,8 @@ impl Versions {
         Ok(size)
     }
 
-    /// Between which of a key's versions another one belongs: the next newer one, and the next older one or its equal.
+    /// Between which of a key's versions another one belongs: the next newer one, and the next older one or its
+    /// equal.
     fn neighbours(&self, head: Head, order: (Lsn, u16)) -> (u32, u32) {
         let (mut newer, mut older) = (NONE, head.newest);
         while let Some(entry) = self.entries.get(older)

@@ -1,7 +1,8 @@
-//! A decompressed block, and places in it to begin from.
+//! A decompressed block, and the places in it where a search can begin.
 //!
-//! Entries are of no fixed size, so that a reader which knows nothing has to take them from the first one on. A block
-//! that is looked into remembers where every kilobyte of it begins: the next look goes there at once.
+//! Entries have no fixed size, so that a reader without further knowledge has to walk from the first entry on. A
+//! block that was searched once remembers an entry's position about every kilobyte, and the next search begins at the
+//! nearest one.
 
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
