@@ -1,4 +1,4 @@
-//! Layers of one timeline for another: copied by the store itself where it can.
+//! Copies layers of one timeline to another, inside the object store where the store can copy.
 
 use object_store::ObjectStoreExt;
 

@@ -1,11 +1,12 @@
-//! A layer's file in a local directory, written past the kernel's page cache.
+//! Writes a layer's file into a local directory past the kernel's page cache.
 //!
-//! A layer is written once and has its own caches for what is read of it; in the kernel's it would push out what others
-//! need, be copied once more, and come to the disk in bursts that everybody's next sync waits for. What lies at pages'
-//! borders in memory goes to the disk from there; the rest, and all of it where the file system will not have it so, goes
-//! through the cache.
+//! A layer is written once, and the pageserver has its own caches for what is read of it. In the kernel's page cache
+//! a new layer would push out what other reads need, would be copied once more, and would come to the disk in bursts
+//! that every later sync waits for. Bytes at addresses and positions that the disk's blocks allow go to the disk from
+//! where they lie in memory. The remaining bytes go through the page cache, and so do all bytes where the file system
+//! refuses to bypass it.
 //!
-//! A crash leaves a staging file (`staged`), or the whole file.
+//! A crash leaves a staging file (`staged`) or the whole file.
 
 use std::fs::File;
 use std::io;
@@ -95,8 +96,8 @@ mod tests {
         names
     }
 
-    /// Promise: the file is its pieces, one behind the other, wherever they lie in memory and however long they are, on a
-    /// disk and in a file system that lies in memory; nothing else is left there.
+    /// Promise: the file is its pieces, one behind the other, wherever they lie in memory and however long they are,
+    /// on a disk and in a file system that lies in memory; nothing else is left there.
     #[test]
     fn a_file_is_its_pieces() {
         let page = ALIGNMENT;

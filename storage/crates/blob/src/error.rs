@@ -1,4 +1,4 @@
-//! What can go wrong between here and object storage.
+//! Errors of object storage and of the local files beside it.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! How requests reach a remote store: HTTP/1.1 over pooled connections, with a deadline for every part of an exchange.
+//! How requests reach a remote store: HTTP/1.1 over pooled connections, with a deadline for every part of an
+//! exchange.
 //!
 //! Invariant: nothing waits for ever. Connecting, the answer's head (with time for what is sent before it) and every
 //! further piece of the answer each have a limit, so a peer that dies without a word shows as an error, which the
@@ -67,7 +68,8 @@ impl HttpConnector for Connector {
         let tls = HttpsConnectorBuilder::new()
             .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
             .map_err(no_certificates)?;
-        // Where credentials come from a service of the machine, that one speaks plain HTTP and `object_store` says so.
+        // Where credentials come from a service of the machine, that one speaks plain HTTP and `object_store` says
+        // so.
         let http_too = options.get_config_value(&ClientConfigKey::AllowHttp);
         let tls = match http_too.as_deref() {
             Some("true") => tls.https_or_http(),
@@ -157,7 +159,7 @@ fn find_hyper<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a hyper::Error> 
     None
 }
 
-/// An error with all its causes in one line: whoever prints it prints only the first.
+/// An error with all its causes in one line, for callers that print an error without its causes.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Chain(String);

@@ -1,4 +1,4 @@
-//! The index of a timeline: which layers it is made of, and up to where.
+//! The index of a timeline: the layers that make up the timeline, and the LSN that they reach.
 
 use std::fmt;
 

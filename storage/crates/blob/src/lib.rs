@@ -14,11 +14,12 @@
 //!
 //! 1. An index names only layers that are durable. A layer is deleted only after an index that does not
 //!    name it counts.
-//! 2. Every name of a pageserver's carries the generation of its writer, and generations are claimed by atomic creation: two
-//!    pageservers never write the same name. Who takes over puts the index it loaded under its own generation before
-//!    it removes anything, and from then on what an older one still writes is read by nobody.
-//! 3. An index counts, that is, it is acknowledged and layers it has dropped go, only if its generation was the
-//!    newest claim after it was written: whoever takes over later has loaded it.
+//! 2. The name of every object that a pageserver writes carries the writer's generation, and generations are claimed
+//!    by atomic creation: two pageservers never write the same name. A pageserver that takes over puts the index it
+//!    loaded under its own generation before it removes anything; from then on no pageserver reads what an older
+//!    owner still writes.
+//! 3. An index counts only if its generation was the newest claim after the index was written. Only then is the index
+//!    acknowledged, and are the layers that it dropped deleted: every later owner loads such an index.
 //! 4. Every write is durable when it returns: remote stores promise it, the local directory syncs the file,
 //!    renames it into place and syncs the directory.
 //!

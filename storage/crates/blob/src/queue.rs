@@ -1,12 +1,12 @@
 //! The upload queue of one timeline.
 //!
-//! Invariants: layers are uploaded side by side from the moment they are queued; all else takes effect in the order
-//! it was queued, and of several index changes only the last is written. An index is
-//! written only when every layer queued before it is durable; a layer that it drops is deleted only after
-//! that. The queue retries for ever: what is not durable is never reported as such.
+//! Invariants: layers are uploaded side by side from the moment they are queued. All other operations take effect in
+//! the order in which they were queued, and of several index changes in a row one index is written. An index is
+//! written only when every layer queued before it is durable; a layer that the index drops is deleted only after
+//! that. The queue retries for ever and never reports as durable what is not.
 //!
-//! A crash loses the queue. What was queued is made again from the WAL, which the safekeepers keep until
-//! the durable index has passed it.
+//! A crash loses the queue. The layers queued are made again from the WAL, which the safekeepers keep until the
+//! durable index has passed it.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -35,10 +35,11 @@ pub struct QueueOptions {
     /// Bytes of layers that may wait; a layer beyond that makes its producer wait.
     pub backlog_bytes: usize,
     /// Pause after the first failure of an operation; doubled after each further one, up to the longest. Each is cut
-    /// short by up to half at random, so that not everybody comes back at the same moment.
+    /// short by up to half at random, so that not all timelines come back at the same moment.
     pub first_pause: Duration,
     pub longest_pause: Duration,
-    /// With nothing to upload for so long, it is looked whether somebody else has taken the timeline over.
+    /// After so long without anything to upload, the queue checks whether another process has taken the timeline
+    /// over.
     pub idle_look: Duration,
 }
 
@@ -113,7 +114,8 @@ impl Drop for Uploading {
     }
 }
 
-/// See the module head. Dropping it abandons what is queued, as a crash would.
+/// Uploads the layers and index changes of one timeline under one generation. Dropping the queue abandons what is
+/// queued, as a crash would.
 pub struct UploadQueue {
     generation: Generation,
     operations: mpsc::UnboundedSender<Operation>,
@@ -186,8 +188,8 @@ impl UploadQueue {
         }
     }
 
-    /// Queues a layer; its upload begins at once, beside what else is queued, so that whoever writes layers can
-    /// write the next one meanwhile. Waits only while too many bytes are queued.
+    /// Queues a layer, whose upload begins at once, beside the other uploads, so that the caller can write its next
+    /// layer meanwhile. Waits only while too many bytes are queued. Fails once the queue has stopped.
     pub async fn upload(
         &self,
         desc: LayerDesc,
@@ -250,7 +252,8 @@ impl UploadQueue {
         let _ = (&mut self.worker).await;
     }
 
-    /// The same for whoever shares it: when this returns nothing more is begun, and what is queued later is refused.
+    /// Stops a queue that is shared: after this returns the queue begins no operation, and refuses what is queued
+    /// later.
     pub async fn end(&self) {
         self.worker.abort();
         self.operations.closed().await;
@@ -350,7 +353,7 @@ impl Worker {
                 .await?;
         }
         for done in barriers {
-            // Whoever asked may have gone away.
+            // A failed send means that the caller no longer waits for the barrier.
             let _ = done.send(self.index.clone());
         }
         Ok(())
@@ -378,7 +381,8 @@ impl Worker {
         for layer in &added {
             removed.remove(&layer.desc.name());
         }
-        // A name is the same file, whoever wrote it: the first stays, which readers may have.
+        // Layers with equal names are equal files: the one that the index names already stays, because readers may
+        // have it open.
         let mut known: HashSet<LayerName> =
             index.layers.iter().map(|layer| layer.desc.name()).collect();
         let is_new = |layer: &RemoteLayer| known.insert(layer.desc.name());
@@ -401,7 +405,8 @@ impl Worker {
         let generation = index.generation;
         self.index = Arc::new(index);
         if !dropped.is_empty() {
-            // The generation was still the newest after the index was written: whoever claims later loads that one.
+            // The generation was still the newest after the index was written, so every later owner loads this index
+            // and reads none of the dropped layers.
             let what = format!("deletion of {} layers", dropped.len());
             remote
                 .retry(&what, || timeline.delete_layers(&dropped))

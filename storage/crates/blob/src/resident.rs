@@ -1,4 +1,4 @@
-//! Layers on local disk.
+//! Copies of layers on the local disk, fetched from the object store.
 
 use std::path::{Path, PathBuf};
 
@@ -11,9 +11,10 @@ use crate::index::RemoteLayer;
 use crate::timeline::TimelineStore;
 
 impl TimelineStore {
-    /// A local file with the layer's bytes: the object itself when the store is a local directory, else a
-    /// copy in `cache`, fetched now if it is not there, and checked against the layer's checksum. Whatever ends it
-    /// early, an error or who asked for it, takes what was fetched so far away with it: nobody counts those bytes.
+    /// A local file with the layer's bytes: the object itself when the store is a local directory, else a copy in
+    /// `cache`, fetched now if it is not there, and checked against the layer's checksum. When the fetch ends early,
+    /// by an error or because the caller drops it, the bytes fetched so far are removed, because no limit of the disk
+    /// cache counts them.
     pub async fn make_resident(
         &self,
         layer: &RemoteLayer,

@@ -1,8 +1,9 @@
 //! Opening a bucket of S3, or of a store that speaks its protocol.
 //!
 //! The address names bucket and prefix; endpoint, region and credentials come from the environment, by the names that
-//! other programs use for them, so that no secret is ever part of a command line, a log or a stored name. Requests over
-//! plain HTTP can be read and replayed by whoever is on the way: they go to this machine only, unless allowed.
+//! other programs use for them, so that no secret is ever part of a command line, a log or a stored name. Requests
+//! over plain HTTP can be read and replayed by every machine on the way, so plain HTTP is used only to this machine,
+//! unless it is allowed.
 
 use std::net::IpAddr;
 use std::sync::Arc;

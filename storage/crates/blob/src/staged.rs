@@ -1,7 +1,8 @@
-//! Files that are still being written, of stores that are directories: beside the one they are to become, under its name,
-//! `#` and a number. The object store's own are called so, and it lists none of them.
+//! Staging files of stores that are directories: a file that is still being written lies beside its final place,
+//! under its final name followed by `#` and a number. The `object_store` crate names its own staging files so, and
+//! lists none of them.
 //!
-//! A crash leaves them. Nobody reads them, but they take room: a timeline's next owner removes them.
+//! A crash leaves staging files. No read uses them, but they take room: the timeline's next owner removes them.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempPath;
 
-/// A new file beside this one, gone when it is not put in its place.
+/// Creates a staging file beside `path`. The file is removed when its [`TempPath`] is dropped without having been
+/// persisted.
 pub(crate) fn stage(path: &Path) -> io::Result<(File, TempPath)> {
     let mut number = 1;
     loop {
@@ -23,8 +25,7 @@ pub(crate) fn stage(path: &Path) -> io::Result<(File, TempPath)> {
     }
 }
 
-/// Removes those in a directory that were to become files of which `may_go` says so by their names. Returns how many there
-/// were.
+/// Removes from a directory the staging files for whose final name `may_go` is true. Returns how many were removed.
 pub(crate) fn remove(directory: &Path, may_go: impl Fn(&str) -> bool) -> io::Result<usize> {
     let entries = match std::fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),

@@ -1,4 +1,4 @@
-//! The object store as a whole: opening it, documents beside the timelines, what is in it.
+//! The object store as a whole: opening it, the documents beside the timelines, and listing tenants and timelines.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

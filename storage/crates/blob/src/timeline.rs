@@ -1,4 +1,4 @@
-//! One timeline's objects.
+//! The objects of one timeline: generation claims, indexes, layers, and the mark of a deletion.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,8 +19,8 @@ const PARALLEL_DELETES: usize = 8;
 const CLAIM_RETRIES: u32 = 3;
 const CLAIM_PAUSE: Duration = Duration::from_millis(50);
 
-/// How often a folder is listed before it is believed to be empty. Directories are listed name by name: an object that
-/// was replaced meanwhile can be missing together with the one that replaced it.
+/// How often a folder is listed before it is believed to be empty. Directories are listed name by name: an object
+/// that was replaced meanwhile can be missing together with the one that replaced it.
 const LOOKS: u32 = 3;
 
 /// In which a pageserver's objects of a timeline are, those first by which the others are found.
@@ -113,7 +113,8 @@ impl TimelineStore {
                     }
                 }
                 Err(BlobError::Store(object_store::Error::AlreadyExists { .. })) => continue,
-                // Whether it was made after all can't be known. If so it is nobody's, and the next one is above it.
+                // It is not known whether the claim was created after all. A claim that was created belongs to no
+                // process, and the next attempt claims a number above it.
                 Err(error) if error.is_transient() && failures < CLAIM_RETRIES => {
                     tracing::warn!(timeline = %self.timeline, %error, "a generation could not be claimed, will retry");
                     tokio::time::sleep(CLAIM_PAUSE * (1 << failures)).await;
@@ -124,8 +125,9 @@ impl TimelineStore {
         }
     }
 
-    /// Old claims say nothing any more. The last one before `generation` stays: by it whoever held the one before that
-    /// sees that it is superseded, without listing. Oldest first, so that nobody's claim outlives the one after it.
+    /// Deletes old claims, which no process needs any more. The last claim before `generation` stays: from it the
+    /// holder of the claim before sees without listing that it is superseded. The oldest claim goes first, so that no
+    /// claim outlives the one after it.
     async fn forget_claims_before(&self, generation: Generation) {
         let mut claims = self.claims().await.unwrap_or_default();
         claims.retain(|claim| claim.0 + 1 < generation.0);
@@ -139,9 +141,9 @@ impl TimelineStore {
     }
 
     /// Takes the timeline over: claims a generation, loads the index, and puts it under the new generation, in this
-    /// order. What the previous owner has acknowledged was checked to be under the newest claim, so it is in what is
-    /// loaded; what it still writes is read by nobody, so layers it names in vain can be removed as orphans. A
-    /// timeline that is being deleted is not claimed.
+    /// order. An index that the previous owner acknowledged was checked to be under the newest claim, so it is in
+    /// what is loaded. No pageserver reads an index that the previous owner still writes, so layers that only such an
+    /// index names can be removed as orphans. A timeline that is being deleted is not claimed.
     pub async fn attach(&self) -> Result<(Generation, Loaded), BlobError> {
         if self.store.exists(&self.path("deleted")).await? {
             return Ok((Generation::default(), Loaded::Deleting));
@@ -250,8 +252,9 @@ impl TimelineStore {
     }
 
     /// Makes this the timeline's index. Refused unless its generation is the newest claim, before the index is
-    /// written and after: only then will whoever takes over load this one, so that it may be acknowledged and the
-    /// layers it has dropped deleted. The layers it names must be durable: [`crate::UploadQueue`] sees to that.
+    /// written and after: only then will every later owner load this index, so that it may be acknowledged and the
+    /// layers that it dropped may be deleted. The layers it names must be durable: [`crate::UploadQueue`] sees to
+    /// that.
     pub async fn put_index(&self, index: &IndexPart) -> Result<(), BlobError> {
         self.check_fence(index.generation).await?;
         let path = self.index_path(index.generation);
@@ -266,7 +269,7 @@ impl TimelineStore {
         owned
     }
 
-    /// Removes the indexes of earlier generations, which nobody reads any more.
+    /// Removes the indexes of earlier generations, which no process reads any more.
     pub async fn remove_older_indexes(&self, generation: Generation) -> Result<(), BlobError> {
         for older in self
             .indexes()
@@ -354,9 +357,8 @@ impl TimelineStore {
             .collect())
     }
 
-    /// Deletes what crashes left behind of this or earlier generations: layers that `index`, the newest
-    /// durable one, does not name, and what is half written. Only while no upload is under way. Returns how many there
-    /// were.
+    /// Deletes what crashes left behind of this or earlier generations: layers that `index`, the newest durable one,
+    /// does not name, and what is half written. Only while no upload is under way. Returns how many there were.
     pub async fn remove_orphans(
         &self,
         index: &IndexPart,

@@ -1,15 +1,16 @@
 //! Finished WAL of a timeline: what safekeepers put into object storage so that it outlives their disks.
 //!
-//! Objects are `wal/{begin}-{end}-{term}-{crc}` below the timeline's prefix, each a header and bytes of one WAL segment;
-//! `docs/formats.md` has the format. The name carries the positions, the term that wrote the last byte, and the checksum
-//! of the bytes.
+//! Objects are `wal/{begin}-{end}-{term}-{crc}` below the timeline's prefix, each a header and bytes of one WAL
+//! segment; `docs/formats.md` has the format. The name carries the positions, the term that wrote the last byte, and
+//! the checksum of the bytes.
 //!
 //! Invariants:
 //!
-//! 1. Objects are made by creation and never written again: two histories of a timeline, or two versions of one piece,
-//!    lie side by side under names of their own. Which of them counts is for the reader to say, by the histories.
+//! 1. Objects are made by creation and never written again: two histories of a timeline, or two versions of one
+//!    piece, lie side by side under names of their own. The reader decides by the term histories which of them
+//!    counts.
 //! 2. An object is whole when it is there, and durable when [`TimelineStore::put_wal`] returns.
-//! 3. Only committed WAL is put here. That is for the caller to see to.
+//! 3. Only committed WAL is put here; the caller has to make sure of that.
 //!
 //! What a crash leaves: nothing, a whole object, or (in a directory) a staging file that no listing shows and the
 //! deletion of the timeline removes.
@@ -236,7 +237,7 @@ impl Fields<'_> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WalPut {
     Written,
-    /// Somebody has put the same there before.
+    /// The same piece was in the store already.
     Present,
 }
 

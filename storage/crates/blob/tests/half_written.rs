@@ -37,8 +37,8 @@ async fn stored(store: &TimelineStore) -> (Generation, IndexPart) {
     (generation, index)
 }
 
-/// Promise: a timeline's owner removes what is half written of its own generation and of those before it, and nothing else:
-/// a later owner may be writing.
+/// Promise: a timeline's owner removes what is half written of its own generation and of those before it, and nothing
+/// else: a later owner may be writing.
 #[tokio::test]
 async fn it_is_removed_by_the_owner() {
     for (directory, store) in stores() {

@@ -138,8 +138,8 @@ async fn an_index_without_its_claim_is_no_right_to_write() {
     assert!(matches!(refused, BlobError::Deleted(_)), "{refused}");
 }
 
-/// Promise: however long the store is away, it is waited out: nothing counts as durable meanwhile, it is said since when
-/// and why, the store is asked ever more slowly, and once it is back everything is there.
+/// Promise: however long the store is away, it is waited out: nothing counts as durable meanwhile, it is said since
+/// when and why, the store is asked ever more slowly, and once it is back everything is there.
 #[tokio::test]
 async fn a_store_that_is_away_costs_time_and_nothing_else() {
     let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());

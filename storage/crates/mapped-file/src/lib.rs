@@ -1,10 +1,11 @@
-//! A finished file where it lies in memory, read without a copy.
+//! A finished file, mapped into memory and read without a copy.
 //!
-//! For programs that go through files nobody writes any more, such as the WAL of a server that has ended. Servers read
-//! files by position: an error of the disk is an error there, and a signal in a mapping.
+//! The crate serves programs that read files which are no longer written, such as the WAL of a server that has ended.
+//! Servers read files by position instead: an error of the disk is an error there, and a signal in a mapping.
 //!
-//! Invariant: while it is mapped nobody changes or shortens the file. Nothing can check that, so it is the caller's
-//! promise, by the name of [`MappedFile::of_finished`]; this crate is the one place that needs `unsafe` for it.
+//! Invariant: while a file is mapped no process changes or shortens it. No code can check that, so it is the caller's
+//! promise, as the name of [`MappedFile::of_finished`] says; this crate exists to hold the `unsafe` that relies on
+//! it.
 
 use std::fs::File;
 use std::io;
@@ -13,18 +14,18 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
-/// The bytes of a file.
+/// The bytes of a finished file, mapped until this is dropped.
 pub struct MappedFile(Mmap);
 
 impl MappedFile {
-    /// Maps a file that nobody writes any more.
+    /// Maps a file that no process writes any more.
     ///
     /// # Errors
     ///
-    /// What opening or mapping it says.
+    /// The error of opening or mapping the file.
     pub fn of_finished(path: &Path) -> io::Result<MappedFile> {
         let file = File::open(path)?;
-        // SAFETY: nobody changes the file while it is mapped, which callers promise.
+        // SAFETY: the caller promises that the file does not change while it is mapped.
         #[allow(unsafe_code)]
         let map = unsafe { Mmap::map(&file) }?;
         Ok(MappedFile(map))

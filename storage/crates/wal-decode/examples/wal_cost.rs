@@ -1,7 +1,8 @@
-//! What it costs to look at WAL, record by record: `cargo run --release -p wal-decode --example wal_cost -- SEGMENT...`
+//! What it costs to look at WAL, record by record: `cargo run --release -p wal-decode --example wal_cost --
+//! SEGMENT...`
 //!
-//! The segments must follow each other, from a cluster's first one on. Each way is timed over all of them a number of times, interleaved, and the
-//! fastest time is told: noise only ever adds.
+//! The segments must follow each other, from a cluster's first one on. Each way is timed over all of them a number of
+//! times, interleaved, and the fastest time is told: noise only ever adds.
 
 use std::error::Error;
 use std::hint::black_box;

@@ -1,7 +1,7 @@
 //! Records as they are kept for one page: without what the value's key, version and length say already.
 //!
-//! Of the record of a small change half is address and frame: its length, the link to the record before, a checksum, and
-//! where the page is that it is kept for. The form, numbers little-endian, as [`pack`] writes it:
+//! Of the record of a small change half is address and frame: its length, the link to the record before, a checksum,
+//! and where the page is that it is kept for. The form, numbers little-endian, as [`pack`] writes it:
 //!
 //! | bytes | |
 //! |---|---|
@@ -12,20 +12,21 @@
 //! | 1 | with the address left out: the lowest byte of its CRC-32C |
 //! | rest | the record from its byte 24 on; with the address left out, without its bytes 28..44 |
 //!
-//! Those sixteen bytes are tablespace, database, relation and block in the header of the first block a record refers to:
-//! of most records the only one.
+//! Those sixteen bytes are tablespace, database, relation and block in the header of the first block a record refers
+//! to: of most records the only one.
 //!
-//! Invariant: [`unpack`] under the same key gives back the record that was packed, [`unlink`](crate::unlink)ed. A record
-//! of which that would not hold is not packed. A packed record means something only under its key: redo, which refuses a
-//! record that does not name the page, could not tell any more, so the byte of the checksum does. It finds a record under
-//! a wrong key in 255 of 256 cases, and a fault that puts them there does not stop at one.
+//! Invariant: [`unpack`] under the same key gives back the record that was packed, [`unlink`](crate::unlink)ed. A
+//! record that would not come back so is not packed. A packed record has a meaning only under its key: redo refuses a
+//! record that does not name the page, but an address that was left out is filled in from the key, so the byte of the
+//! checksum takes over that check. The byte finds a record under a wrong key in 255 of 256 cases, and a fault that
+//! stores records under wrong keys hardly stops at one record.
 
 use bytes::BufMut;
 use pg_types::wal::RECORD_HEADER_BYTES;
 use pg_types::{Key, KeyKind};
 
-/// What a packed record begins with, at least: more than the number of any [`PageDelta`](crate::PageDelta) variant, which
-/// the `postcard` form of one begins with.
+/// What a packed record begins with, at least: more than the number of any [`PageDelta`](crate::PageDelta) variant,
+/// which the `postcard` form of one begins with.
 pub const PACKED: u8 = 0x10;
 const WILL_INIT: u8 = 1;
 const ADDRESS_LEFT_OUT: u8 = 2;

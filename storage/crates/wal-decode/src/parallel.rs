@@ -1,10 +1,11 @@
-//! Decoding on several processors what one would decode record by record.
+//! Decodes WAL on several processors, with the result that decoding it record by record on one would have.
 //!
-//! The first page header of a segment says how much is left of the record that crosses into it, so where the first
-//! record that begins there does. Segments are therefore decoded at the same time, each from its first record to the
-//! first of the next, and then joined: a part counts only if it begins where the one before ended and its first record
-//! links to the last before. One that does not is decoded again from there. So records, the end and its error are those
-//! of one [`WalStreamDecoder`] over everything, whatever the bytes.
+//! The first page header of a segment says how many bytes are left of the record that crosses into the segment, and
+//! so where the segment's first own record begins. Segments are therefore decoded at the same time, each from its
+//! first record to the first of the next, and then joined: a part counts only if it begins where the one before ended
+//! and its first record links to the last before. A part that does not is decoded again from where the part before it
+//! ended. So records, the end and its error are those of one [`WalStreamDecoder`] over everything, whatever the
+//! bytes.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -24,8 +25,8 @@ const PIECE: usize = 256 << 10;
 pub trait WalSource: Sync {
     type Error: From<WalError> + Send;
 
-    /// The WAL from `from` on, as much as is to be had in one go: in `buffer`, or where it lies anyway. At most as long as
-    /// `buffer`, which is never empty; empty only behind the end.
+    /// The WAL from `from` on, as much as is to be had in one go: in `buffer`, or where it lies anyway. At most as
+    /// long as `buffer`, which is never empty; empty only behind the end.
     fn read<'b>(&'b self, from: Lsn, buffer: &'b mut [u8]) -> Result<&'b [u8], Self::Error>;
 }
 

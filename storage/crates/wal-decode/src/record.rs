@@ -206,8 +206,8 @@ pub fn decode(start_lsn: Lsn, end_lsn: Lsn, bytes: &[u8]) -> Result<DecodedRecor
     }
 }
 
-/// As [`decode`], for one use of the record, which stays where it was put together: to hand out a value of some hundred
-/// bytes, just written, takes longer than to make it.
+/// As [`decode`], for one use of the record, which stays where it was put together: to hand out a value of some
+/// hundred bytes, just written, takes longer than to make it.
 #[inline]
 pub fn decode_for<'a, T>(
     start_lsn: Lsn,
@@ -222,7 +222,7 @@ pub fn decode_for<'a, T>(
     }
 }
 
-/// As [`decode`], for whoever only counts: every header is checked all the same, but nothing is kept of them.
+/// What statistics need of a record. Checks every header as [`decode`] does, but keeps none of them.
 // Compiled into its caller: a result that goes through memory takes as long as making it.
 #[inline(always)]
 pub fn summarize(start_lsn: Lsn, bytes: &[u8]) -> Result<Summary, WalError> {
@@ -257,9 +257,9 @@ pub fn strip_images(record: &DecodedRecord<'_>, block_id: u8) -> Bytes {
     Bytes::from(kept)
 }
 
-/// Zeroes what only the stream of records needs: the link to the record before, and the checksum. As good as random,
-/// they would be a tenth of what a record takes when it is compressed; whoever keeps it has checksums of its own. Bytes
-/// too short for a record's header stay as they are.
+/// Zeroes what only the stream of records needs: the link to the record before, and the checksum. Both are as good as
+/// random and would be a tenth of a compressed record's bytes; layers, which keep the record, have checksums of their
+/// own. Bytes too short for a record's header stay as they are.
 pub fn unlink(record: &mut [u8]) {
     if let Some(header) = record.first_chunk_mut::<RECORD_HEADER_BYTES>() {
         header[RECORD_PREV].fill(0);
@@ -267,7 +267,8 @@ pub fn unlink(record: &mut [u8]) {
     }
 }
 
-/// As [`strip_images`], but not unlinked; without a copy where there is nothing to leave out, and into `scratch` otherwise.
+/// As [`strip_images`], but not unlinked; without a copy where there is nothing to leave out, and into `scratch`
+/// otherwise.
 pub fn stripped<'r>(
     record: &'r DecodedRecord<'_>,
     block_id: u8,

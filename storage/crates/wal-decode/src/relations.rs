@@ -79,8 +79,8 @@ impl RelationBytes {
     }
 }
 
-/// A multiplication for each number: this is looked up for every record, and Postgres gives the numbers out one
-/// after the other, so that nobody who writes can choose them to collide.
+/// Hashes with one multiplication for each number, because the table is searched for every record. Postgres gives the
+/// numbers out one after the other, so that a client cannot choose them to collide.
 #[derive(Clone, Debug, Default)]
 pub struct RelationHasher(u64);
 

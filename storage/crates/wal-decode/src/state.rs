@@ -19,9 +19,9 @@ use crate::xact::{MultixactCreate, Prepared, XactEnd};
 /// Bytes of a checkpoint record: header, header of the main data, main data.
 const CHECKPOINT_RECORD_BYTES: u64 = (RECORD_HEADER_BYTES + 2 + CHECKPOINT_BYTES) as u64;
 
-/// See the module. "Checkpoint" sources are `XLOG_CHECKPOINT_SHUTDOWN`, which sets the value outright, and
-/// `XLOG_CHECKPOINT_ONLINE`, which only moves it forward, because what it says may be older than records
-/// before it.
+/// What recovery would know at an LSN, the end of the last record observed. "Checkpoint" sources are
+/// `XLOG_CHECKPOINT_SHUTDOWN`, which sets the value outright, and `XLOG_CHECKPOINT_ONLINE`, which only moves it
+/// forward, because what it says may be older than records before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimelineState {
     pub major: PgMajor,

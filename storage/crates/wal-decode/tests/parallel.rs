@@ -1,5 +1,5 @@
-//! Decoding segments at the same time finds the records, the end and its reason that decoding them one after the other
-//! does, wherever records cross and whatever is damaged.
+//! Decoding segments at the same time finds the records, the end and its reason that decoding them one after the
+//! other does, wherever records cross and whatever is damaged.
 
 use std::num::NonZeroUsize;
 
@@ -134,8 +134,8 @@ fn bodies() -> impl Strategy<Value = Vec<Option<usize>>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Promise: the same records, end and error as one decoder, for whole WAL, torn WAL, WAL with a flipped bit and WAL
-    /// with the segments of an older time behind its end.
+    /// Promise: the same records, end and error as one decoder, for whole WAL, torn WAL, WAL with a flipped bit and
+    /// WAL with the segments of an older time behind its end.
     #[test]
     fn parts_are_as_the_whole(
         start in starts(), bodies in bodies(), threads in 1usize..5, cut in any::<Index>(),

@@ -1,4 +1,4 @@
-//! Why a page could not be made.
+//! The errors of redo: why a page could not be made.
 
 use pg_types::wal::rmgr;
 use pg_types::{Key, Lsn};

@@ -117,8 +117,8 @@ fn update(rec: &DecodedRecord<'_>, block: &BlockRef<'_>, page: &mut Page) -> Ste
     Ok(())
 }
 
-/// Removal of tuples that scans found dead, by an insertion. Body: `xid u32, count u16`, as of 16 `the index is one of
-/// a catalog u8, pad`, the numbers.
+/// Removal of tuples that scans found dead, by an insertion. Body: `xid u32, count u16`, as of 16 `the index is one
+/// of a catalog u8, pad`, the numbers.
 ///
 /// Redo of older minors also sets the flag "tuples deleted" here, see [`crate::minors`].
 fn delete(major: PgMajor, rec: &DecodedRecord<'_>, page: &mut Page) -> Step {

@@ -1,22 +1,22 @@
 //! Applies WAL of Postgres 15, 17 and 18 to single 8 KiB pages, natively in Rust.
 //!
-//! What comes out is what Postgres's own redo would leave, byte for byte except where Postgres itself
-//! calls a byte unimportant ([`masking`] says which) and where minors of one major differ ([`minors`]). [`oracle`] checks that against page images that
-//! Postgres logs for the purpose.
+//! The resulting page is what Postgres's own redo would leave, byte for byte except where Postgres itself calls a
+//! byte unimportant ([`masking`] says which) and where minors of one major differ ([`minors`]). [`oracle`] checks
+//! that against page images that Postgres logs for the purpose.
 //!
 //! Invariants:
-//! - Pure: no I/O, no clock; the hot path allocates nothing beyond what decoding a record with more than
-//!   four blocks needs.
+//! - Pure: no I/O, no clock; the hot path allocates nothing beyond what decoding a record with more than four blocks
+//!   needs.
 //! - Never panics, whatever the bytes: records and pages are checked as they are read.
 //! - After an error the page's content is unspecified; the caller throws it away.
-//! - Deltas are applied in WAL order, each exactly once. There is no look at the page's LSN to skip a
-//!   record that is already in: the storage orders versions and never offers one twice. (Postgres has that
-//!   check because a page on disk may be newer than the record; a page here never is.)
+//! - Deltas are applied in WAL order, each exactly once. Redo does not compare the page's LSN with the record's to
+//!   skip a record that the page has already: the storage orders versions and never offers one twice. (Postgres has
+//!   that check because a page on disk may be newer than the record; a page here never is.)
 //!
-//! Redo of a block uses the record's main data, the block's own data and where the other blocks are, never
-//! what the other blocks hold: `wal_decode::strip_images` keeps exactly that.
+//! Redo of a block uses the record's main data, the block's own data and where the other blocks are, never what the
+//! other blocks hold: `wal_decode::strip_images` keeps exactly that.
 //!
-//! A crash leaves nothing here: this crate has no state.
+//! The crate has no state, so a crash leaves nothing of it behind.
 
 #![forbid(unsafe_code)]
 

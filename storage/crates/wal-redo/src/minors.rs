@@ -1,9 +1,10 @@
 //! What minors of one major redo otherwise, in one visible place. Majors differ in `pg_types::v15`, `v17`, `v18`.
 //!
-//! A cluster is updated to a new minor by a restart: its WAL and pages then come from both, and nothing in a WAL page,
-//! a record or `pg_control` says which minor wrote them. So redo cannot ask for the minor; it must be right for all
-//! that are supported. [`DIFFERENCES`] is what comparing the redo functions of the oldest and the newest minor of each
-//! major found (docs/adr/0030-minors.md says how, and has what changed beside redo), and what is done about each.
+//! A cluster is updated to a new minor by a restart: its WAL and pages then come from both, and nothing in a WAL
+//! page, a record or `pg_control` says which minor wrote them. So redo cannot depend on the minor; it must be right
+//! for all supported minors. [`DIFFERENCES`] is what comparing the redo functions of the oldest and the newest minor
+//! of each major found (docs/adr/0030-minors.md says how, and has what changed beside redo), and what is done about
+//! each.
 
 use pg_types::PgMajor;
 

@@ -1,7 +1,7 @@
 //! Packs the tuples of a page, as Postgres does after some of them went.
 //!
-//! The bytes between tuples count for nothing, their order does: it is that of their line pointers, from the special
-//! space downwards.
+//! The bytes between tuples do not matter. The order of the tuples does: it is the order of their line pointers, from
+//! the special space downwards.
 
 use std::ops::Range;
 

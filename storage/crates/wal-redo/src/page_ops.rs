@@ -20,8 +20,8 @@ const MAX_HEAP_ITEMS: u16 = 291;
 const BAD_HEADER: Why = Why::Is("the page's header makes no sense");
 pub(crate) const BAD_ITEM: Why = Why::Is("a line pointer of the page leads outside its tuples");
 
-/// The length with its padding to eight bytes. Without a branch, which would often be mistaken for lengths that are as
-/// good as random.
+/// The length with its padding to eight bytes. Without a branch, which would often be mistaken for lengths that are
+/// as good as random.
 pub(crate) fn max_align(length: usize) -> usize {
     (length + 7) & !7
 }

@@ -1,7 +1,7 @@
 //! The hot path allocates nothing: from the bytes of a record to the changed page, whatever the kind of record.
 //!
-//! What may: records that change what exists (a dropped relation, say), which are rare, and those whose parts do not fit
-//! on the stack: references to more than four blocks, more than 64 transactions that end at once.
+//! What may: records that change what exists (a dropped relation, say), which are rare, and those whose parts do not
+//! fit on the stack: references to more than four blocks, more than 64 transactions that end at once.
 
 mod support;
 

@@ -222,8 +222,8 @@ fn a_missing_image_is_an_error() {
     }
 }
 
-/// Promise: a leaf of more lists than a byte counts loses those that vacuum deletes and keeps the rest. (Found by fuzzing:
-/// the count ran over.)
+/// Promise: a leaf of more lists than a byte counts loses those that vacuum deletes and keeps the rest. (Found by
+/// fuzzing: the count ran over.)
 #[test]
 fn a_posting_leaf_may_hold_more_lists_than_a_byte_counts() {
     let mut page = leaf();

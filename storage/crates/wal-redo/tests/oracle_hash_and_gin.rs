@@ -401,8 +401,8 @@ fn hash_and_gin_after_crashes_are_what_postgres_has() {
     assert!(cleaned.checked > 0, "{report}");
 }
 
-/// Promise: a page whose LSN the server set without marking the page as changed counts as the same, whichever of
-/// its LSNs the file has. A key fills two pages and begins a third; what the third has is deleted, and its page freed,
+/// Promise: a page whose LSN the server set without marking the page as changed counts as the same, whichever of its
+/// LSNs the file has. A key fills two pages and begins a third; what the third has is deleted, and its page freed,
 /// with nothing to be moved to the first.
 #[test]
 fn a_page_that_only_gets_its_lsn_is_the_same_as_its_file() {

@@ -1,7 +1,8 @@
-//! Redo makes what Postgres makes, on the minors of 15 that are not the system's: the oldest supported and the newest.
+//! Redo makes what Postgres makes, on the minors of 15 that are not the system's: the oldest supported and the
+//! newest.
 //!
-//! What their redo does otherwise is in `wal_redo::minors`, which these tests hold against the servers. Minors of 17 and
-//! 18 are in `oracle_versions`.
+//! What their redo does otherwise is in `wal_redo::minors`, which these tests hold against the servers. Minors of 17
+//! and 18 are in `oracle_versions`.
 
 mod support;
 
@@ -79,8 +80,8 @@ DELETE FROM places WHERE id % 3 = 0;
 VACUUM places;
 ";
 
-/// Whether the server's pages have the flag that minors differ in, after a vacuum that took tuples off leaves. With page
-/// images on: they bear what the server did, and not what its redo does.
+/// Whether the server's pages have the flag that minors differ in, after a vacuum that took tuples off leaves. With
+/// page images on: they bear what the server did, and not what its redo does.
 fn sets_the_flag(server: &Server) -> bool {
     let recorded = Recorded::run_on(server, trees::SETTINGS, false, |cluster| {
         cluster.sql(GIST);
@@ -98,8 +99,8 @@ fn sets_the_flag(server: &Server) -> bool {
     flagged > 0
 }
 
-/// Promise: the first row of the table is true of each server there is, so that the oracle leaves the flag out for the
-/// reason that is written there.
+/// Promise: the first row of the table is true of each server there is, so that the oracle leaves the flag out for
+/// the reason that is written there.
 #[test]
 fn minors_set_the_gist_flag_as_the_table_says() {
     let row = DIFFERENCES

@@ -1,7 +1,7 @@
 //! Redo makes what Postgres 17 and 18 make, for the kinds of records that they log otherwise than 15.
 //!
-//! `make oracle` runs their regression suites; this is the reduced run, on the newest minor of each, and with
-//! `make test-long` on the oldest supported one too. Set-up installs the servers. Where one is missing (its package is for
+//! `make oracle` runs their regression suites; this is the reduced run, on the newest minor of each, and with `make
+//! test-long` on the oldest supported one too. Set-up installs the servers. Where one is missing (its package is for
 //! x86-64 alone) the test says so and passes: the rest of Weir does not need it.
 
 mod support;
@@ -49,7 +49,8 @@ VACUUM (FREEZE) pg_class, pg_attribute;
 INSERT INTO churn SELECT -i, 0, 'again' FROM generate_series(1, 500) i;
 ";
 
-/// Entries that scans found dead and that go when a page fills up; tuples of SP-GiST that moved; overflow pages freed.
+/// Entries that scans found dead and that go when a page fills up; tuples of SP-GiST that moved; overflow pages
+/// freed.
 const INDEXES: &str = "
 CREATE TABLE dying (id int, v int);
 CREATE INDEX dying_v ON dying USING hash (v);
@@ -88,8 +89,8 @@ CREATE UNLOGGED TABLE fleeting (a int, b int);
 CREATE INDEX fleeting_bloom ON fleeting USING bloom (a, b);
 ";
 
-/// Statistics dropped by commits, aborts and prepared transactions; relation maps; enough transactions for SLRU pages,
-/// and for segments of them to go.
+/// Statistics dropped by commits, aborts and prepared transactions; relation maps; enough transactions for SLRU
+/// pages, and for segments of them to go.
 const REST: &str = "
 CREATE TABLE doomed (id int); CREATE FUNCTION nothing() RETURNS int LANGUAGE sql AS 'SELECT 1';
 BEGIN; DROP TABLE doomed; DROP FUNCTION nothing(); SAVEPOINT a; INSERT INTO tags VALUES (0, '{}');
@@ -147,8 +148,8 @@ fn work(cluster: &Cluster) {
     cluster.sql(AFTER_FREEZE);
 }
 
-/// Promise: with page images off, redo of every kind of record whose layout this server's major changed gives what it has, after
-/// each record and at the end; damaged records and pages are refused or make nonsense, but nothing panics.
+/// Promise: with page images off, redo of every kind of record whose layout this server's major changed gives what it
+/// has, after each record and at the end; damaged records and pages are refused or make nonsense, but nothing panics.
 fn prove(server: &Server) {
     println!("Postgres {}", server.name());
     let major = server.major;

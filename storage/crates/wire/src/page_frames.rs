@@ -1,6 +1,6 @@
 //! Replies of the page service as frames, without a copy of the pages on either side.
 //!
-//! The bytes are those of `postcard` for [`ReplyFrame`]: only who owns them differs.
+//! The bytes are those of `postcard` for [`ReplyFrame`]; only the pages are not copied into the frame.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use pg_types::Lsn;

@@ -1,16 +1,16 @@
-//! The WAL service of a safekeeper: how a proposer writes, how a proposer fetches for a lagging peer, and
-//! how a pageserver reads.
+//! The WAL service of a safekeeper: how a proposer writes, how a proposer fetches for a lagging peer, and how a
+//! pageserver reads.
 //!
-//! A frame is a 4-byte big-endian length, then a `postcard` message, then, for messages that carry WAL, the
-//! bytes of WAL up to the end of the frame. The first frame of a connection is a [`FirstMessage`] and decides
-//! what the connection is for:
+//! A frame is a 4-byte big-endian length, then a `postcard` message, then, for messages that carry WAL, the bytes of
+//! WAL up to the end of the frame. The first frame of a connection is a [`FirstMessage`] and decides what the
+//! connection is for:
 //!
 //! - `Propose`: answered by [`AcceptorMessage::Greeting`]; then [`ProposerMessage`]s are pipelined and
 //!   [`AcceptorMessage`]s come back. After an `Append` one reply may cover several.
 //! - `Fetch`: answered by [`FetchReply`]s until the range is complete.
 //! - `Read`: answered by one [`ReadReply`], then [`StreamFrame`]s for as long as the connection lives, with a
 //!   heartbeat (no WAL) every second; the reader sends [`Feedback`] whenever it has news. A reader of version 2 is
-//!   answered `Ok` and gets bare [`WalFrame`]s: it is not told whose WAL that is.
+//!   answered `Ok` and gets bare [`WalFrame`]s, which do not say which terms wrote the WAL.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use consensus::{

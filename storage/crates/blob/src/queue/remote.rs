@@ -1,4 +1,5 @@
-//! How the queue deals with the store: it repeats what fails, ever more slowly, and says so.
+//! The object store as the queue uses it: a failed operation is repeated after growing pauses, and the failure is
+//! logged.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -30,7 +31,7 @@ impl Remote {
         let bytes = content.content_length();
         crash::point!("upload.before-layer");
         let put = || async {
-            // Who has lost the timeline leaves nothing more behind, and learns of it with the first layer.
+            // A process that has lost the timeline uploads no further layer, and learns of the loss at the first one.
             self.timeline.check_fence(layer.generation).await?;
             self.timeline.put_layer(layer, content.clone()).await
         };
@@ -44,7 +45,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Not everybody's at the same moment.
+    /// The time until the next idle check, shortened at random, so that not all timelines check at the same moment.
     pub(super) fn idle_look(&self) -> Duration {
         shortened(self.options.idle_look, RandomState::new().hash_one(()))
     }

@@ -1,8 +1,9 @@
 //! What heap records clear on the visibility map.
 //!
-//! It is a side effect on pages that the record does not name, until the minors of August 2026 (17.11, 18.6): those
-//! name each map page on which bits were cleared, behind the heap pages, and make the record's end its LSN. Both come
-//! from servers of one major, so each record says for itself which it is.
+//! Until the minors of August 2026 (17.11, 18.6), clearing the bits is a side effect on map pages that the record
+//! does not name. Records of those minors name each map page on which bits were cleared, behind the heap pages, and
+//! the record's end becomes the map page's LSN. Servers of one major write both kinds of records, so the kind is told
+//! from each record.
 
 use pg_types::maps::{VM_ALL_FROZEN, VM_VALID_BITS, vm_page};
 use pg_types::wal::{info, rmgr};
@@ -27,8 +28,8 @@ pub struct MapClears {
     pub flags: u8,
 }
 
-/// Adds what the record clears on visibility map pages that it does not name, one change for each map page. If it names
-/// one, no other has a bit to clear.
+/// Adds what the record clears on visibility map pages that it does not name, one change for each map page. If it
+/// names one, no other has a bit to clear.
 pub(super) fn visibility_map_clears<S: Sink>(
     record: &DecodedRecord<'_>,
     out: &mut S,

@@ -1,11 +1,11 @@
-//! Index kinds, and what extensions log. All are redone, but for what records only name and what they
-//! always log as images.
+//! Index kinds, and what extensions log. All of these are redone, except for pages that records only name and pages
+//! that they always log as images.
 //!
-//! WAL may hold, with every block of these records, the page as it is after the change, which only serves to
-//! be compared with (computes used to ask for that by `wal_consistency_checking`): it is left out.
+//! WAL may hold, with every block of these records, the page as it is after the change, which only serves to be
+//! compared with (computes used to ask for that by `wal_consistency_checking`): it is left out.
 //!
-//! Postgres builds a record when its pages are changed already, so that an image is the page. There is one
-//! exception: [`ends_gist_split`].
+//! Postgres builds a record when its pages are changed already, so that an image is the page. There is one exception:
+//! [`ends_gist_split`].
 
 use pg_types::bytes_le::{at_u16, get_u8, get_u16, put_u16};
 use pg_types::wal::{info, rmgr};
@@ -18,7 +18,8 @@ use crate::record::{BlockRef, DecodedRecord};
 /// The GiST page's own space: split sequence number (`nsn`), right neighbour, flags, page id.
 const GIST_SPECIAL_BYTES: usize = 16;
 const GIST_FLAGS: usize = 12;
-/// Whoever comes to the page must also look at its right neighbour, which has no downlink yet.
+/// The flag of a page whose right neighbour has no downlink yet: a search that comes to the page must also look at
+/// the neighbour.
 const GIST_FOLLOW_RIGHT: u16 = 1 << 3;
 
 /// What a record of hash, GIN, GiST, SP-GiST, BRIN or generic WAL changes.

@@ -1,4 +1,4 @@
-//! What a record does to a page, borrowed from the record: nothing is copied until someone keeps it.
+//! What a record does to a page, borrowed from the record: nothing is copied until the caller keeps the step.
 
 use bytes::BytesMut;
 use pg_types::{BLCKSZ, Key, page};

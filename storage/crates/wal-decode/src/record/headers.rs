@@ -41,8 +41,9 @@ pub(super) struct Head {
     pub(super) bytes: usize,
 }
 
-/// Takes what the headers say of each block. Its one method has to be compiled into [`walk`]: a header that went through
-/// memory, written field by field and then read as a whole, would make the processor wait longer than all the rest.
+/// Takes what the headers say of each block. Its one method has to be compiled into [`walk`]: a header that went
+/// through memory, written field by field and then read as a whole, would make the processor wait longer than all the
+/// rest.
 pub(super) trait BlockHeaders {
     fn block(&mut self, header: BlockHeader);
 }
@@ -55,8 +56,8 @@ pub(super) fn walk(bytes: &[u8], blocks: &mut impl BlockHeaders) -> ParseResult<
         return Err("its length field differs from its length");
     }
     let mut rest = &bytes[RECORD_HEADER_BYTES..];
-    // Bytes of blocks announced by the headers so far; headers end where only these are left. Of at most 33 blocks with
-    // two lengths of 16 bits each, so that adding up cannot overflow.
+    // Bytes of blocks announced by the headers so far; headers end where only these are left. Of at most 33 blocks
+    // with two lengths of 16 bits each, so that adding up cannot overflow.
     let mut payload = 0usize;
     // Relation of the last block reference, for `SAME_REL`.
     let mut rel = None;

@@ -1,11 +1,12 @@
-//! From the WAL byte stream to whole records, without a copy: a record is lent to the caller from the piece of WAL
-//! it lies in. Only one that a page boundary or the end of a piece cuts through is put together, in a buffer that
-//! every such record uses again.
+//! From the WAL byte stream to whole records, without a copy: a record is lent to the caller from the piece of WAL it
+//! lies in. Only a record that a page boundary or the end of a piece cuts through is put together, in a buffer that
+//! the next such record uses again.
 //!
 //! Invariants: a record is lent once, only when every byte of it has arrived and its checksum and its link to the
 //! record before are right; [`WalStreamDecoder::boundary`] is always the end of the last record lent (or where
 //! decoding began). After an error the decoder returns that error for ever: nothing behind a fault can be trusted.
-//! Whoever feeds a piece takes all of its records before the next one, or the decoder is at fault.
+//! The caller takes all records of a piece before it feeds the next piece; a piece that does not follow on what was
+//! taken is an error ([`WalError::Gap`]).
 
 use pg_types::bytes_le::at_u64;
 use pg_types::wal::{

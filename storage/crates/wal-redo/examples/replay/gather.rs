@@ -1,8 +1,8 @@
 //! Records kept by the pages they change until they are applied, as in a pageserver's open layer.
 //!
-//! All lie in chunks of one stretch of memory, which is used again and again: keeping a record is one copy to where the
-//! one before of the same pages ended. Read in that order later, the processor has them at hand, where it would wait
-//! for each one from its place in the WAL.
+//! All lie in chunks of one stretch of memory, which is used again and again: keeping a record is one copy to where
+//! the one before of the same pages ended. Read in that order later, the processor has them at hand, where it would
+//! wait for each one from its place in the WAL.
 
 use anyhow::Result;
 use pg_types::Lsn;

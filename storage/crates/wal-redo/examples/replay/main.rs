@@ -1,14 +1,13 @@
 //! What decoding and redo cost: `bench/redo.py` runs this beside Postgres's own programs.
 //!
-//! `replay wal <pg_wal> --before <data directory>` replays all WAL from where that stopped cluster ended,
-//! with its pages in memory, and says what each step took.
-//! `replay chains <pg_wal> --before <data directory>` takes chains of deltas from that WAL, page by page,
-//! and says what redo of a record costs by the length of its chain.
-//! `replay stats <pg_wal> --from <lsn> [--threads N] [--mapped]` only reads, checks, decodes and counts, as `pg_waldump
-//! --stats` does, on one thread unless told otherwise; with `--mapped` where the files lie, without a copy.
+//! `replay wal <pg_wal> --before <data directory>` replays all WAL from where that stopped cluster ended, with its
+//! pages in memory, and says what each step took. `replay chains <pg_wal> --before <data directory>` takes chains of
+//! deltas from that WAL, page by page, and says what redo of a record costs by the length of its chain. `replay stats
+//! <pg_wal> --from <lsn> [--threads N] [--mapped]` only reads, checks, decodes and counts, as `pg_waldump --stats`
+//! does, on one thread unless told otherwise; with `--mapped` where the files lie, without a copy.
 //!
-//! All times are CPU time of the one thread that works, so that others on the machine do not count. Prints
-//! one line of JSON.
+//! All times are CPU time of the one thread that works, so that others on the machine do not count. Prints one line
+//! of JSON.
 
 // Shared with the tests; not every program uses all of it.
 #[allow(dead_code)]

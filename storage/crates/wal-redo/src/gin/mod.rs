@@ -174,8 +174,8 @@ fn insert_entry(data: &[u8], right_half: Option<u32>, page: &mut Page) -> Step {
     add_item(page, tuple, number, Place::Shift)
 }
 
-/// A page that goes from a posting tree keeps its content. Main data: `downlink's number u16, pad, right
-/// neighbour u32, xid u32`; once the xid is old, nobody can be on the way to the page.
+/// A page that goes from a posting tree keeps its content. Main data: `downlink's number u16, pad, right neighbour
+/// u32, xid u32`; once the xid is old, no search can still be on its way to the page.
 fn delete_page(rec: &DecodedRecord<'_>, page: &mut Page) -> Step {
     let xid = word(rec, 8)?;
     check_kind(

@@ -1,4 +1,4 @@
-//! Index tuples that come to a page and go from it.
+//! Records that add index tuples to a page of a hash index and remove them.
 
 use pg_types::PgMajor;
 use pg_types::bytes_le::get_u16;

@@ -1,7 +1,7 @@
 //! Records of the `Heap2` resource manager: whole pages, vacuum, visibility.
 //!
-//! Layouts of the record bodies (main data), little-endian: visible `xid u32, flags u8`, multi-insert `flags
-//! u8, pad, ntuples u16, offnum u16 each`; lock-updated as a lock. Pruning and freezing differ between majors: [`v15`],
+//! Layouts of the record bodies (main data), little-endian: visible `xid u32, flags u8`, multi-insert `flags u8, pad,
+//! ntuples u16, offnum u16 each`; lock-updated as a lock. Pruning and freezing differ between majors: [`v15`],
 //! [`v17`].
 
 mod v15;

@@ -1,9 +1,10 @@
 //! Pruning, vacuum's second pass and freezing as Postgres 17 and later log them: one kind of record.
 //!
-//! Main data: `reason u8, flags u8`, and an xid that only standbys look at. The flags say which lists the block's data
-//! has, in this order: freeze plans (`count u16, pad u16`, then `xmax u32, infomask2 u16, infomask u16, flags u8, pad,
-//! ntuples u16` each); redirects, line pointers that become dead, and those that become unused (`count u16`, then the
-//! numbers, in pairs for redirects); and behind the lists the numbers of the tuples to freeze, plan after plan.
+//! Main data: `reason u8, flags u8`, and an xid that only standbys look at. The flags say which lists the block's
+//! data has, in this order: freeze plans (`count u16, pad u16`, then `xmax u32, infomask2 u16, infomask u16, flags
+//! u8, pad, ntuples u16` each); redirects, line pointers that become dead, and those that become unused (`count u16`,
+//! then the numbers, in pairs for redirects); and behind the lists the numbers of the tuples to freeze, plan after
+//! plan.
 
 use pg_types::bytes_le::{get_u8, get_u16, get_u32};
 use wal_decode::{BlockRef, DecodedRecord};

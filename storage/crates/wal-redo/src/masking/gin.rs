@@ -1,4 +1,4 @@
-//! GIN pages: deleted ones.
+//! Masks of GIN pages: the content of deleted pages.
 
 use super::{Damaged, Rules, mask_content, mask_unused_space};
 use crate::Page;

@@ -63,8 +63,8 @@ pub struct Oracle {
     /// Pages that only a hint-bit record without an image touched since: its end, which the server that wrote it
     /// made the page's LSN. Redo leaves such a page alone, as Postgres's recovery does.
     hinted: BTreeMap<Key, Lsn>,
-    /// Pages that got nothing but their LSN from a record or some in a row: their LSN before and after. Which of those
-    /// a page's file has depends on what else the server did with the page at that moment (`may_stamp`).
+    /// Pages that got nothing but their LSN from a record or some in a row: their LSN before and after. Which of
+    /// those a page's file has depends on what else the server did with the page at that moment (`may_stamp`).
     stamped: BTreeMap<Key, RangeInclusive<Lsn>>,
     /// Pages given up at a record without a known redo; their files have nothing to be compared with.
     given_up: BTreeSet<Key>,
@@ -351,8 +351,8 @@ impl Oracle {
 
 /// Whether the record changes nothing of the block but its LSN, and the server's own page need not get that.
 ///
-/// - Until Postgres 16 `SQUEEZE_PAGE` does so to the page that would take the tuples of the freed one when there are none:
-///   the server sets the LSN without marking the page as changed. From 17 on it leaves the page alone.
+/// - Until Postgres 16 `SQUEEZE_PAGE` does so to the page that would take the tuples of the freed one when there are
+///   none: the server sets the LSN without marking the page as changed. From 17 on it leaves the page alone.
 /// - A page image for hint bits: the server sets the LSN only when the page was clean before (`MarkBufferDirtyHint`).
 ///   A page that a checkpoint is writing at that moment, or that another session hinted first, keeps the LSN it had.
 fn may_stamp(rec: &DecodedRecord<'_>, block: &BlockRef<'_>, major: PgMajor) -> bool {
@@ -362,8 +362,8 @@ fn may_stamp(rec: &DecodedRecord<'_>, block: &BlockRef<'_>, major: PgMajor) -> b
     is_squeezed || is_hint_image
 }
 
-/// The init fork of an unlogged bloom index, which from 17 on is written by generic records: an unlogged relation's are not
-/// logged. Postgres's own recovery then finds no bloom index there (ADR 14).
+/// The init fork of an unlogged bloom index, which from 17 on is written by generic records: an unlogged relation's
+/// are not logged. Postgres's own recovery then finds no bloom index there (ADR 14).
 fn is_never_logged(key: Key, theirs: &Page, major: PgMajor) -> bool {
     const BLOOM_PAGE_ID: [u8; 2] = 0xFF83_u16.to_le_bytes();
     let is_init_fork = key.rel().is_some_and(|rel| rel.fork == ForkNumber::Init);

@@ -1,4 +1,4 @@
-//! What a replay found, by record kind.
+//! The oracle's report: what a replay found, by record kind.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Every page of a cluster, in memory.
+//! The pages of a whole cluster, in memory, as the oracle has redone them.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What vacuum removes.
+//! Records of vacuum on an SP-GiST index: removed leaf tuples, redirects and placeholders.
 
 use pg_types::PgMajor;
 use pg_types::bytes_le::{at_u32, put_u32};
@@ -53,8 +53,8 @@ pub(super) fn root(rec: &DecodedRecord<'_>, page: &mut Page) -> Step {
     index_multi_delete(page, rest.numbers(fields.half(0)?)?.0)
 }
 
-/// Redirects that no search can need become placeholders; placeholders at the page's end go. Body: `redirects
-/// u16, first placeholder to go u16, newest xid of a redirect u32`, as of 16 `the index is one of a catalog u8, pad`, the
+/// Redirects that no search can need become placeholders; placeholders at the page's end go. Body: `redirects u16,
+/// first placeholder to go u16, newest xid of a redirect u32`, as of 16 `the index is one of a catalog u8, pad`, the
 /// redirects' numbers.
 pub(super) fn redirects(major: PgMajor, rec: &DecodedRecord<'_>, page: &mut Page) -> Step {
     let (fields, mut rest) = Body::new(rec, major.facts().records.spgist_redirects_at)?;

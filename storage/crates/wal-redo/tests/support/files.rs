@@ -43,8 +43,8 @@ pub fn first_record(start: Lsn, segment: &[u8]) -> Result<Lsn> {
     Ok(record_end(behind_header, u64::from(header.rem_len)))
 }
 
-/// Hands every record of WAL of this major from `from` on to `each`, up to the end of the WAL, which it returns. Without `from`,
-/// starts at the first record of the oldest segment.
+/// Hands every record of WAL of this major from `from` on to `each`, up to the end of the WAL, which it returns.
+/// Without `from`, starts at the first record of the oldest segment.
 pub fn for_each_record(
     pg_wal: &Path,
     major: PgMajor,

@@ -68,7 +68,8 @@ pub fn others_of_15() -> Vec<Server> {
     all
 }
 
-/// The oldest supported minor of the major and the newest there is. A missing one is named, and nothing is tested on it.
+/// The oldest supported minor of the major and the newest there is. A missing one is named, and nothing is tested on
+/// it.
 pub fn servers(major: PgMajor) -> Vec<Server> {
     let facts = major.facts();
     let (oldest, newest) = (
