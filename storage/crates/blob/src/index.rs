@@ -76,7 +76,7 @@ pub struct IndexPart {
     pub format_version: u32,
     pub tenant: TenantId,
     pub timeline: TimelineId,
-    /// Who wrote this index.
+    /// The generation that wrote this index.
     pub generation: Generation,
     /// Everything ingested up to and including here is in the layers.
     pub disk_consistent_lsn: Lsn,

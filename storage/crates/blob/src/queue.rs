@@ -235,7 +235,8 @@ impl UploadQueue {
             if let Ok(index) = reached.await {
                 return Ok(index);
             }
-            // Who waits is let go a moment before the reason is known: it is once nothing is taken any more.
+            // The wait above ends a moment before the reason is stored; once the queue takes no more operations, the
+            // reason is there.
             self.operations.closed().await;
             Err(self.stopped())
         }

@@ -22,9 +22,9 @@ const CREATE_ONCE: &str = "create-once";
 #[derive(Clone, Debug)]
 pub struct Store {
     pub(crate) objects: Arc<dyn ObjectStore>,
-    /// The same store when it is a directory.
+    /// The store as a directory, where it is one.
     directory: Option<LocalFileSystem>,
-    /// Whether that is a local one, of which layers are read in place.
+    /// Whether the store is a local directory, of which layers are read in place.
     in_place: bool,
 }
 
@@ -201,7 +201,8 @@ impl Store {
         }
     }
 
-    /// The same of a layer. In a local directory its whole pages go past the kernel's cache.
+    /// Puts a layer's file; durable on return. In a local directory the file's whole pages go past the kernel's page
+    /// cache.
     pub(crate) async fn put_layer(
         &self,
         path: &ObjectPath,
@@ -281,7 +282,8 @@ async fn blocking<T: Send + 'static>(
         .map_err(|source| BlobError::File { path, source })
 }
 
-/// Whose directory is missing is left to the store, which makes it and sees it durable.
+/// Whether the file's directory exists. A file whose directory is missing is written by the `object_store` crate,
+/// which makes the directory and syncs it.
 fn has_directory(file: &Path) -> bool {
     file.parent().is_some_and(Path::is_dir)
 }

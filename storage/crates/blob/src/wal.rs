@@ -43,7 +43,7 @@ pub struct WalName {
     pub begin: Lsn,
     /// Behind the last byte.
     pub end: Lsn,
-    /// That wrote the last byte.
+    /// The term that wrote the last byte.
     pub term: Term,
     /// CRC-32C of the bytes.
     pub crc: u32,
@@ -99,7 +99,7 @@ fn in_one_segment(begin: Lsn, end: Lsn) -> bool {
     begin < end && begin.0 / WAL_SEGMENT_BYTES == (end.0 - 1) / WAL_SEGMENT_BYTES
 }
 
-/// Whose WAL it is, and which terms wrote everything up to its end.
+/// The header of a piece: the timeline whose WAL it is, and the terms that wrote all WAL up to its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WalHeader {
     pub tenant: TenantId,
@@ -233,7 +233,7 @@ impl Fields<'_> {
     }
 }
 
-/// What became of a piece of WAL.
+/// The outcome of putting a piece of WAL into the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WalPut {
     Written,

@@ -82,11 +82,11 @@ pub struct ChainCounts {
     counts: HashMap<Key, Count, RandomState>,
     /// Keys with at least as many deltas as their threshold.
     due: HashSet<Key, RandomState>,
-    /// Those of them whose chains are long ([`LONG`]): few, and looked for often while many are due.
+    /// Due keys whose chains are long ([`LONG`]): few, and looked for often while many are due.
     long: HashSet<Key, RandomState>,
     /// The longest chain of a page that is not due.
     threshold: u32,
-    /// Of the adaptive rule.
+    /// The weigher of the adaptive rule; `None` under the fixed rule.
     weigher: Option<Box<Weigher>>,
     /// Number of pages by chain length, from 1 on.
     histogram: Vec<u64>,

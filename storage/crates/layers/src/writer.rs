@@ -120,7 +120,7 @@ impl<W: Write> LayerWriter<W> {
         self.push_ref(key, version.as_ref())
     }
 
-    /// The same of a version that is kept in another form.
+    /// Appends a version whose value's bytes are borrowed.
     #[inline]
     pub(crate) fn push_ref(
         &mut self,

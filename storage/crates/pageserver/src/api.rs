@@ -103,7 +103,8 @@ pub struct TimelineStatus {
     pub max_term: u64,
     pub layers: LayerSummary,
     pub safekeepers: Vec<String>,
-    /// Those whose WAL was damaged, or of another history, when it was read last, since the timeline was opened here.
+    /// The safekeepers whose WAL was damaged or of another history when it was last read, since the timeline was
+    /// opened here.
     pub sick_safekeepers: Vec<SickSafekeeper>,
 }
 
@@ -127,7 +128,7 @@ pub struct SickSafekeeper {
     pub since: String,
 }
 
-/// The same, of all timelines.
+/// A sick safekeeper and the timeline whose WAL it keeps, in the list over all timelines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SickSafekeeperOfTimeline {
     pub tenant_id: TenantId,

@@ -23,9 +23,10 @@ pub enum ImageMode {
 pub struct TenantConfig {
     /// Deltas on a page that make the storage write an image while the compute still logs page images.
     pub image_threshold: u32,
-    /// The same once full page writes are off (image generation pushdown).
+    /// Deltas on a page that make the storage write an image once full page writes are off (image generation
+    /// pushdown).
     pub image_threshold_pushdown: u32,
-    /// Whether those two hold, or the weighing of reads and writes, whatever the compute logs.
+    /// Whether the two thresholds above hold, or storage weighs reads against writes whatever the compute logs.
     pub image_mode: ImageMode,
     /// Deltas on a page that make the storage write an image in the adaptive mode at the latest.
     pub image_threshold_max: u32,

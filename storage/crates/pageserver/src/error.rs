@@ -60,7 +60,7 @@ impl Error {
         }
     }
 
-    /// The same error as the page service reports it.
+    /// The error as the page service reports it.
     pub fn to_reply(&self) -> ErrorReply {
         let kind = match self {
             Error::NotFound(_) => ErrorKind::NotFound,

@@ -102,7 +102,8 @@ impl TimelineIndex {
             .await
             .context("claim a generation")?;
         crash::point!("create.claimed");
-        // Who claimed before can't write an index any more: now it is known for good.
+        // A process with an earlier claim can no longer write an index, so whether the timeline exists is now
+        // certain.
         refuse_existing(&remote).await?;
         let ancestor = manifest.ancestor.map(|point| blob::Ancestor {
             timeline: point.timeline_id,
@@ -381,7 +382,7 @@ impl TimelineIndex {
             .await
     }
 
-    /// The same together with another change of the index.
+    /// Changes the metadata together with another change of the index; durable on return.
     async fn change_metadata_with(
         &self,
         with: IndexChange,

@@ -118,7 +118,8 @@ impl LayerFile {
         self.opened()
     }
 
-    /// The same for a look that says nothing about what will be read.
+    /// The layer's reader, for an access that says nothing about later reads and so does not count as a use of the
+    /// layer.
     pub(crate) fn opened(&self) -> Result<Reader, LayerError> {
         if let Some(reader) = &*self.reader.read() {
             return Ok(reader.clone());

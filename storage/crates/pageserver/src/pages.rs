@@ -62,7 +62,8 @@ impl Store {
         self.make(wanted.collect(), at).await
     }
 
-    /// The same with what is kept; a page's chain length is then the number of deltas that had to be applied now.
+    /// Makes pages as of `at` as [`Store::pages_anew`] does, but from the pages that earlier reads made where there
+    /// are some. A page's chain length is then the number of deltas that had to be applied now.
     pub async fn pages(
         self: &Arc<Store>,
         keys: &[(Key, Lsn)],

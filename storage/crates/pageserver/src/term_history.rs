@@ -41,7 +41,7 @@ pub struct Ingested {
 }
 
 impl Ingested {
-    /// The same once ingest has come to `lsn`, which the terms say enough of.
+    /// This history once ingest has come to `lsn`; the terms noted cover the WAL up to `lsn`.
     pub fn reaching(mut self, lsn: Lsn) -> Ingested {
         self.up_to = self.up_to.max(lsn);
         self
@@ -88,7 +88,8 @@ impl Ingested {
         }
     }
 
-    /// The same for a log whose WAL behind `at`, where ingest stands, is about to be ingested.
+    /// Compares as [`Ingested::compare`] does, for a log whose WAL behind `at`, where ingest stands, is about to be
+    /// ingested. Fails also when the log does not say which terms wrote that WAL.
     pub fn compare_at(
         &self,
         at: Lsn,
@@ -104,8 +105,8 @@ impl Ingested {
         }
     }
 
-    /// Takes note that WAL of the log is ingested; it was compared. False where more is known than the
-    /// log has committed: it has to be compared again when it has more.
+    /// Notes that WAL of a log which was compared is being ingested. Returns false when the terms of more WAL are
+    /// known than the log has committed: the log has to be compared again when it has committed more.
     pub fn follow(&mut self, theirs: &TermHistory, committed: Lsn) -> bool {
         if committed < self.up_to {
             return false;
@@ -142,8 +143,8 @@ fn up_to(history: &TermHistory, end: Lsn) -> TermHistory {
     entries.filter(|entry| entry.start_lsn < end).collect()
 }
 
-/// Whose the WAL is that was ingested up to `at` by a program that did not note it: what more than half of the
-/// safekeepers say that have it committed. `answers` are their commit LSNs and histories.
+/// The history of the WAL that was ingested up to `at` by a program that did not note it: the history in which more
+/// than half of the safekeepers have that WAL committed. `answers` are their commit LSNs and histories.
 pub fn of_majority(
     answers: &[(Lsn, &TermHistory)],
     at: Lsn,
@@ -164,7 +165,7 @@ pub fn of_majority(
     })
 }
 
-/// Who wrote what in `[from, to)`, without terms that wrote nothing there.
+/// The terms that wrote WAL in `[from, to)`, without terms that wrote nothing there.
 fn parts(history: &TermHistory, from: Lsn, to: Lsn) -> impl Iterator<Item = TermStart> {
     let entries = history.entries();
     entries

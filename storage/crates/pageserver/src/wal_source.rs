@@ -33,7 +33,8 @@ pub struct Standing<'a> {
     pub start: Lsn,
     /// Places to read from only when no other one has WAL behind `start`.
     pub in_vain: &'a [String],
-    /// Whose WAL everything before `start` is, and what had been read behind it before; none when that was not noted.
+    /// The terms that wrote the WAL before `start`, and WAL behind it that had been read before; `None` when they
+    /// were not noted.
     pub ingested: Option<&'a Ingested>,
 }
 
@@ -43,7 +44,7 @@ pub struct Opening {
     pub stream: anyhow::Result<Box<dyn WalStream>>,
     /// Places that keep the WAL of another history than the reader has, and how it differs. None of them is read.
     pub others: Vec<(String, String)>,
-    /// Whose WAL everything before `start` is, found out because the reader did not know.
+    /// The terms that wrote the WAL before `start`, which the source found out because the reader did not know them.
     pub found: Option<Ingested>,
 }
 
@@ -71,7 +72,7 @@ pub trait WalSource: Send + Sync + 'static {
     /// Streams from `start`, a record boundary. An error means "try again later".
     async fn open(&self, start: Lsn) -> anyhow::Result<Box<dyn WalStream>>;
 
-    /// The same for a reader that stands there, of the history that it has read.
+    /// Streams from where the reader stands, from a place whose log has the history that the reader has read.
     async fn open_for(&self, standing: Standing<'_>) -> Opening {
         Opening {
             stream: self.open(standing.start).await,

@@ -11,7 +11,7 @@ use crate::value::{Value, ValueRef, Version, VersionRef};
 
 /// Longest entry without its value: tag, key, LSN, seq, length.
 const ENTRY_HEAD_BYTES: usize = 1 + KEY_BYTES + 8 + 2 + 4;
-/// The same of a short entry: tag, LSN above that of the entry before, length.
+/// Longest short entry without its value: tag, LSN above that of the entry before, length.
 const SHORT_HEAD_BYTES: usize = 1 + 4 + 2;
 
 const TAG_IMAGE: u8 = 1;
@@ -91,7 +91,7 @@ pub(crate) struct BlockEntries<'a> {
     key: Option<Key>,
     /// LSN of the entry before.
     before: Lsn,
-    /// That and its place in its record; `None` where the walk began.
+    /// LSN of the entry before and its place in its record; `None` where the walk began.
     order: Option<(Lsn, u16)>,
 }
 

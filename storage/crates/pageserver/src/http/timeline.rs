@@ -156,7 +156,7 @@ pub async fn put_safekeepers(State(manager): Manager, Path(ids): Ids, bytes: Byt
     Ok(reply(StatusCode::OK, &timeline.status().await))
 }
 
-/// Whose WAL was ingested; null while that is not known.
+/// The terms that wrote the ingested WAL; null while they are not known.
 pub async fn ingested(State(manager): Manager, Path(ids): Ids) -> ApiResult {
     Ok(reply(StatusCode::OK, &find!(manager, ids).ingested()))
 }

@@ -55,8 +55,8 @@ pub struct Metadata {
     /// What it was a branch of, before it was given everything it read there.
     #[serde(default)]
     pub detached_from: Option<AncestorPoint>,
-    /// Whose WAL it has ingested, up to the index's LSN at least; none when a program stored it that did not note
-    /// that.
+    /// The terms that wrote the ingested WAL, up to the index's LSN at least; `None` when the index was stored by a
+    /// program that did not note them.
     #[serde(default)]
     pub ingested: Option<Ingested>,
 }

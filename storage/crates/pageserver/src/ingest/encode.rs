@@ -95,7 +95,7 @@ impl DeltaWriter {
         }
     }
 
-    /// The same with bytes of its own.
+    /// The kept value with bytes of its own, copied out of the buffer.
     pub fn own(&self, kept: Kept) -> Value {
         match kept {
             Kept::Whole(value) => *value,

@@ -175,7 +175,7 @@ impl WalSource for SafekeeperSource {
 
     async fn open_for(&self, standing: Standing<'_>) -> Opening {
         let mut list = self.safekeepers.clone();
-        // One that was created without any has nothing to follow until it is given some.
+        // A timeline that was created without safekeepers waits here until it is given some.
         let safekeepers = list.wait_for(|list| !list.is_empty()).await;
         let Ok(safekeepers) = safekeepers.map(|list| list.clone()) else {
             return failed(anyhow!("the timeline is closed"));
@@ -269,7 +269,7 @@ fn choose(
             others.push((place, other.to_string()));
             continue;
         }
-        // One that has nothing new is no better than one that was tried in vain.
+        // A safekeeper without WAL behind `start` ranks no better than one that was tried in vain.
         let is_fresh = commit_lsn > start && !in_vain.contains(&place);
         let rank = (is_fresh, commit_lsn);
         if best.as_ref().is_none_or(|(best, _)| rank > *best) {

@@ -187,7 +187,7 @@ impl TenantManager {
             "the index reaches {at}, the newest stored state only {}",
             state.last_record_lsn
         );
-        // That it was opened says nothing about what will be read.
+        // Opening the timeline read these layers, which says nothing about what later reads need.
         for file in store.map().iter() {
             file.set_used(NEVER_USED);
         }

@@ -56,10 +56,10 @@ pub(super) struct Images {
     /// Reads by the deltas they applied, in `CHAIN_BARS`.
     chain_reads: ChainHistogram,
     counts: Ranked<CHAIN_COUNTS, ChainCounts>,
-    /// What `counts` has not been told of: reads must not wait for it.
+    /// Reads not reported to `counts` yet, so that reads need not wait for the lock of `counts`.
     reads: NotedReads,
     wanted: Notify,
-    /// The same, when ingest waits.
+    /// Wakes the task that makes images when ingest waits for one.
     awaited: Notify,
     /// Whether WAL waits to be ingested.
     catching_up: AtomicBool,

@@ -47,7 +47,7 @@ struct Written {
     started: Instant,
 }
 
-/// The same once the index names it.
+/// A frozen layer that is uploaded and that the index names.
 struct Uploaded {
     frozen: Frozen,
     pieces: Pieces,
@@ -194,7 +194,8 @@ impl LayerStack {
         let mut writing = None;
         loop {
             if writing.is_none() && uploads.len() < MAX_FROZEN {
-                // Those before it are being uploaded: they stay until `replace_frozen` below.
+                // The frozen layers before this one are being uploaded and stay in the store until `replace_frozen`
+                // below.
                 let next = self.store.frozen().into_iter().nth(uploads.len());
                 writing = next.map(|frozen| Box::pin(self.write_frozen(frozen)));
             }

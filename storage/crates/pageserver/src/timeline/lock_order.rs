@@ -34,7 +34,7 @@ pub const NOTED_READS: u32 = 31;
 pub const URGENT_PAGE: u32 = 32;
 /// Since when a page is due for an image.
 pub const IMAGES_DUE: u32 = 33;
-/// Whose WAL was ingested.
+/// The terms that wrote the ingested WAL.
 pub const TERMS: u32 = 40;
 /// The safekeepers whose WAL is not the timeline's.
 pub const SICK_SAFEKEEPERS: u32 = 41;

@@ -72,7 +72,8 @@ impl Timeline {
     }
 }
 
-/// Whose WAL was not to be read when it was read last, or asked for. A crash forgets it.
+/// The safekeepers whose WAL could not be used when it was last read or asked for. The list is not stored; a crash
+/// loses it.
 #[derive(Default)]
 pub(super) struct Sick(Vec<SickSafekeeper>);
 
@@ -106,7 +107,7 @@ impl Sick {
         self.0.len() < before
     }
 
-    /// Those that kept another history, and don't.
+    /// Takes out the safekeepers that kept another history and whose logs now agree, and returns them.
     fn found_to_agree(&mut self, safekeepers: &[String]) -> Vec<SickSafekeeper> {
         let agrees = |known: &mut SickSafekeeper| {
             known.kind == SickKind::Diverged && safekeepers.contains(&known.safekeeper)

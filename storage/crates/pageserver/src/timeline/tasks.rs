@@ -16,7 +16,7 @@ impl Timeline {
         self.tasks.spawn(self.until_shutdown(task));
     }
 
-    /// The same, behind everything that a request waits for.
+    /// Spawns a task on the background threads, which run behind everything that a request waits for.
     pub(crate) fn spawn_behind(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks
             .spawn_on(self.until_shutdown(task), &self.background);
