@@ -7,6 +7,7 @@ use pg_types::TimelineId;
 
 use crate::index::Generation;
 
+/// An error of object storage; [`BlobError::is_transient`] says whether a repeated attempt can succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
     #[error("object store: {}", explain(.0))]

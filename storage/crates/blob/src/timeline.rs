@@ -95,7 +95,7 @@ impl TimelineStore {
         Ok(claims.iter().filter_map(generation).collect())
     }
 
-    /// Claims the right to write, above every earlier claim. Who claimed before is fenced from here on.
+    /// Claims the right to write, above every earlier claim. A process with an earlier claim is fenced from here on.
     pub async fn claim_generation(&self) -> Result<Generation, BlobError> {
         let mut failures = 0;
         loop {
@@ -151,7 +151,7 @@ impl TimelineStore {
         let generation = self.claim_generation().await?;
         let loaded = self.load().await?;
         let Loaded::Index(index) = loaded else {
-            // Nothing is only what who still owns it finds.
+            // That there is no index is certain only while this process still owns the timeline.
             self.check_fence(generation).await?;
             return Ok((generation, loaded));
         };

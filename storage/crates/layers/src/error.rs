@@ -6,6 +6,7 @@ use pg_types::Lsn;
 
 use crate::desc::LayerName;
 
+/// An error of reading or writing a layer; it names the layer where it concerns one.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
     /// The bytes are not a layer this program can read. Fetch it again from object storage; if that copy is

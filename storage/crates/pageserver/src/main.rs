@@ -151,9 +151,9 @@ async fn listen(address: SocketAddr) -> Result<TcpListener> {
         .with_context(|| format!("listen on {address}; is another process there?"))
 }
 
-/// The name under which safekeepers keep WAL for this pageserver. It goes with the object store, not with the
-/// data directory: whoever continues from the same index continues under the same name, so that no safekeeper
-/// keeps WAL for a reader that never comes back.
+/// The name under which safekeepers keep WAL for this pageserver. The name belongs to the object store, not to the
+/// data directory: a pageserver that continues from the same index continues under the same name, so that no
+/// safekeeper keeps WAL for a reader that never comes back.
 fn reader_name(object_store: &str) -> String {
     format!("pageserver of {object_store}")
 }

@@ -128,7 +128,7 @@ pub struct Uploads {
     bytes: Arc<AtomicU64>,
 }
 
-/// Counts as long as anybody has a part of it.
+/// The bytes of one layer being uploaded; they count until the last slice of them is dropped.
 struct Uploading {
     content: Bytes,
     of: Uploads,
@@ -276,7 +276,7 @@ impl MemoryBudget {
         }
     }
 
-    /// Keeps everybody within the budget, for as long as there is one. Sleeps while memory is plenty.
+    /// Keeps all timelines within the budget, for as long as the budget exists. Sleeps while memory is plenty.
     pub fn share(budget: &Arc<MemoryBudget>) -> impl Future<Output = ()> + Send + use<> {
         let budget = Arc::downgrade(budget);
         async move {

@@ -79,7 +79,7 @@ mod tests {
         (cache, remote)
     }
 
-    /// Stores a layer, and spoils the file: who reads it from there finds it damaged.
+    /// Stores a layer, and spoils the file: a read from the file finds it damaged.
     async fn spoiled(cache: &LayerCache, remote: &blob::TimelineStore, lsn: u64) -> Arc<LayerFile> {
         let memory = MemoryLayer::new();
         let value = Value::Meta(vec![7; 1000].into());

@@ -175,7 +175,7 @@ fn histories() -> impl Strategy<Value = (TermHistory, TermHistory)> {
     })
 }
 
-/// Who wrote the byte, told in the simplest way.
+/// The term that wrote the byte, found in the simplest way.
 fn writer(history: &TermHistory, byte: u64) -> Term {
     history.term_at(Lsn(byte))
 }
@@ -207,7 +207,7 @@ proptest! {
     }
 
     /// Promise: WAL that was ingested of a log makes its history the one that counts, and takes nothing back of what
-    /// was known: whoever was refused is refused.
+    /// was known: a log that was refused before is refused after.
     #[test]
     fn what_is_learned_is_the_history_that_was_followed(
         (ours, theirs) in histories(), third in histories(), at in 1..50_u64, more in 0..20_u64, committed in 1..70_u64,

@@ -316,7 +316,7 @@ async fn a_tenant_is_described_and_the_store_tells_it_all() {
     assert_eq!(child["ancestor_timeline_id"], timeline.to_string());
     assert_eq!(child["ancestor_lsn"], made["ancestor_lsn"]);
 
-    // Damaged, it counts for nothing, and keeps nobody from the data.
+    // A damaged document counts as missing, and stops no read of data.
     let document = root.path().join(format!("objects/{tenant}/about.json"));
     let whole = std::fs::read_to_string(&document).expect("document");
     std::fs::write(&document, whole.replace("two", "six")).expect("damage");

@@ -30,7 +30,7 @@ pub const TIMELINE: TimelineId = TimelineId([2; 16]);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LastWrite {
     Lost,
-    /// It took effect, but nobody was told.
+    /// The write took effect, but its caller got no answer.
     Applied,
 }
 

@@ -158,7 +158,7 @@ pub async fn run(arguments: Arguments) -> Result<Value> {
         for round in 0..=rounds {
             for (number, page) in wanted.iter().enumerate() {
                 for turn in 0..servers.len() {
-                    // Whoever comes first is another one each time.
+                    // Another server comes first each time.
                     let at = (turn + number + round) % servers.len();
                     let server = &mut servers[at];
                     if arguments.how == How::Cold {

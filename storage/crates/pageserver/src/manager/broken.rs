@@ -23,7 +23,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 pub(super) struct Broken {
     reason: String,
     descent: Descent,
-    /// Whether another attempt may succeed without anybody's help.
+    /// Whether another attempt may succeed without an operator's help.
     may_pass: bool,
     /// What an attempt begins with, if its index could be taken over.
     found: Option<Found>,

@@ -1,4 +1,7 @@
-//! Detaching a branch from its ancestors: the request, and which other requests are refused while it runs.
+//! Detaching a branch from its ancestors: the request, and the lock under which the branch changes its index.
+//!
+//! While that index changes, no lease is given, no branch made, nothing deleted and no history trimmed in the tenant;
+//! such requests wait for the lock. `timeline/detach.rs` says what a crash leaves.
 
 use std::sync::Arc;
 
@@ -10,8 +13,8 @@ use crate::error::Result;
 use crate::timeline::Timeline;
 
 impl TenantManager {
-    /// Begins to detach a branch, in the background, unless that is under way or done. To be asked again after a
-    /// restart or a failure.
+    /// Begins to detach a branch in the background, unless the branch is being detached or is detached already. The
+    /// caller asks again after a restart or a failure.
     pub fn detach(&self, tenant: TenantId, timeline: TimelineId) -> Result<DetachInfo> {
         let tenant = self.tenant(tenant)?;
         let timeline = tenant.timeline(timeline)?;
@@ -28,7 +31,8 @@ impl TenantManager {
 
 async fn detach(tenant: &Tenant, timeline: &Arc<Timeline>) -> Result<()> {
     let copied = timeline.copy_ancestors().await?;
-    // No lease is given, no branch made, nothing deleted and no history trimmed while it changes sides.
+    // No lease is given, no branch made, nothing deleted and no history trimmed while the branch leaves its
+    // ancestors.
     let _nothing_else_changes = tenant.changing.lock().await;
     timeline.leave_ancestors(copied).await
 }

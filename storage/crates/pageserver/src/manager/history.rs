@@ -83,8 +83,8 @@ fn branch_points(tenant: &Tenant) -> HashMap<TimelineId, Vec<Lsn>> {
 }
 
 impl TenantManager {
-    /// Keeps an LSN of a timeline readable, whatever the history window, for some seconds; what the wall clock shows
-    /// when they are over, if nobody sets it.
+    /// Keeps an LSN of a timeline readable for some seconds, whatever the history window. Returns the lease and the
+    /// time that the wall clock shows when it ends, if the clock is not set meanwhile.
     pub async fn lease(
         &self,
         tenant: TenantId,

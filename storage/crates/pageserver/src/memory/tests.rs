@@ -83,8 +83,8 @@ fn accounts_are_summed_exactly_and_ease_the_budget_when_they_go() {
     assert_eq!(budget.allowance.load(Ordering::Relaxed), u64::MAX);
 }
 
-/// Promise: a layer on its way to the object store counts, for its timeline and for all, exactly as long as anybody
-/// holds its bytes, also when its timeline is gone before.
+/// Promise: a layer on its way to the object store counts, for its timeline and for all, exactly until the last copy
+/// of its bytes is dropped, also when its timeline is gone before.
 #[test]
 fn what_is_being_uploaded_counts_until_the_last_copy_is_dropped() {
     let budget = MemoryBudget::new(64 * MIB);
@@ -162,9 +162,9 @@ async fn settling_gives_way_from_the_moment_level_0_wants_its_turn() {
 }
 
 proptest! {
-    /// However much is loaded, by however many, and however slowly files are written: ingest of one step at
-    /// a time under the plan keeps the sum below the limit plus a step each, and whoever is below its
-    /// share is never stopped.
+    /// However much is loaded, by however many, and however slowly files are written: ingest of one step at a time
+    /// under the plan keeps the sum below the limit plus a step each, and a timeline below its share is never
+    /// stopped.
     #[test]
     fn the_sum_stays_below_the_limit(
         timelines in 1_usize..12,

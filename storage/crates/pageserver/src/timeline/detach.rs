@@ -1,17 +1,17 @@
 //! A branch becomes independent: it gets layers of its own for all that it reads through its ancestors.
 //!
 //! Invariants:
-//! - What is copied of an ancestor is its layer map of one moment, as far as it lies at or before the branch point;
-//!   the history begins where the lineage's began after the last map was taken. A layer that was compacted away
-//!   before it was copied starts the round over.
+//! - What is copied of an ancestor is its layer map of one moment, as far as the layers lie at or before the branch
+//!   point. The branch's history begins where its lineage's history began after the last map was taken. A layer that
+//!   was compacted away before it was copied starts the round over.
 //! - Copies are named by no index until all are durable. Then one write of the index names them, takes the ancestor
-//!   away, and adds what the branch had there: leases, where its history begins. Only after that the ancestor need
-//!   not keep the branch point any more, and can be deleted.
+//!   away, and adds what the branch had there: leases, where its history begins. Only after that write may the
+//!   ancestor drop the branch point, and be deleted.
 //! - Two layers never hold different values for one key at one LSN. The branch's first layer holds the state and the
 //!   control file at its start, so these are left out at exactly that LSN.
 //!
 //! A crash before the index is written leaves the branch as it was, and copies that no index names, which the next
-//! start removes: asked again, it begins anew. A crash after that leaves it detached.
+//! start removes; a repeated request begins anew. A crash after the write leaves the branch detached.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -132,9 +132,9 @@ impl LayerStack {
         Ok(())
     }
 
-    /// Appends some versions of the record that is being ingested before the rest of it. Nobody sees them
-    /// until `last_record_lsn` reaches `lsn`; they may be flushed before that, which promises nothing, and
-    /// after a crash the record brings the same ones again.
+    /// Appends some versions of the record that is being ingested before the rest of it. No read sees these versions
+    /// until `last_record_lsn` reaches `lsn`. They may be flushed before that; after a crash, ingesting the record
+    /// makes the same versions again.
     pub async fn append_ahead(&self, values: Vec<(Key, Lsn, layers::Value)>) -> Result<()> {
         {
             let _appending = self.append.lock();

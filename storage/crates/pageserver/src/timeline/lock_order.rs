@@ -24,7 +24,7 @@ pub const FROZEN_UPTO: u32 = 20;
 pub const DIRTY_SINCE: u32 = 21;
 /// The logical size.
 pub const SIZE: u32 = 22;
-/// The queue of those who wait for an LSN.
+/// The queue of waiters for an LSN.
 pub const WAITERS: u32 = 23;
 /// The chains' lengths.
 pub const CHAIN_COUNTS: u32 = 30;

@@ -42,10 +42,12 @@ impl NotedReads {
         requests.len().is_multiple_of(ENOUGH)
     }
 
+    /// Notes a request for one page that an earlier read had made, so that nothing was replayed.
     pub fn note_without_replay(&self) {
         self.without_replay.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Reports all noted reads to the chain counts and forgets them.
     pub fn tell(&self, counts: &mut ChainCounts) {
         let requests = std::mem::take(&mut *self.requests.lock());
         for (at, pages) in requests {

@@ -24,7 +24,8 @@ use super::size::LogicalSize;
 use super::waiting::LsnWaiters;
 use crate::error::{Error, Result};
 
-/// How far a timeline has come, and whether it goes on. Who watches it is woken when it stops; `waiting` is for LSNs.
+/// How far a timeline has been ingested, and whether ingest goes on. A watcher is woken when ingest stops; waiters
+/// for an LSN use `waiting`.
 #[derive(Clone, Debug)]
 pub struct Progress {
     pub last_record_lsn: Lsn,

@@ -8,8 +8,8 @@
 //!   has been made again.
 //!
 //! Time is measured by commit records, and by the pageserver's clock only where that is earlier: a database that is
-//! idle keeps a whole window before its last commit. Neither clock may cost anybody history by jumping ahead, nor
-//! both together: the pageserver's is the wall clock without its jumps within the window (`clock`), and leases end by
+//! idle keeps a whole window before its last commit. No jump ahead of either clock, or of both together, may delete
+//! history: the pageserver's clock is the wall clock without its jumps within the window (`clock`), and leases end by
 //! even time.
 
 use std::sync::Arc;

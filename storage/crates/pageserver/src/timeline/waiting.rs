@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::lock_order::{Ranked, WAITERS};
 
+/// The waiters for LSNs of one timeline, by LSN.
 #[derive(Default)]
 pub struct LsnWaiters {
     queue: Ranked<WAITERS, Queue>,
@@ -33,6 +34,8 @@ pub struct Waiter<'a> {
 }
 
 impl LsnWaiters {
+    /// Begins to wait for an LSN. The caller has to look at the position once more before it awaits
+    /// [`Waiter::arrived`].
     pub fn enqueue(&self, lsn: Lsn) -> Waiter<'_> {
         let (sender, arrived) = oneshot::channel();
         let mut queue = self.queue.lock();
@@ -59,6 +62,7 @@ impl LsnWaiters {
 }
 
 impl Waiter<'_> {
+    /// Returns once the LSN is reached.
     pub async fn arrived(&mut self) {
         let _ = (&mut self.arrived).await;
     }
@@ -78,7 +82,8 @@ mod tests {
 
     use super::*;
 
-    /// Promise: each is woken by its own LSN, several of one LSN together, and who gives up is forgotten.
+    /// Promise: each waiter is woken by its own LSN, several of one LSN together, and a waiter that gives up leaves
+    /// the queue.
     #[tokio::test]
     async fn each_is_woken_by_its_own_lsn() {
         let waiters = LsnWaiters::default();

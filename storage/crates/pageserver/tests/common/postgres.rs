@@ -270,8 +270,8 @@ impl Postgres {
         );
     }
 
-    /// The end of the last record, all of it flushed. What is flushed may end within a record, at a page's end,
-    /// where the WAL writer went that far; nobody can ingest up to there.
+    /// The end of the last record, all of it flushed. What is flushed may end within a record, at a page's end, where
+    /// the WAL writer went that far; no pageserver can ingest up to there.
     pub fn flush_lsn(&self) -> Lsn {
         // Where the next record begins is past the header of its page, where it begins one.
         const AT_RECORD_END: &str = "SELECT coalesce((SELECT pg_current_wal_flush_lsn()

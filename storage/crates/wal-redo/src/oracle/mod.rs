@@ -292,8 +292,8 @@ impl Oracle {
         }
     }
 
-    /// Compares a page with the same page in the files of the cluster, stopped after the last record
-    /// replayed. `None` on a page that nobody has ever logged and that is zero there is fine.
+    /// Compares a page with the same page in the files of the cluster, stopped after the last record replayed. A page
+    /// without records counts as zeroes; one that Postgres never logs is only reported.
     pub fn compare_file_page(&mut self, key: Key, theirs: &Page) {
         if self.given_up.contains(&key) {
             return;

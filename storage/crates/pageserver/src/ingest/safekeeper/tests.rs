@@ -131,7 +131,7 @@ async fn the_most_advanced_safekeeper_is_read() {
     assert_eq!(stream.next().await.expect("a chunk").commit_lsn, Lsn(300));
 }
 
-/// Promise: whoever was tried in vain is read again only when nobody else has WAL.
+/// Promise: a safekeeper that was tried in vain is read again only when no other one has WAL.
 #[tokio::test]
 async fn one_that_was_tried_in_vain_comes_last() {
     let (bad, _bad) = peer(Lsn(300)).await;
@@ -191,7 +191,7 @@ async fn nothing_is_followed_until_there_is_a_safekeeper() {
 }
 
 /// Promise: a safekeeper with another history is not read from, however much it has, nor told how far ingest is, nor
-/// believed; with nobody else there is no stream, and both histories are named.
+/// believed; without another safekeeper there is no stream, and both histories are named.
 #[tokio::test]
 async fn a_safekeeper_of_another_history_is_left_alone() {
     let ours = ingested(&[(1, 8), (2, 100)], 200);
@@ -215,7 +215,7 @@ async fn a_safekeeper_of_another_history_is_left_alone() {
     while told_other.try_recv().is_ok() {}
     let said = both.report(feedback, Some(&ours)).await;
     assert_eq!(said.commit_lsn, Lsn(300));
-    // Who keeps another history does not agree.
+    // A safekeeper that keeps another history does not agree.
     assert_eq!(said.agreeing, [good.as_str()]);
     let [(place, why)] = &said.others[..] else {
         panic!("{:?}", said.others)
