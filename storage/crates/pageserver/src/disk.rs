@@ -109,7 +109,7 @@ impl DiskCache {
         self.room.fetch_update(relaxed, relaxed, less).is_ok()
     }
 
-    /// A place among the few that fetch at the same time.
+    /// A permit to fetch a layer; at most [`FETCHES_AT_ONCE`] are given at the same time.
     pub(crate) async fn fetch_permit(&self) -> impl Drop + use<'_> {
         METRICS.fetched.inc();
         self.fetches

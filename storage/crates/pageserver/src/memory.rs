@@ -339,7 +339,7 @@ impl MemoryBudget {
         }
     }
 
-    /// A place among the few that write a layer at the same time.
+    /// A permit to write a layer; at most [`FLUSHES_AT_ONCE`] are given at the same time.
     pub async fn flush_permit(&self) -> impl Drop + use<'_> {
         self.flushes
             .acquire()

@@ -5,8 +5,8 @@
 //! Invariants: a record is lent once, only when every byte of it has arrived and its checksum and its link to the
 //! record before are right; [`WalStreamDecoder::boundary`] is always the end of the last record lent (or where
 //! decoding began). After an error the decoder returns that error for ever: nothing behind a fault can be trusted.
-//! The caller takes all records of a piece before it feeds the next piece; a piece that does not follow on what was
-//! taken is an error ([`WalError::Gap`]).
+//! The caller takes all records of a piece before it feeds the next piece; records left behind put the decoder at
+//! fault with [`WalError::NotTaken`].
 
 use pg_types::bytes_le::at_u64;
 use pg_types::wal::{
