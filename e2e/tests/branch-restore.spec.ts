@@ -108,8 +108,10 @@ test('what was deleted by mistake comes back at the same address, and what repla
   await dialog.getByLabel('Type side to confirm').fill('side')
   await dialog.getByRole('button', { name: 'Delete 2 branches' }).click()
   await expect(tree(page).getByRole('link')).toHaveText(['after the accident', 'main', project.computeId], { timeout: STEP })
-  // The browser reports what storage was asked in vain.
-  expect(errors).toEqual([expect.stringContaining('400')])
+  // The browser reports what storage was asked in vain. A compute that restarts for the restore cannot say what its roles
+  // have chosen, and a console that had not yet seen it stop may have asked.
+  const whileItRestarts = new RegExp(`503 .*/computes/${project.computeId}/durability$`)
+  expect(errors.filter((each) => !whileItRestarts.test(each))).toEqual([expect.stringMatching(/400 .*\/history\/point$/)])
 })
 
 test('a quota is shown, reached and raised; a shorter history is confirmed by name', async ({ page }) => {
