@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use layers::LayerError;
 use pg_types::TimelineId;
 
-use crate::index::Generation;
+use crate::generation::Generation;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
