@@ -4,7 +4,7 @@ use std::io;
 
 use pg_types::Lsn;
 
-use crate::desc::LayerName;
+use crate::name::LayerName;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
