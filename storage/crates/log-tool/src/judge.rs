@@ -9,8 +9,9 @@ use serde::Serialize;
 
 use crate::compare::Comparison;
 use crate::member::{Member, State};
+use crate::part::Part;
 use crate::scan::{Proven, Tail};
-use crate::voters::{self, Part};
+use crate::voters;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -13,8 +13,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::folder::{self, CutFile, Segments};
+use crate::part::Part;
 use crate::scan::{Means, Scan, scan};
-use crate::voters::Part;
 
 /// What became of the timeline on this member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

@@ -8,9 +8,9 @@ use safekeeper::control::Control;
 use serde_json::Value;
 
 use crate::member::{Cut, Member, Segment, SegmentState, State};
+use crate::part::Part;
 use crate::report::Report;
 use crate::scan::{Scan, Tail};
-use crate::voters::Part;
 
 /// Entries of a term history that are shown; the newest matter.
 const TERMS: usize = 8;
