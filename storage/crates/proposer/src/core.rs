@@ -16,7 +16,7 @@ use wire::wal::{AcceptorMessage, Greeting};
 use crate::buffer::WalBuffer;
 use crate::metrics::Metrics;
 use crate::peers::Peers;
-use crate::supply;
+use crate::tries::Tries;
 use crate::{Fatal, FpwChange, Positions, ProposerConfig};
 
 pub struct Shared {
@@ -46,7 +46,7 @@ pub struct Member {
     /// Below this its WAL may be gone.
     pub horizon_lsn: Lsn,
     /// Whom its WAL was fetched from.
-    pub tries: supply::Tries,
+    pub tries: Tries,
     ingested_lsn: Lsn,
     remote_consistent_lsn: Lsn,
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use pg_types::{Lsn, Term};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tokio_util::sync::DropGuard;
 use tracing::Instrument as _;
 
 use crate::core::Shared;
 use crate::member;
+use crate::running::Running;
 use crate::stream::{self, ProposerHandle};
 use crate::{Fatal, PgConn, ProposerConfig};
 
@@ -46,20 +46,6 @@ pub struct Elected {
     pub system_identifier: u64,
     pub pg_version: u32,
     shared: Running,
-}
-
-/// Keeps the tasks of a proposer alive.
-pub struct Running {
-    pub shared: Arc<Shared>,
-    _guard: DropGuard,
-}
-
-impl std::fmt::Debug for Running {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Running")
-            .field("timeline", &self.shared.config.timeline)
-            .finish()
-    }
 }
 
 impl Elected {

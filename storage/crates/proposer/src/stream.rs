@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::Shared;
-use crate::elect::Running;
 use crate::follow::Follower;
 use crate::replication::{Event, Reader, Replication, StandbyStatus, Writer};
+use crate::running::Running;
 use crate::{Fatal, FpwChange, PgConn, Positions};
 
 const RETRY_PERIOD: Duration = Duration::from_millis(50);
