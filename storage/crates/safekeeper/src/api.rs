@@ -18,8 +18,8 @@ use serde_json::json;
 use self::timeline_body::TimelineBody;
 use crate::control::Identity;
 use crate::offload::filling::{FillError, Filled, Wanted};
+use crate::open_error::OpenError;
 use crate::registry::{Created, Founder, Founding, Listed, Registry, RegistryError};
-use crate::timeline::OpenError;
 
 pub fn router(registry: Arc<Registry>) -> Router {
     let router = Router::new()

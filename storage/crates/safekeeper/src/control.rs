@@ -12,7 +12,7 @@ use consensus::{CandidateId, Configuration, Durable, MemberId, TermHistory};
 use pg_types::{Lsn, TenantId, Term, TimelineId};
 use serde::{Deserialize, Serialize};
 
-use crate::disk::Origin;
+use crate::origin::Origin;
 
 pub(crate) const FILE: &str = "control";
 const MAGIC: &[u8; 8] = b"WEIRSK02";

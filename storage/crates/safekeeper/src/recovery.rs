@@ -8,8 +8,8 @@ use wal_decode::WalStreamDecoder;
 
 use crate::control::{self, Control, Identity};
 use crate::cut_wal;
+use crate::open_error::OpenError;
 use crate::segments::Segments;
-use crate::timeline::OpenError;
 
 const CHUNK_BYTES: usize = 1 << 20;
 

@@ -33,9 +33,11 @@ use tokio_util::sync::CancellationToken;
 use wal_decode::WalStreamDecoder;
 use wire::wal::{Failure, FailureKind};
 
-use crate::control::{self, Control, ControlError, Identity};
+use crate::control::{self, Control, Identity};
 use crate::damage::Damage;
-use crate::disk::{Disk, DiskError, Origin};
+use crate::disk::Disk;
+use crate::open_error::OpenError;
+use crate::origin::Origin;
 use crate::segments::Segments;
 use crate::{filled, metrics, recovery, replaced};
 
@@ -62,22 +64,6 @@ pub enum TimelineError {
     Refused(#[from] Refusal),
     #[error(transparent)]
     Failed(#[from] Failure),
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error(transparent)]
-    Control(#[from] ControlError),
-    #[error(transparent)]
-    Disk(#[from] DiskError),
-    #[error("cannot read the WAL in {dir}: {source}")]
-    Io { dir: String, source: std::io::Error },
-    #[error(
-        "WAL before {commit} was acknowledged but its file is missing in {dir}; put the file back, and keep this directory: what is left may be the last copy. The timeline's other safekeepers go on without this one"
-    )]
-    Missing { dir: String, commit: Lsn },
-    #[error("Postgres {0} is not supported; this safekeeper knows 15")]
-    Version(u32),
 }
 
 struct State {
