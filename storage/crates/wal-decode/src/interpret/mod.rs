@@ -9,6 +9,7 @@
 //! is shipped at suspend), `pg_subtrans` and `pg_notify` (cleared at every start), replication slots and
 //! origins (logical replication is refused).
 
+mod gist;
 mod heap;
 mod index;
 mod meta;
@@ -25,6 +26,7 @@ use smallvec::SmallVec;
 
 use crate::change::{MetaChange, PageChange};
 use crate::error::{InterpretError, UnknownRecord};
+use crate::malformed::malformed;
 use crate::record::{BlockRef, DecodedRecord};
 use crate::state::TimelineState;
 
@@ -207,15 +209,6 @@ fn change_block<'a, S: Sink>(
         }
     };
     out.page(Key::rel_block(block.rel, block.blkno), step)
-}
-
-pub(crate) fn malformed(record: &DecodedRecord<'_>, why: impl Into<String>) -> InterpretError {
-    InterpretError::Malformed {
-        lsn: record.start_lsn,
-        rmid: record.rmid,
-        op: record.op(),
-        why: why.into(),
-    }
 }
 
 fn unknown(record: &DecodedRecord<'_>, why: &'static str) -> InterpretError {
