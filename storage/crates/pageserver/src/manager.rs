@@ -7,6 +7,7 @@
 mod broken;
 mod create;
 mod detach;
+mod found;
 mod history;
 mod open;
 mod safekeepers;
@@ -31,7 +32,7 @@ use crate::disk::DiskCache;
 use crate::error::{Error, Result};
 use crate::import::{Import, PostgresInstall};
 use crate::index::TimelineIndex;
-use crate::layer_file::LayerCache;
+use crate::layer_cache::LayerCache;
 use crate::memory::MemoryBudget;
 use crate::page_cache::PageCache;
 use crate::recent::RecentLayers;

@@ -22,9 +22,10 @@ use layers::{
 use parking_lot::RwLock;
 use pg_types::{Key, KeyRange, Lsn};
 
-use crate::disk::NEVER_USED;
 use crate::error::Result;
-use crate::layer_file::{LayerCache, LayerFile};
+use crate::eviction::NEVER_USED;
+use crate::layer_cache::LayerCache;
+use crate::layer_file::LayerFile;
 use crate::memory::{Account, Uploads};
 use crate::page_cache::PageCache;
 

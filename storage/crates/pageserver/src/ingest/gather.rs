@@ -17,7 +17,7 @@ use pg_types::{BLCKSZ, ForkNumber, Key, Lsn, RelTag, SLRU_PAGES_PER_SEGMENT, Slr
 use smallvec::SmallVec;
 use wal_decode::{MetaChange, PageStep, Sink, TimelineState};
 
-use super::apply::Directory;
+use super::directory::Directory;
 use super::encode::{DeltaWriter, Kept, Unkept};
 use crate::config::TenantConfig;
 use crate::error::Result;

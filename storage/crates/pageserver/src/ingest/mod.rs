@@ -7,6 +7,7 @@
 //! stop is not stored: after a restart the same record stops the timeline again, or no longer does.
 
 mod apply;
+mod directory;
 mod encode;
 mod gather;
 mod safekeeper;
@@ -23,7 +24,7 @@ use pg_types::{Lsn, PgMajor};
 use tokio::sync::watch;
 use wal_decode::{DecodedRecord, MetaChange, RawRecord, Records, TimelineState, WalStreamDecoder};
 
-use self::apply::Directory;
+use self::directory::Directory;
 use self::encode::Unkept;
 pub use self::encode::{DeltaWriter, Kept};
 use self::gather::{Gathered, Taker};

@@ -2,7 +2,7 @@
 //!
 //! | what falls behind | what would grow | what ingest does |
 //! |---|---|---|
-//! | the image of a page whose chain has [`OVERLONG`] thresholds | the deltas that a read has to apply | waits for that image, up to [`LONGEST_WAIT`] |
+//! | the image of a page whose chain has [`super::images::OVERLONG`] thresholds | the deltas that a read has to apply | waits for that image, up to [`LONGEST_WAIT`] |
 //! | compaction of level 0 | the layers that a read has to look into | pauses for each MiB, longer the more there are, and stops at a hard limit (`layers::Brake`) |
 //! | writing and uploading, over all timelines | the memory of the process | waits while the timeline holds more than its share (`memory`) |
 //! | writing and uploading, of this timeline | its frozen layers | freezes no more than [`MAX_FROZEN`] |
@@ -27,8 +27,6 @@ use super::images::Images;
 use crate::memory::MemoryBudget;
 use crate::store::Store;
 
-/// Chains of this many thresholds make ingest wait for an image.
-pub(super) const OVERLONG: u32 = 4;
 /// Longest wait for one image. When none is made in this time, ingest goes on without waiting until one is
 /// again: what keeps images from being made must not keep WAL from being ingested.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);

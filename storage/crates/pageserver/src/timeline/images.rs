@@ -24,7 +24,6 @@ use layers::{ChainCounts, ImageRule, ImageTask, LONG, Put};
 use pg_types::{Key, Lsn};
 use tokio::sync::Notify;
 
-use super::backpressure::OVERLONG;
 use super::identity::Identity;
 use super::lock_order::{CHAIN_COUNTS, IMAGES_DUE, Ranked, URGENT_PAGE};
 use super::noted::NotedReads;
@@ -35,6 +34,8 @@ use crate::error::Result;
 use crate::metrics::CHAIN_BARS;
 use crate::store::Store;
 
+/// Chains of this many thresholds make ingest wait for an image.
+pub(super) const OVERLONG: u32 = 4;
 /// Reads this close to the newest LSN count as reads of the newest version, bytes of WAL.
 const RECENT_BYTES: u64 = 1 << 20;
 /// Pages planned at once, the longest chains there are: to find them costs a look at all that is due.

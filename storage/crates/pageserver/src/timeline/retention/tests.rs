@@ -13,7 +13,7 @@ use crate::clock::{Clock, Look, TimeSource};
 use crate::config::TenantConfig;
 use crate::disk::DiskCache;
 use crate::index::{Manifest, TimelineIndex};
-use crate::layer_file::LayerCache;
+use crate::layer_cache::LayerCache;
 use crate::memory::MemoryBudget;
 use crate::page_cache::PageCache;
 use crate::recent::RecentLayers;
