@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import arrows
+from . import arrows, circles
 from .paths import REPO
 from .run import say
 
@@ -151,7 +151,7 @@ def check() -> list[str]:
             if b"\0" not in raw:
                 problems.extend(forbidden(name, raw.decode(errors="replace")))
     problems.extend(f"{key} is in {ALLOWED.name} but needs no exception" for key in sorted(set(allowed) - used))
-    return problems + arrows.check()
+    return problems + arrows.check() + circles.check()
 
 
 def main() -> int:

@@ -5,6 +5,9 @@
 //! are no WAL, which another safekeeper may have whole (`tried`); a record that cannot be
 //! interpreted stops the timeline before it, with the record named, until a program comes that can. The
 //! stop is not stored: after a restart the same record stops the timeline again, or no longer does.
+//!
+//! Ingest is the writing side of [`Timeline`], in files of its own: it works on all parts of a timeline, which starts it
+//! and ends it. The two use each other.
 
 mod apply;
 mod directory;
