@@ -15,7 +15,7 @@ use pg_types::{Key, KeyKind, Lsn};
 use crate::error::Result;
 use crate::page_cache::{Entry, Made};
 use crate::redo::{Page, redo};
-use crate::store::{Mending, Obstacle, Store};
+use crate::store::{Obstacle, ReadRetry, Store};
 
 /// Reads of more keys than this leave the async threads.
 const INLINE_KEYS: usize = 4;
@@ -178,7 +178,7 @@ impl Store {
     }
 
     async fn part(self: &Arc<Store>, wanted: Arc<[Wanted]>, at: Lsn) -> Result<Vec<Result<Page>>> {
-        let mut mending = Mending::default();
+        let mut retry = ReadRetry::default();
         loop {
             let (store, wanted) = (self.clone(), wanted.clone());
             let made = tokio::task::spawn_blocking(move || -> Result<_, Obstacle> {
@@ -188,7 +188,7 @@ impl Store {
             });
             match made.await.context("read task")? {
                 Ok(pages) => return Ok(pages),
-                Err(obstacle) => self.mend(obstacle, &mut mending).await?,
+                Err(obstacle) => self.mend(obstacle, &mut retry).await?,
             }
         }
     }

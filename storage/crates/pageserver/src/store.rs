@@ -50,7 +50,7 @@ impl From<LayerError> for Obstacle {
 
 /// What was done so far for a read that has to be repeated.
 #[derive(Default)]
-pub(crate) struct Mending {
+pub(crate) struct ReadRetry {
     attempts: usize,
     /// Layers found damaged before.
     damaged: HashSet<String>,
@@ -370,19 +370,19 @@ impl Store {
         &self,
         mut read: impl FnMut() -> Result<T, E>,
     ) -> Result<T> {
-        let mut mending = Mending::default();
+        let mut retry = ReadRetry::default();
         loop {
             match read() {
                 Ok(result) => return Ok(result),
-                Err(error) => self.mend(error.into(), &mut mending).await?,
+                Err(error) => self.mend(error.into(), &mut retry).await?,
             }
         }
     }
 
     /// Takes away what stopped a read, so that it can be repeated; an error when that can't be done.
-    pub(crate) async fn mend(&self, obstacle: Obstacle, mending: &mut Mending) -> Result<()> {
-        mending.attempts += 1;
-        if mending.attempts > MAX_FETCHES {
+    pub(crate) async fn mend(&self, obstacle: Obstacle, retry: &mut ReadRetry) -> Result<()> {
+        retry.attempts += 1;
+        if retry.attempts > MAX_FETCHES {
             let why =
                 "layers keep vanishing from the local cache; is its disk full or being cleaned?";
             let what = match obstacle {
@@ -400,7 +400,7 @@ impl Store {
                 Ok(())
             }
             Obstacle::Error(LayerError::Corrupt { layer, reason })
-                if self.distrust(&layer, &mut mending.damaged)? =>
+                if self.distrust(&layer, &mut retry.damaged)? =>
             {
                 let what = "the local copy is damaged and is fetched again";
                 tracing::warn!(layer, reason, "{what}");

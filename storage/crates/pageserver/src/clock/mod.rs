@@ -66,7 +66,7 @@ impl TimeSource for MachineTime {
     }
 }
 
-struct Kept {
+struct State {
     course: Course,
     /// When to store it next.
     due: Instant,
@@ -76,7 +76,7 @@ struct Kept {
 pub struct Clock {
     source: Arc<dyn TimeSource>,
     objects: blob::Store,
-    kept: Mutex<Kept>,
+    state: Mutex<State>,
 }
 
 impl Clock {
@@ -104,14 +104,14 @@ impl Clock {
             Some(before) => before.resumed(&look),
             None => Course::new(&look),
         };
-        let kept = Kept {
+        let state = State {
             course,
             due: Instant::now(),
         };
         let clock = Arc::new(Clock {
             source,
             objects,
-            kept: Mutex::new(kept),
+            state: Mutex::new(state),
         });
         clock.keep().await;
         Ok(clock)
@@ -120,8 +120,8 @@ impl Clock {
     /// The count as of now.
     fn now<T>(&self, ask: impl FnOnce(&Course) -> T) -> T {
         let look = self.source.look();
-        let mut kept = self.kept.lock();
-        if let Some(jump) = kept.course.look(&look) {
+        let mut state = self.state.lock();
+        if let Some(jump) = state.course.look(&look) {
             METRICS.jumps.inc();
             let seconds = jump / MICROS;
             tracing::warn!(
@@ -129,9 +129,9 @@ impl Clock {
                 "the wall clock jumped; history and leases go on by the time before"
             );
             // A crash must not forget it.
-            kept.due = Instant::now();
+            state.due = Instant::now();
         }
-        ask(&kept.course)
+        ask(&state.course)
     }
 
     /// Looks at the clocks, and stores the count when it is time to. To be called every second or so.
@@ -139,7 +139,7 @@ impl Clock {
         let course = self.now(|course| course.clone());
         let doubt = course.jumped_within(course::LONGEST_MEMORY) / MICROS;
         METRICS.doubt.set(doubt);
-        if self.kept.lock().due > Instant::now() {
+        if self.state.lock().due > Instant::now() {
             return;
         }
         let stored = async {
@@ -156,7 +156,7 @@ impl Clock {
                 RETRY_AFTER
             }
         };
-        self.kept.lock().due = Instant::now() + pause;
+        self.state.lock().due = Instant::now() + pause;
     }
 
     /// Seconds of the even count: what leases are given in. Near those since 1970, apart from jumps.

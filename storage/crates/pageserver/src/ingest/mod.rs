@@ -28,9 +28,9 @@ use tokio::sync::watch;
 use wal_decode::{DecodedRecord, MetaChange, RawRecord, Records, TimelineState, WalStreamDecoder};
 
 use self::directory::Directory;
-use self::encode::Unkept;
-pub use self::encode::{DeltaWriter, Kept};
-use self::gather::{Gathered, Taker};
+use self::encode::EncodeError;
+pub use self::encode::{DeltaWriter, EncodedValue};
+use self::gather::{ChangeCollector, Gathered};
 pub use self::safekeeper::SafekeeperSource;
 use self::tried::Tried;
 use crate::api::SickKind;
@@ -58,7 +58,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub struct IngestState {
     directory: Directory,
-    taker: Taker,
+    collector: ChangeCollector,
 }
 
 /// Why an attempt to follow the source ended.
@@ -248,10 +248,10 @@ async fn attempt(
 async fn drain(timeline: &Timeline, mut records: Records<'_>) -> Result<(), Ended> {
     let mut ingest = timeline.ingest_state().lock().await;
     // What an attempt before this one left there belongs to nothing.
-    ingest.taker.writer.clear();
+    ingest.collector.writer.clear();
     let mut gathered = Gathered::new(timeline);
     let taken = take_all(timeline, &mut ingest, &mut gathered, &mut records).await;
-    let published = gathered.publish(timeline, &mut ingest.taker.writer);
+    let published = gathered.publish(timeline, &mut ingest.collector.writer);
     let published = published.map_err(Ended::from);
     if let Err(ended) = taken.and(published) {
         // The next attempt asks storage, whatever was thought to be published.
@@ -277,7 +277,7 @@ async fn take_all(
             settle(timeline, ingest, gathered, *unsettled).await?;
         }
         if gathered.is_enough() {
-            gathered.publish(timeline, &mut ingest.taker.writer)?;
+            gathered.publish(timeline, &mut ingest.collector.writer)?;
             timeline.pace_ingest().await?;
         }
     }
@@ -296,7 +296,7 @@ impl From<Error> for Ended {
     }
 }
 
-/// What is left of a record of which storage has to be asked; its changes are in the taker.
+/// What is left of a record of which storage has to be asked; its changes are in the collector.
 struct Unsettled {
     /// Behind it, and in the form in which it is stored if it is to be.
     state: TimelineState,
@@ -325,21 +325,24 @@ fn take_decoded(
     raw: &RawRecord<'_>,
     record: &DecodedRecord<'_>,
 ) -> Result<Option<Box<Unsettled>>, Box<Ended>> {
-    let IngestState { directory, taker } = ingest;
-    taker.changes.clear();
-    match wal_decode::interpret_into(record, &gathered.state, taker) {
+    let IngestState {
+        directory,
+        collector,
+    } = ingest;
+    collector.changes.clear();
+    match wal_decode::interpret_into(record, &gathered.state, collector) {
         Ok(()) => {}
-        Err(Unkept::Interpret(error)) => return Err(refused(raw, &error)),
-        Err(Unkept::Encode(error)) => return Err(Box::new(error.into())),
+        Err(EncodeError::Interpret(error)) => return Err(refused(raw, &error)),
+        Err(EncodeError::Encode(error)) => return Err(Box::new(error.into())),
     }
-    if let Some(why) = taker.changes.meta.iter().find_map(not_served) {
+    if let Some(why) = collector.changes.meta.iter().find_map(not_served) {
         return Err(refused(raw, &why));
     }
     if gathered.state.is_untouched_by(record)
-        && gathered.take(directory, &mut taker.changes, record.end_lsn)
+        && gathered.take(directory, &mut collector.changes, record.end_lsn)
     {
         gathered.state.move_behind(record);
-        gathered.record_taken(timeline, &taker.writer);
+        gathered.record_taken(timeline, &collector.writer);
         return Ok(None);
     }
     let mut state = gathered.state;
@@ -347,11 +350,11 @@ fn take_decoded(
     let changed = observed.map_err(|error| refused(raw, &error))?.changed;
     let stored = changed.then(|| encode_state(&state)).transpose();
     let stored = stored.map_err(|error| Box::new(error.into()))?;
-    if !gathered.take(directory, &mut taker.changes, record.end_lsn) {
+    if !gathered.take(directory, &mut collector.changes, record.end_lsn) {
         return Ok(Some(Box::new(Unsettled { state, stored })));
     }
     gathered.pass_to(state, stored);
-    gathered.record_taken(timeline, &taker.writer);
+    gathered.record_taken(timeline, &collector.writer);
     Ok(None)
 }
 
@@ -362,12 +365,15 @@ async fn settle(
     gathered: &mut Gathered,
     unsettled: Unsettled,
 ) -> Result<(), Ended> {
-    let IngestState { directory, taker } = ingest;
+    let IngestState {
+        directory,
+        collector,
+    } = ingest;
     let Unsettled { state, stored } = unsettled;
     let lsn = state.last_record_lsn;
     // Storage is asked for what was there before this record, and nobody waits for what came before it.
-    let changes = taker.take_changes();
-    gathered.publish(timeline, &mut taker.writer)?;
+    let changes = collector.take_changes();
+    gathered.publish(timeline, &mut collector.writer)?;
     let before = timeline.last_record_lsn();
     let mut batch = apply::Batch::new(timeline, directory, before, lsn);
     batch.add(changes).await?;
@@ -375,7 +381,7 @@ async fn settle(
     gathered.add(lsn, values, update.growth);
     directory.update(update);
     gathered.pass_to(state, stored);
-    gathered.record_taken(timeline, &taker.writer);
+    gathered.record_taken(timeline, &collector.writer);
     Ok(())
 }
 
