@@ -15,7 +15,7 @@ use super::live::{Live, Stack};
 use super::spec::{SUPERUSER, Spec};
 use super::state::State;
 use super::status::StartTiming;
-use super::storage::{StorageError, Timeline};
+use super::storage::{StorageError, TimelineClient};
 use super::{Agent, End, Terminate, audit, fpw, suspend, watch};
 use crate::bundle::Bundle;
 use crate::pages::{ClientConfig, PageClient, StorageSource};
@@ -92,7 +92,7 @@ impl Agent {
     async fn start(&self, last_term: &mut Option<Term>) -> Result<Started, End> {
         let spec = self.spec();
         let began = Instant::now();
-        let timeline = Timeline::new(&spec.pageserver.http, spec.tenant_id, spec.timeline_id)
+        let timeline = TimelineClient::new(&spec.pageserver.http, spec.tenant_id, spec.timeline_id)
             .context("set up the client of the pageserver")?;
         self.check_not_replaced(&timeline, *last_term).await?;
 
@@ -143,7 +143,7 @@ impl Agent {
     /// A run after a run must not take the timeline back from a compute that came in between.
     async fn check_not_replaced(
         &self,
-        timeline: &Timeline,
+        timeline: &TimelineClient,
         last_term: Option<Term>,
     ) -> Result<(), End> {
         let Some(last) = last_term else { return Ok(()) };

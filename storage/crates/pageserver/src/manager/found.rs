@@ -3,7 +3,7 @@
 use blob::IndexPart;
 use pg_types::TimelineId;
 
-use crate::index::TimelineIndex;
+use crate::timeline_index::TimelineIndex;
 
 /// A timeline that is ours by its index, and not open yet.
 pub(super) struct Found {

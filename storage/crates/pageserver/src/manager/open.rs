@@ -15,9 +15,9 @@ use super::found::{Descent, Found};
 use super::{CONFIG_DOCUMENT, Tenant, TenantManager};
 use crate::about;
 use crate::eviction::NEVER_USED;
-use crate::index::TimelineIndex;
-use crate::store::Store;
 use crate::timeline::{Timeline, decode_state};
+use crate::timeline_index::TimelineIndex;
+use crate::version_store::VersionStore;
 
 /// Tenants, and timelines of a tenant, that are opened at the same time.
 const PARALLEL: usize = 16;
@@ -148,12 +148,12 @@ impl TenantManager {
         tenant: &Tenant,
         found: &Found,
         ancestor: Option<&(Arc<Timeline>, Lsn)>,
-    ) -> anyhow::Result<(Arc<Store>, TimelineState)> {
+    ) -> anyhow::Result<(Arc<VersionStore>, TimelineState)> {
         let part = &found.part;
         let below = ancestor.map(|(timeline, lsn)| (timeline.store().clone(), *lsn));
         let cache = self.layer_cache(tenant.id, found.id);
         cache.keep_only(&part.layers)?;
-        let store = Arc::new(Store::new(
+        let store = Arc::new(VersionStore::new(
             cache,
             part.layers.clone(),
             below,

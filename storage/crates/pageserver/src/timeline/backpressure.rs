@@ -25,7 +25,7 @@ use tokio::sync::Notify;
 use super::identity::Identity;
 use super::images::Images;
 use crate::memory::MemoryBudget;
-use crate::store::Store;
+use crate::version_store::VersionStore;
 
 /// Longest wait for one image. When none is made in this time, ingest goes on without waiting until one is
 /// again: what keeps images from being made must not keep WAL from being ingested.
@@ -41,7 +41,7 @@ pub(super) const MAX_FROZEN: usize = 4;
 /// See the module head.
 pub(super) struct Backpressure {
     identity: Arc<Identity>,
-    store: Arc<Store>,
+    store: Arc<VersionStore>,
     images: Arc<Images>,
     memory: Arc<MemoryBudget>,
     /// Level-0 layers as of the last change of the layer map.
@@ -61,7 +61,7 @@ pub(super) struct Backpressure {
 impl Backpressure {
     pub fn new(
         identity: Arc<Identity>,
-        store: Arc<Store>,
+        store: Arc<VersionStore>,
         images: Arc<Images>,
         memory: Arc<MemoryBudget>,
     ) -> Backpressure {

@@ -31,10 +31,10 @@ use super::layer_stack::LayerStack;
 use super::lock_order::{RETENTION, Ranked};
 use crate::error::{Error, Result};
 use crate::floor::RelFloor;
-use crate::index::TimelineIndex;
 use crate::layer_file::{LayerFile, Reader};
 use crate::memory::{MAX_MERGED_BYTES, MemoryBudget, MergeTurn};
-use crate::store::Store;
+use crate::timeline_index::TimelineIndex;
+use crate::version_store::VersionStore;
 
 /// How often inputs may have vanished from local disk when it comes to the turn.
 const MAX_FETCHES: usize = 10;
@@ -42,7 +42,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// See the module head. This part knows `LayerStack` and `Backpressure`, and nobody knows it but the timeline.
 pub(super) struct Compaction {
     identity: Arc<Identity>,
-    store: Arc<Store>,
+    store: Arc<VersionStore>,
     index: Arc<TimelineIndex>,
     memory: Arc<MemoryBudget>,
     backpressure: Arc<Backpressure>,
@@ -55,7 +55,7 @@ impl Compaction {
     pub fn new(
         identity: Arc<Identity>,
         index: Arc<TimelineIndex>,
-        store: Arc<Store>,
+        store: Arc<VersionStore>,
         memory: Arc<MemoryBudget>,
         backpressure: Arc<Backpressure>,
         stack: Arc<LayerStack>,
@@ -288,7 +288,7 @@ struct Merged {
 /// Up to where truncations hide the versions of pages, as of the horizon. Keys come in order, so that one
 /// relation's truncations are read once.
 struct Floors {
-    store: Arc<Store>,
+    store: Arc<VersionStore>,
     horizon: Lsn,
     runtime: Handle,
     of: Option<(RelTag, RelFloor)>,

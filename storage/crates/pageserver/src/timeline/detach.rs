@@ -28,8 +28,8 @@ use super::Timeline;
 use super::lock_order::{COPIES, DETACH, Ranked};
 use crate::api::{DetachInfo, DetachState};
 use crate::error::{Error, Result};
-use crate::index::{Inheritance, Lease};
 use crate::layer_file::LayerFile;
+use crate::timeline_index::{Inheritance, Lease};
 
 /// Layers copied at the same time.
 const COPIES_AT_ONCE: usize = 4;

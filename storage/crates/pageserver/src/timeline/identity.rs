@@ -10,8 +10,8 @@ use pg_types::{TenantId, TimelineId};
 use super::SharedConfig;
 use crate::config::TenantConfig;
 use crate::error::Error;
-use crate::index::Manifest;
 use crate::metrics::TimelineMetrics;
+use crate::timeline_index::Manifest;
 
 /// See the module head.
 pub(super) struct Identity {

@@ -32,7 +32,7 @@ use crate::api::{ChainBar, Chains, ImagePolicy};
 use crate::chain_histogram::ChainHistogram;
 use crate::error::Result;
 use crate::metrics::CHAIN_BARS;
-use crate::store::Store;
+use crate::version_store::VersionStore;
 
 /// Chains of this many thresholds make ingest wait for an image.
 pub(super) const OVERLONG: u32 = 4;
@@ -53,7 +53,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) struct Images {
     identity: Arc<Identity>,
     position: Arc<Position>,
-    store: Arc<Store>,
+    store: Arc<VersionStore>,
     /// Reads by the deltas they applied, in `CHAIN_BARS`.
     chain_reads: ChainHistogram,
     counts: Ranked<CHAIN_COUNTS, ChainCounts>,
@@ -77,7 +77,11 @@ pub(super) struct Images {
 }
 
 impl Images {
-    pub fn new(identity: Arc<Identity>, position: Arc<Position>, store: Arc<Store>) -> Images {
+    pub fn new(
+        identity: Arc<Identity>,
+        position: Arc<Position>,
+        store: Arc<VersionStore>,
+    ) -> Images {
         Images {
             identity,
             position,

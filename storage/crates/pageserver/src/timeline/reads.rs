@@ -15,17 +15,21 @@ use super::identity::Identity;
 use super::images::Images;
 use crate::error::{Error, Result};
 use crate::floor::RelFloor;
-use crate::store::Store;
+use crate::version_store::VersionStore;
 
 /// See the module head. This part owns nothing but the way to read; it tells `Images` how long the chains were.
 pub struct Reads {
     identity: Arc<Identity>,
-    store: Arc<Store>,
+    store: Arc<VersionStore>,
     images: Arc<Images>,
 }
 
 impl Reads {
-    pub(super) fn new(identity: Arc<Identity>, store: Arc<Store>, images: Arc<Images>) -> Reads {
+    pub(super) fn new(
+        identity: Arc<Identity>,
+        store: Arc<VersionStore>,
+        images: Arc<Images>,
+    ) -> Reads {
         Reads {
             identity,
             store,

@@ -14,8 +14,8 @@ use super::Timeline;
 use super::identity::Identity;
 use super::lock_order::{Ranked, TERMS};
 use super::position::Position;
-use crate::index::TimelineIndex;
 use crate::term_history::{Ingested, OtherHistory};
+use crate::timeline_index::TimelineIndex;
 
 /// See the module head. This part knows `Identity`, `Position` and the index.
 pub(super) struct Terms {

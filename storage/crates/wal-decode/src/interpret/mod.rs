@@ -11,13 +11,13 @@
 
 mod gist;
 mod heap;
-mod index;
+mod index_methods;
 mod meta;
 mod slru;
 mod step;
 
 pub use heap::{MapClears, map_clears};
-pub use index::is_only_named;
+pub use index_methods::is_only_named;
 pub use step::{PageStep, Sink, restore_image_page};
 
 use pg_types::Key;
@@ -86,7 +86,7 @@ pub fn interpret_into<S: Sink>(
         rmgr::XLOG => xlog(record, state, out)?,
         rmgr::BTREE | rmgr::SEQ => unknown_kind(record, out)?,
         rmgr::HASH | rmgr::GIN | rmgr::GIST | rmgr::SPGIST | rmgr::BRIN | rmgr::GENERIC => {
-            index::changes(record, state.major, out)?;
+            index_methods::changes(record, state.major, out)?;
         }
         _ => {
             if !record.blocks.is_empty() && record.rmid < rmgr::FIRST_CUSTOM {

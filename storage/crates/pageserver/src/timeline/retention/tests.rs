@@ -12,14 +12,14 @@ use wal_decode::TimelineState;
 use crate::clock::{Clock, Look, TimeSource};
 use crate::config::TenantConfig;
 use crate::disk::DiskCache;
-use crate::index::{Manifest, TimelineIndex};
 use crate::layer_cache::LayerCache;
 use crate::memory::MemoryBudget;
 use crate::page_cache::PageCache;
 use crate::recent::RecentLayers;
-use crate::store::Store;
 use crate::timeline::{OpenTimeline, Timeline, encode_state};
+use crate::timeline_index::{Manifest, TimelineIndex};
 use crate::timestamp::PgTimestamp;
+use crate::version_store::VersionStore;
 
 const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
@@ -147,7 +147,7 @@ async fn open(root: &Path, time: &Arc<SetTime>) -> Arc<Timeline> {
     let memory = MemoryBudget::new(64 << 20);
     let pages = Arc::new(PageCache::new(1 << 20));
     let at = part.disk_consistent_lsn;
-    let store = Store::new(Arc::new(cache), part.layers, None, memory.account(), pages);
+    let store = VersionStore::new(Arc::new(cache), part.layers, None, memory.account(), pages);
     let store = Arc::new(store);
     let state = store.values(&[Key::timeline_state()], at).await;
     let state = state.expect("state").pop().flatten().expect("a state");

@@ -71,11 +71,11 @@ struct Stack {
     frozen: Vec<Frozen>,
     map: Arc<LayerMap<LayerFile>>,
     /// Under the same lock: what a detached branch read there is in its own files from one moment to the next.
-    ancestor: Option<(Arc<Store>, Lsn)>,
+    ancestor: Option<(Arc<VersionStore>, Lsn)>,
 }
 
 /// See the module head.
-pub struct Store {
+pub struct VersionStore {
     cache: Arc<LayerCache>,
     stack: RwLock<Stack>,
     /// What the memory layers take.
@@ -100,14 +100,14 @@ impl Snapshot {
     }
 }
 
-impl Store {
+impl VersionStore {
     pub fn new(
         cache: Arc<LayerCache>,
         layers: Vec<RemoteLayer>,
-        ancestor: Option<(Arc<Store>, Lsn)>,
+        ancestor: Option<(Arc<VersionStore>, Lsn)>,
         account: Account,
         kept: Arc<PageCache>,
-    ) -> Store {
+    ) -> VersionStore {
         let files = layers.into_iter().map(|layer| {
             let file = cache.file(layer);
             file.set_used(NEVER_USED);
@@ -120,7 +120,7 @@ impl Store {
             map: Arc::new(LayerMap::new(files)),
             ancestor,
         };
-        Store {
+        VersionStore {
             cache,
             stack: RwLock::new(stack),
             account,
@@ -141,7 +141,7 @@ impl Store {
         &self.cache
     }
 
-    pub fn ancestor(&self) -> Option<(Arc<Store>, Lsn)> {
+    pub fn ancestor(&self) -> Option<(Arc<VersionStore>, Lsn)> {
         self.stack.read().ancestor.clone()
     }
 
@@ -276,7 +276,7 @@ impl Store {
         self.snapshot_and_ancestor().0
     }
 
-    fn snapshot_and_ancestor(&self) -> (Snapshot, Option<(Arc<Store>, Lsn)>) {
+    fn snapshot_and_ancestor(&self) -> (Snapshot, Option<(Arc<VersionStore>, Lsn)>) {
         let stack = self.stack.read();
         // Newest first: what starts a page's chain there hides all older versions.
         let frozen = stack.frozen.iter().rev().map(|frozen| &frozen.layer);
@@ -437,7 +437,7 @@ impl Store {
     }
 }
 
-impl Drop for Store {
+impl Drop for VersionStore {
     fn drop(&mut self) {
         self.kept.forget(self.number);
     }
