@@ -78,7 +78,7 @@ impl DiskCache {
             loop {
                 look.tick().await;
                 let Some(cache) = cache.upgrade() else { return };
-                let looked = tokio::task::spawn_blocking(move || cache.look()).await;
+                let looked = tokio::task::spawn_blocking(move || cache.evict_surplus()).await;
                 if let Err(error) = looked {
                     tracing::error!("the look at the layer cache ended: {error}");
                 }
@@ -87,7 +87,7 @@ impl DiskCache {
     }
 
     /// Evicts what is too much.
-    pub fn look(&self) {
+    pub fn evict_surplus(&self) {
         self.looks.advance();
         let files: Vec<Arc<LayerFile>> = {
             let mut copies = self.copies.lock();

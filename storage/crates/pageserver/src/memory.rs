@@ -277,7 +277,7 @@ impl MemoryBudget {
                 let Some(budget) = budget.upgrade() else {
                     return;
                 };
-                budget.look();
+                budget.rebalance();
                 layers::give_back_spare(Instant::now(), SPARE_FOR);
                 budget
                     .used
@@ -289,7 +289,7 @@ impl MemoryBudget {
     }
 
     /// Sees what everybody holds and acts on it; whether memory is short.
-    fn look(&self) -> bool {
+    fn rebalance(&self) -> bool {
         let was_short = self.allowance.load(Ordering::Relaxed) != u64::MAX;
         if self.total.load(Ordering::Relaxed) <= self.limit / 4 && !was_short {
             return false;

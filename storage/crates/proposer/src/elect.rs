@@ -89,7 +89,7 @@ pub async fn elect(config: ProposerConfig) -> Result<Elected, ElectError> {
         for index in 0..shared.config.safekeepers.len() {
             tokio::spawn(member::run(shared.clone(), index));
         }
-        match tokio::time::timeout(timeout, settle(&shared)).await {
+        match tokio::time::timeout(timeout, win(&shared)).await {
             Ok(settled) => settled?,
             Err(_) => {
                 let detail = shared.core(|core| match core.announcement() {
@@ -165,7 +165,7 @@ fn elected(running: Running) -> Elected {
 }
 
 /// Votes until won, then waits until L is settled.
-async fn settle(shared: &Shared) -> Result<(), Fatal> {
+async fn win(shared: &Shared) -> Result<(), Fatal> {
     let mut majority_since: Option<Instant> = None;
     let mut asked_at = Instant::now();
     let mut attempt: u32 = 0;

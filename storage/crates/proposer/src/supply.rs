@@ -91,7 +91,7 @@ impl Fetched {
 /// Where a safekeeper whose log ends at `end` can start again with the WAL that `source` has.
 pub fn reset_to(shared: &Shared, source: usize, end: Lsn) -> Option<ResetRequest> {
     shared.core(|core| {
-        let (to, commit_lsn) = (core.members[source].horizon_lsn, core.proposer.commit_lsn());
+        let (to, commit_lsn) = (core.members[source].trimmed_lsn, core.proposer.commit_lsn());
         (to > end && to <= commit_lsn).then(|| ResetRequest {
             term: core.proposer.term(),
             to,

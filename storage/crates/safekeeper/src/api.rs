@@ -276,7 +276,7 @@ async fn verify(
         let looked = log.clone();
         // It goes on when whoever asked has gone.
         let look = async move {
-            care.look_at_once(&looked).await;
+            care.verify_at_once(&looked).await;
             looked.wake_care();
         };
         tokio::spawn(look).await.map_err(ApiError::internal)?;

@@ -166,7 +166,7 @@ impl Timeline {
         let progress = Progress {
             reply: acceptor.append_reply(),
             ingested_lsn: Lsn::INVALID,
-            remote_consistent_lsn: control.durable.horizon_lsn,
+            remote_consistent_lsn: control.durable.remote_consistent_lsn,
         };
         let state = State {
             acceptor,
@@ -243,7 +243,7 @@ impl Timeline {
 
     /// After a reset the log begins within a segment; before it there are zeroes.
     fn reset_point(&self, state: &State) -> Lsn {
-        let horizon = state.acceptor.durable().horizon_lsn;
+        let horizon = state.acceptor.durable().remote_consistent_lsn;
         let same_segment = state.segments.first().is_none_or(|first| {
             first.segment_number(WAL_SEGMENT_BYTES) == horizon.segment_number(WAL_SEGMENT_BYTES)
         });
@@ -303,7 +303,7 @@ impl Timeline {
         let progress = Progress {
             reply: state.acceptor.append_reply(),
             ingested_lsn: state.ingested_lsn,
-            remote_consistent_lsn: state.acceptor.durable().horizon_lsn,
+            remote_consistent_lsn: state.acceptor.durable().remote_consistent_lsn,
         };
         self.progress
             .send_if_modified(|current| std::mem::replace(current, progress) != progress);
@@ -380,7 +380,7 @@ impl Timeline {
             }
             self.publish(state);
             let durable = state.acceptor.snapshot();
-            let horizon = durable.horizon_lsn;
+            let horizon = durable.remote_consistent_lsn;
             (
                 self.control(&promises, durable, state.readers.clone()),
                 horizon,

@@ -111,7 +111,7 @@ impl World {
             disks: acceptors.len() as u64,
             acceptors,
             founders,
-            store: ObjectObjectStore::default(),
+            store: ObjectStore::default(),
             proposers: Vec::new(),
             checker: Checker::default(),
             report: Report::default(),

@@ -132,7 +132,7 @@ impl Agent {
             pages_fetched: live.volume.stats().pages_fetched.load(Ordering::Relaxed),
             bytes_fetched: live.volume.stats().bytes_fetched.load(Ordering::Relaxed),
         };
-        self.settle(&spec, &live, &stack).await?;
+        self.apply_spec(&spec, &live, &stack).await?;
         Ok(Started {
             live,
             stack,
@@ -283,7 +283,7 @@ impl Agent {
     }
 
     /// Makes Postgres what the spec says, while watching that it stays alive.
-    async fn settle(&self, spec: &Spec, live: &Arc<Live>, stack: &Stack) -> Result<(), End> {
+    async fn apply_spec(&self, spec: &Spec, live: &Arc<Live>, stack: &Stack) -> Result<(), End> {
         let apply = async {
             let admin = live.admin().await?;
             let version = admin.version().await?;

@@ -274,7 +274,7 @@ async fn take_all(
             Err(error) => return Err(Ended::Bad(error.to_string())),
         };
         if let Some(unsettled) = take_record(timeline, ingest, gathered, &record)? {
-            settle(timeline, ingest, gathered, *unsettled).await?;
+            gather_from_storage(timeline, ingest, gathered, *unsettled).await?;
         }
         if gathered.is_enough() {
             gathered.publish(timeline, &mut ingest.collector.writer)?;
@@ -359,7 +359,7 @@ fn take_decoded(
 }
 
 /// Gathers a record with what storage says of what was there before it.
-async fn settle(
+async fn gather_from_storage(
     timeline: &Timeline,
     ingest: &mut IngestState,
     gathered: &mut Gathered,

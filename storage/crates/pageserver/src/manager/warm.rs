@@ -171,7 +171,7 @@ impl TenantManager {
             return;
         }
         let disk = self.disk.clone();
-        if let Err(error) = tokio::task::spawn_blocking(move || disk.look()).await {
+        if let Err(error) = tokio::task::spawn_blocking(move || disk.evict_surplus()).await {
             tracing::error!("the look at the layer cache ended: {error}");
             return;
         }

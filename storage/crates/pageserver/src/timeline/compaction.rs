@@ -95,7 +95,7 @@ impl Compaction {
     /// The background task for what has become history.
     pub async fn settling_task(self: Arc<Compaction>) {
         loop {
-            match self.settle().await {
+            match self.merge_settled().await {
                 Ok(true) => continue,
                 Ok(false) => self.stack.settling_wanted().await,
                 Err(error) => {
@@ -118,7 +118,7 @@ impl Compaction {
     }
 
     /// One step of merging what lies before the horizon, if it is worth it.
-    async fn settle(&self) -> Result<bool> {
+    async fn merge_settled(&self) -> Result<bool> {
         let retention = self.retention.lock().clone();
         let least = self.identity.config().compaction_target_bytes;
         let horizon = retention.horizon();

@@ -109,7 +109,7 @@ impl Images {
     ) -> bool {
         let mut counts = self.counts.lock();
         counts.set_rule(rule);
-        self.reads.tell(&mut counts);
+        self.reads.pass_on(&mut counts);
         let only_long = self.catching_up.load(Ordering::Relaxed);
         let least = counts.threshold().saturating_mul(LONG);
         let overlong = counts.threshold().saturating_mul(OVERLONG);
@@ -310,7 +310,7 @@ impl Images {
         let urgent = *self.urgent.lock();
         let mut counts = self.counts.lock();
         counts.set_rule(rule);
-        self.reads.tell(&mut counts);
+        self.reads.pass_on(&mut counts);
         let mut tasks = Vec::with_capacity(BATCH);
         // Nothing may be left of what was planned before.
         for _ in 0..2 {
@@ -347,7 +347,7 @@ impl Images {
     /// What `/chains` shows.
     pub fn chains(&self) -> Chains {
         let mut counts = self.counts.lock();
-        self.reads.tell(&mut counts);
+        self.reads.pass_on(&mut counts);
         if counts.due() > 0 {
             self.wanted.notify_one();
         }
