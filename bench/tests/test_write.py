@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from weirbench.write.usage import look
+from weirbench.write.usage import measure
 from weirbench.write.workloads import Run
 from write import summary
 
@@ -20,10 +20,10 @@ def test_cpu_time_of_children_counts_while_they_run_and_after_they_have_ended():
     program = f"{child}\nprint('done', flush=True)\ntime.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as parent:
         try:
-            before = look({"parent": [parent.pid], "nobody": [2**22 + 1]})
+            before = measure({"parent": [parent.pid], "nobody": [2**22 + 1]})
             assert parent.stdout is not None
             assert parent.stdout.readline() == b"done\n"
-            used = look({"parent": [parent.pid], "nobody": [2**22 + 1]}).since(before)
+            used = measure({"parent": [parent.pid], "nobody": [2**22 + 1]}).since(before)
         finally:
             parent.kill()
     assert used.cpu_seconds["parent"] >= 0.25
@@ -33,13 +33,13 @@ def test_cpu_time_of_children_counts_while_they_run_and_after_they_have_ended():
 
 def test_written_bytes_are_those_that_reach_the_disk(tmp_path: Path):
     groups = {"own": [os.getpid()]}
-    before = look(groups)
+    before = measure(groups)
     with (tmp_path / "file").open("wb") as file:
         file.write(b"x" * (1 << 20))
         file.flush()
         os.fsync(file.fileno())
     time.sleep(0.05)
-    assert look(groups).since(before).written_bytes["own"] in (0, *range(1 << 20, 1 << 22))
+    assert measure(groups).since(before).written_bytes["own"] in (0, *range(1 << 20, 1 << 22))
 
 
 def run(arm: str, per_second: float) -> Run:

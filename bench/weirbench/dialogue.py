@@ -11,7 +11,7 @@ from typing import Any, Self
 
 
 class Dialogue:
-    """Within the `with`: lines go in by `tell`, answers come out by `hear`. An end by an error kills the program."""
+    """Within the `with`: lines go in by `send`, answers come out by `hear`. An end by an error kills the program."""
 
     def __init__(self, command: Sequence[str | Path]) -> None:
         self.command = [str(word) for word in command]
@@ -31,7 +31,7 @@ class Dialogue:
         if kind is None and self.process.returncode != 0:
             raise RuntimeError(f"{' '.join(self.command)} ended with status {self.process.returncode}")
 
-    def tell(self, line: str) -> None:
+    def send(self, line: str) -> None:
         if self.process.stdin is not None:
             self.process.stdin.write(f"{line}\n")
             self.process.stdin.flush()
@@ -44,7 +44,7 @@ class Dialogue:
         return json.loads(line)
 
     def ask(self, line: str) -> dict[str, Any]:
-        self.tell(line)
+        self.send(line)
         return self.hear()
 
     def end(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ export async function expectAccessible(page: Page): Promise<void> {
 }
 
 /** The page as a person sees it, at both widths and in both themes. */
-export async function look(page: Page, name: string): Promise<void> {
+export async function screenshot(page: Page, name: string): Promise<void> {
   for (const width of [1440, 400]) {
     await page.setViewportSize({ width, height: 900 })
     for (const theme of ['light', 'dark']) {
@@ -49,12 +49,14 @@ export async function expectFits(page: Page): Promise<void> {
   await page.setViewportSize({ width: 1440, height: 900 })
 }
 
-/** Fails the test on any error the browser reports. */
+/** Gathers every error the browser reports, with the path of what it failed to load: a journey expects none but its own. */
 export function watchErrors(page: Page): string[] {
   const errors: string[] = []
   page.on('pageerror', (error) => errors.push(error.message))
   page.on('console', (message) => {
-    if (message.type() === 'error') errors.push(message.text())
+    if (message.type() !== 'error') return
+    const { url } = message.location()
+    errors.push(URL.canParse(url) ? `${message.text()} ${new URL(url).pathname}` : message.text())
   })
   return errors
 }

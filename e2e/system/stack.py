@@ -51,10 +51,10 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def wait_for(what: str, look: Callable[[], T | None], seconds: float = 180.0) -> T:
+def wait_for(what: str, probe: Callable[[], T | None], seconds: float = 180.0) -> T:
     deadline = time.monotonic() + seconds
     while True:
-        found = look()
+        found = probe()
         if found:
             return found
         if time.monotonic() > deadline:

@@ -2,7 +2,7 @@ import { expect, type Page, test } from '@playwright/test'
 
 import { call } from '../lib/api.ts'
 import { baseUrl } from '../lib/env.ts'
-import { expectAccessible, expectFits, look, picture, signIn, watchErrors } from '../lib/journey.ts'
+import { expectAccessible, expectFits, screenshot, picture, signIn, watchErrors } from '../lib/journey.ts'
 import { type Project, runningProject } from '../lib/rollouts.ts'
 import { sql } from '../lib/sql.ts'
 
@@ -61,7 +61,7 @@ test('what was deleted by mistake comes back at the same address, and what repla
   await expect(page.getByRole('region', { name: 'Branches made from it' }).getByRole('link', { name: 'side' })).toBeVisible()
   await expectAccessible(page)
   await expectFits(page)
-  await look(page, 'branch')
+  await screenshot(page, 'branch')
 
   await page.getByRole('button', { name: 'Restore', exact: true }).click()
   const dialog = page.getByRole('dialog')
@@ -84,11 +84,11 @@ test('what was deleted by mistake comes back at the same address, and what repla
   await expect(dialog.getByText('stays as branch “after the accident”')).toBeVisible()
   await expectAccessible(page)
   await picture(page, 'restore', 1020)
-  await look(page, 'branch-restore')
+  await screenshot(page, 'branch-restore')
   await confirm.click()
   await expect(dialog.getByText('main has the state asked for.')).toBeVisible({ timeout: STEP })
   await expect(dialog.getByRole('list', { name: 'Progress' }).getByText('finished', { exact: true })).toHaveCount(2)
-  await look(page, 'branch-restored')
+  await screenshot(page, 'branch-restored')
   await dialog.getByRole('button', { name: 'Close' }).click()
   await idle(project)
   expect(await sql(uri, 'select count(*) from orders')).toBe('1000')
@@ -104,12 +104,14 @@ test('what was deleted by mistake comes back at the same address, and what repla
   await expect(dialog.getByRole('list', { name: 'What goes' }).getByRole('listitem')).toHaveCount(2)
   await expect(dialog.getByRole('button', { name: 'Delete 2 branches' })).toBeDisabled()
   await expectAccessible(page)
-  await look(page, 'branch-delete')
+  await screenshot(page, 'branch-delete')
   await dialog.getByLabel('Type side to confirm').fill('side')
   await dialog.getByRole('button', { name: 'Delete 2 branches' }).click()
   await expect(tree(page).getByRole('link')).toHaveText(['after the accident', 'main', project.computeId], { timeout: STEP })
-  // The browser reports what storage was asked in vain.
-  expect(errors).toEqual([expect.stringContaining('400')])
+  // The browser reports what storage was asked in vain. A compute that restarts for the restore cannot say what its roles
+  // have chosen, and a console that had not yet seen it stop may have asked.
+  const whileItRestarts = new RegExp(`503 .*/computes/${project.computeId}/durability$`)
+  expect(errors.filter((each) => !whileItRestarts.test(each))).toEqual([expect.stringMatching(/400 .*\/history\/point$/)])
 })
 
 test('a quota is shown, reached and raised; a shorter history is confirmed by name', async ({ page }) => {
@@ -126,7 +128,7 @@ test('a quota is shown, reached and raised; a shorter history is confirmed by na
     await dialog.getByLabel('Limit the data of each branch').check()
     await dialog.getByLabel('Quota of each branch').fill(amount)
     await dialog.getByLabel('Unit').selectOption('MiB')
-    await look(page, 'quota')
+    await screenshot(page, 'quota')
     await dialog.getByRole('button', { name: 'Set quota' }).click()
     await expect(dialog).toHaveCount(0)
     await idle(project)
@@ -141,7 +143,7 @@ test('a quota is shown, reached and raised; a shorter history is confirmed by na
   await expect(page.getByText('full: takes no more data')).toBeVisible()
   await expectAccessible(page)
   await expectFits(page)
-  await look(page, 'project-full')
+  await screenshot(page, 'project-full')
   await setQuota('200')
   await sql(uri, grow)
   expect(await sql(uri, 'select count(*) from notes')).toBe('60000')
@@ -154,7 +156,7 @@ test('a quota is shown, reached and raised; a shorter history is confirmed by na
   await expect(shorten).toBeDisabled()
   await expect(dialog.getByText('is dropped for good')).toBeVisible()
   await expectAccessible(page)
-  await look(page, 'history-window')
+  await screenshot(page, 'history-window')
   await dialog.getByLabel(`Type ${project.name} to confirm`).fill(project.name)
   await shorten.click()
   await expect(dialog).toHaveCount(0)

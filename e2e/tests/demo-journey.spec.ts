@@ -2,7 +2,7 @@ import { expect, type Page, test } from '@playwright/test'
 
 import { configure } from '../lib/api.ts'
 import { baseUrl } from '../lib/env.ts'
-import { expectAccessible, goTo, look, picture, signIn, watchErrors } from '../lib/journey.ts'
+import { expectAccessible, goTo, screenshot, picture, signIn, watchErrors } from '../lib/journey.ts'
 import { becomes, control, planRollout, startPlanned } from '../lib/rollouts.ts'
 import { checkTprocC, driveTprocC, loadTprocC } from '../lib/load.ts'
 
@@ -56,17 +56,17 @@ test(`${String(NAMES.length)} projects under load, a branch, a rollout in two wa
     await expect(page.getByRole('list', { name: 'Branches' }).getByText('side')).toBeVisible()
     await expect(page.getByRole('list', { name: 'Branches' }).getByText('ready', { exact: true })).toHaveCount(2, { timeout: 30_000 })
     await expectAccessible(page)
-    await look(page, 'project')
+    await screenshot(page, 'project')
 
     await page.getByRole('list', { name: 'Branches' }).getByRole('link', { name: /^ep-/ }).first().click()
     await expect(page.getByRole('img', { name: /^WAL bytes a second/ })).toBeVisible({ timeout: 30_000 })
     await expectAccessible(page)
-    await look(page, 'compute')
+    await screenshot(page, 'compute')
 
     // Short windows of a light load say too little for statistics, and the slowest hundredth is two transactions, on a
     // machine that runs other tests meanwhile; the journeys about verdicts are others.
     await planRollout(page, { name: `Pushdown ${run}`, projects: databases, baseline: 30, bake: 30, soak: 0, judgeBy: 'bounds', slack: 5000 })
-    await look(page, 'demo-rollout-plan')
+    await screenshot(page, 'demo-rollout-plan')
     const id = await startPlanned(page, `Pushdown ${run}`)
     const waves = page.getByRole('list', { name: 'Waves' }).getByRole('listitem')
     await expect(waves).toHaveCount(2)
@@ -75,14 +75,14 @@ test(`${String(NAMES.length)} projects under load, a branch, a rollout in two wa
     await expect(page.getByText(`${all} shown`)).toBeVisible()
     await expect(page.getByText(`${all} computes measured in both windows`)).toBeVisible()
     await picture(page, 'rollout')
-    await look(page, 'demo-rollout-done')
+    await screenshot(page, 'demo-rollout-done')
 
     await page.getByRole('button', { name: new RegExp(`^${databases[0]?.name ?? ''}`) }).click()
     const drawer = page.getByRole('dialog')
     await expect(drawer.getByRole('row', { name: /page images/ }).last()).toContainText('0 B')
     await expect(drawer.getByText('XLOG_FPW_CHANGE at')).toBeVisible()
     await expectAccessible(page)
-    await look(page, 'demo-rollout-compute')
+    await screenshot(page, 'demo-rollout-compute')
     await drawer.getByRole('heading', { name: 'WAL written' }).evaluate((heading) => { heading.scrollIntoView({ block: 'start' }) })
     await picture(page, 'rollout-compute')
     await page.keyboard.press('Escape')
@@ -99,10 +99,10 @@ test(`${String(NAMES.length)} projects under load, a branch, a rollout in two wa
   await expect(page.getByRole('table', { name: 'Safekeeper nodes' }).getByText('healthy')).toHaveCount(3)
   await expect(page.getByRole('table', { name: 'Pageserver nodes' }).getByText('healthy')).toHaveCount(1)
   await expectAccessible(page)
-  await look(page, 'fleet')
+  await screenshot(page, 'fleet')
   await goTo(page, 'Computes')
   await expect(page.getByRole('heading', { name: 'Computes' })).toBeVisible()
-  await look(page, 'computes')
+  await screenshot(page, 'computes')
   expect(errors).toEqual([])
 })
 

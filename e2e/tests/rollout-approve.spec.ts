@@ -1,7 +1,7 @@
 import { expect, type Page, test } from '@playwright/test'
 
 import { baseUrl } from '../lib/env.ts'
-import { expectAccessible, expectFits, look, signIn, watchErrors } from '../lib/journey.ts'
+import { expectAccessible, expectFits, screenshot, signIn, watchErrors } from '../lib/journey.ts'
 import { becomes, control, planRollout, type Project, rolloutCompute, runningProject, startPlanned } from '../lib/rollouts.ts'
 
 const STEP = 60_000
@@ -21,7 +21,7 @@ async function planAnotherFeature(page: Page, projects: Project[]): Promise<void
   await expect(page.getByLabel('Onto the minor')).toHaveAttribute('placeholder', /^15\.\d+$/)
   await expect(start).toBeDisabled()
   await expectAccessible(page)
-  await look(page, 'rollout-plan-minor')
+  await screenshot(page, 'rollout-plan-minor')
   await feature.selectOption({ label: 'Image pushdown' })
   await expect(switched(projects.length)).toBeVisible()
   await expect(page.getByLabel('Onto the minor')).toHaveCount(0)
@@ -39,7 +39,7 @@ test('plan, canary, hold, approve, done; then one compute and then all go back',
   await planRollout(page, { name: run, projects, baseline: 0, bake: 0, soak: 0, approval: true })
   await expectAccessible(page)
   await expectFits(page)
-  await look(page, 'rollout-plan')
+  await screenshot(page, 'rollout-plan')
   await planAnotherFeature(page, projects)
   const id = await startPlanned(page, run)
 
@@ -51,7 +51,7 @@ test('plan, canary, hold, approve, done; then one compute and then all go back',
   expect(states.map((compute) => compute.state).sort()).toEqual(['passed', 'pending'])
   await expectAccessible(page)
   await expectFits(page)
-  await look(page, 'rollout-held')
+  await screenshot(page, 'rollout-held')
 
   expect(await control(page, 'Approve')).toMatch(/begins: 1 compute/)
   await becomes(page, id, 'completed', STEP)
@@ -63,7 +63,7 @@ test('plan, canary, hold, approve, done; then one compute and then all go back',
   const drawer = page.getByRole('dialog')
   await expect(drawer.getByText('XLOG_FPW_CHANGE at')).toBeVisible()
   await expectAccessible(page)
-  await look(page, 'rollout-compute')
+  await screenshot(page, 'rollout-compute')
   await control(page, `Roll back ${projects[0]?.computeId ?? ''}`, 'Roll back')
   await expect(drawer.getByText('Went back')).toBeVisible({ timeout: STEP })
   await page.keyboard.press('Escape')
@@ -74,7 +74,7 @@ test('plan, canary, hold, approve, done; then one compute and then all go back',
   await expect(coverage.getByText('yes', { exact: true })).toHaveCount(1)
   await expect(coverage.getByText('no', { exact: true })).toHaveCount(1)
   await expectAccessible(page)
-  await look(page, 'fleet-pushdown')
+  await screenshot(page, 'fleet-pushdown')
 
   await page.goto(`${baseUrl()}/rollouts/${id}`)
   expect(await control(page, 'Roll back')).toMatch(/1 compute that this rollout switched/)

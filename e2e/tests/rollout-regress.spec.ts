@@ -2,7 +2,7 @@ import { expect, test } from '@playwright/test'
 
 import { configure } from '../lib/api.ts'
 import { hang } from '../lib/fault.ts'
-import { expectAccessible, expectFits, look, signIn, watchErrors } from '../lib/journey.ts'
+import { expectAccessible, expectFits, screenshot, signIn, watchErrors } from '../lib/journey.ts'
 import { planRollout, rolloutCompute, runningProject, startPlanned } from '../lib/rollouts.ts'
 
 /**
@@ -39,7 +39,7 @@ test('storage that hangs during the bake sends the compute back by itself', asyn
   await expect(page.locator('h1')).toContainText(/held|failed|completed/, { timeout: 30_000 })
   await expectAccessible(page)
   await expectFits(page)
-  await look(page, 'rollout-regressed')
+  await screenshot(page, 'rollout-regressed')
 
   await page.getByRole('button', { name: 'List', exact: true }).click()
   await page.getByRole('button', { name: project.computeId }).click()

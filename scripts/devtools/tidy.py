@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import arrows
+from . import arrows, circles
 from .paths import REPO
 from .run import say
 
@@ -27,6 +27,7 @@ SOURCES = {".py", ".rs", ".ts", ".tsx"}
 UNMEASURED = ("frontend/src/api/generated/", "backend/weir/migrations/versions/")
 ALLOWED = REPO / "scripts" / "tidy-allow.txt"
 
+_RETIRED = "a retired name (docs/glossary.md)"
 # Never in the repository: places of one machine, work left for later, leftovers of looking for a fault.
 FORBIDDEN = {
     r"(?<![\w.-])/work/": "a path of one machine",
@@ -35,6 +36,8 @@ FORBIDDEN = {
     r"\bconsole\.log\(": "a leftover of debugging",
     r"\blorem ipsum\b": "filler text",
     r"^(<{7}|>{7}) ": "an unresolved merge",
+    r"\b(?:struct|enum|trait|type|class|interface) (?:Kept|Unkept|Taker|Told|Mending)\b": _RETIRED,
+    r"\b(?:fn|def|function) (?:look|tell|settle)\b": _RETIRED,
 }
 UNSEARCHED = {"scripts/devtools/tidy.py", "uv.lock", "storage/Cargo.lock", "LICENSE"}
 TEXT_LIMIT = 2_000_000
@@ -151,7 +154,7 @@ def check() -> list[str]:
             if b"\0" not in raw:
                 problems.extend(forbidden(name, raw.decode(errors="replace")))
     problems.extend(f"{key} is in {ALLOWED.name} but needs no exception" for key in sorted(set(allowed) - used))
-    return problems + arrows.check()
+    return problems + arrows.check() + circles.check()
 
 
 def main() -> int:

@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from devtools import tidy
@@ -36,3 +38,12 @@ def test_what_must_not_get_in_is_found():
     path = "/wo" + "rk/main"
     assert len(list(tidy.forbidden("a.py", f"# {word}: later\n# see {path}/x\nfine = 1\n"))) == 2
     assert not list(tidy.forbidden("a.py", "url = base/work/x  # a path of its own\n"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("struct", "Told"), ("class", "Mending"), ("fn", "tell"), ("def", "look")]
+)
+def test_a_retired_name_is_found(kind: str, name: str):
+    assert len(list(tidy.forbidden("a.rs", f"    {kind} {name}(&self)"))) == 1
+    # Words of a sentence and longer names are not retired.
+    assert not list(tidy.forbidden("a.rs", f"/// {name} after each batch.\n{kind} {name}_off"))

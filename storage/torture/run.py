@@ -111,7 +111,7 @@ class Book:
 
 def main() -> int:
     chosen = options()
-    machine = apart.Machine.look()
+    machine = apart.Machine.observe()
     only = tuple(chosen.only)
     seeds = range(chosen.seed, chosen.seed + chosen.trials)
     plans = [draw(seed, chosen.seconds, mounting=machine.mounting, only=only) for seed in seeds]
@@ -156,7 +156,7 @@ def run_all(plans: list[Schedule], chosen: argparse.Namespace, machine: apart.Ma
             only, minor = tuple(chosen.only), minors[plan.seed % len(minors)]
             result = apart.run(machine, plan.seed, chosen.seconds, keep, minor, only)
             with one:
-                tell(result, keep, chosen.keep_all)
+                report(result, keep, chosen.keep_all)
                 book.add(result)
 
         with ThreadPoolExecutor(chosen.jobs) as pool:
@@ -166,7 +166,7 @@ def run_all(plans: list[Schedule], chosen: argparse.Namespace, machine: apart.Ma
         say(f"{why}: {left} trials are not run")
 
 
-def tell(result: Result, keep: Path, keep_all: bool) -> None:
+def report(result: Result, keep: Path, keep_all: bool) -> None:
     """What came of it; artefacts of a clean trial go unless all are wanted."""
     say(result.words())
     for text in [*result.lost, *result.wrong, *result.undecided, *result.stuck][:10]:

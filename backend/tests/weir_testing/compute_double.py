@@ -56,10 +56,10 @@ class Compute:
                 self.fpw = enabled
                 self.lsn += 0x100
                 self.fpw_lsn = self.lsn_text()
-                self.tell_storage()
+                self.report_to_storage()
             return {"enabled": self.fpw, "lsn": self.fpw_lsn, "record_lsn": self.fpw_lsn, "committed": True}
 
-    def tell_storage(self) -> None:
+    def report_to_storage(self) -> None:
         """Stands for the WAL that carries the switch to storage."""
         url = os.environ.get("WEIR_TEST_SWITCH_URL")
         if url:

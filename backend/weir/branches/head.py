@@ -10,7 +10,7 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from weir.branches.log_members import known_commits, look, members_of_log
+from weir.branches.log_members import known_commits, members_of_log, probe
 from weir.branches.members import members_of
 from weir.branches.models import Branch
 from weir.branches.points import Engine, point
@@ -41,7 +41,7 @@ async def head(session: AsyncSession, engine: Engine, project: Project, source: 
     endpoints = await EndpointRepository(session).of_branch(source.id)
     stored = await members_of(session, source.timeline_id, len(engine.safekeepers))
     seen, told = await asyncio.gather(
-        look(engine.safekeepers, project.tenant_id, source.timeline_id), _told_by_agents(engine, endpoints)
+        probe(engine.safekeepers, project.tenant_id, source.timeline_id), _told_by_agents(engine, endpoints)
     )
     members = members_of_log(seen, stored)
     if not told and (members is None or members.doubt is not None):

@@ -92,7 +92,7 @@ def majority(count: int) -> int:
     return count // 2 + 1
 
 
-async def look(safekeepers: Iterable[Safekeeper], tenant: str, timeline: str) -> list[Seen]:
+async def probe(safekeepers: Iterable[Safekeeper], tenant: str, timeline: str) -> list[Seen]:
     async def ask(keeper: Safekeeper) -> Seen:
         try:
             return Seen(keeper.number, await keeper.log(tenant, timeline))

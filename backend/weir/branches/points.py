@@ -4,7 +4,7 @@ by an operation later."""
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from weir.branches.log_members import known_commits, look
+from weir.branches.log_members import known_commits, probe
 from weir.branches.models import Branch
 from weir.clients.http import HttpClient, RemoteError
 from weir.clients.pageserver import Pageserver, TimelineStatus
@@ -50,7 +50,7 @@ async def _checked_lsn(engine: Engine, project: Project, source: Branch, lsn: st
         raise await _too_old(engine.pageserver, project, source, f"LSN {lsn}", timeline)
     last = timeline.last_record_lsn
     if parse_lsn(lsn) > parse_lsn(last):
-        seen = await look(engine.safekeepers, project.tenant_id, source.timeline_id)
+        seen = await probe(engine.safekeepers, project.tenant_id, source.timeline_id)
         last = max([last, *known_commits(seen)], key=parse_lsn)
     if parse_lsn(lsn) > parse_lsn(last):
         raise BadRequestError(f"LSN {lsn} is ahead of branch {source.id}, whose newest LSN is {last}")

@@ -12,9 +12,9 @@ from weir.branches.log_members import (
     Seen,
     SickKind,
     is_lost,
-    look,
     marked,
     members_of_log,
+    probe,
     sickness,
 )
 from weir.branches.members import TimelineMember, marks_of, members_of, rows_of
@@ -38,7 +38,7 @@ async def show(
     rows = await rows_of(session, branch.timeline_id)
     stored = await members_of(session, branch.timeline_id, len(keepers))
     last = await _last_replacement(session, branch.id)
-    seen = marked(await look(keepers, project.tenant_id, branch.timeline_id), marks_of(rows))
+    seen = marked(await probe(keepers, project.tenant_id, branch.timeline_id), marks_of(rows))
     members = members_of_log(seen, stored)
     known = members or LogMembers(0, 0, tuple(Member(number, "", 0, "voter") for number in stored), None)
     furthest = max((_flushed(one.log) for one in seen if known.of(one.number) is not None), default=0)
@@ -126,7 +126,7 @@ async def replace(
     project = await access.project(project_id)
     branch = await access.branch(project, ident)
     # Asked before the project is locked: a safekeeper may take seconds not to answer. What follows looks again.
-    seen = await look(keepers, project.tenant_id, branch.timeline_id)
+    seen = await probe(keepers, project.tenant_id, branch.timeline_id)
     project = await access.idle_project(project_id)
     branch = await access.branch(project, ident)
     if branch.state != BranchState.READY:

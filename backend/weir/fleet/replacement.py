@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.authz.principal import Principal
-from weir.branches.log_members import Seen, look, marked
+from weir.branches.log_members import Seen, marked, probe
 from weir.branches.members import MemberState, TimelineMember, marks_of, members_of, rows_of
 from weir.branches.models import Branch, BranchState
 from weir.branches.safekeepers import queue
@@ -98,7 +98,7 @@ async def _look_at(keepers: Sequence[Safekeeper], found: Sequence[tuple[Branch, 
 
     async def one(branch: Branch, project: Project) -> list[Seen]:
         async with turns:
-            return await look(keepers, project.tenant_id, branch.timeline_id)
+            return await probe(keepers, project.tenant_id, branch.timeline_id)
 
     return await asyncio.gather(*(one(branch, project) for branch, project in found))
 

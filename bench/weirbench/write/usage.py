@@ -81,7 +81,7 @@ def _written(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("write_bytes:"))
 
 
-def look(groups: Mapping[str, Sequence[int]]) -> Usage:
+def measure(groups: Mapping[str, Sequence[int]]) -> Usage:
     """`groups`: the first processes of each group, by pid."""
     stats = _stats()
     cpu: dict[str, float] = {}
@@ -108,8 +108,8 @@ def wait_until_idle(share: float = 0.9, seconds: float = 60.0) -> bool:
     cores = os.cpu_count() or 1
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        before = look({})
+        before = measure({})
         time.sleep(1)
-        if look({}).since(before).machine_idle_seconds >= share * cores:
+        if measure({}).since(before).machine_idle_seconds >= share * cores:
             return True
     return False

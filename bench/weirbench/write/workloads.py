@@ -13,7 +13,7 @@ from weirbench import tproc
 from weirbench.postgres import PG_BIN, psql, query
 
 from .arms import Arm
-from .usage import look
+from .usage import measure
 
 # Rows of the table that batches are merged into, and of one batch.
 SYNCED_ROWS, BATCH = 400_000, 500
@@ -79,11 +79,11 @@ class Workload:
 
     def run(self, arm: Arm, seconds: float) -> Run:
         arm.quiesce()
-        usage, fsyncs, position, began = look(arm.groups), arm.fsyncs(), arm.wal_position(), time.monotonic()
+        usage, fsyncs, position, began = measure(arm.groups), arm.fsyncs(), arm.wal_position(), time.monotonic()
         work = self.work(arm, seconds)
         took = time.monotonic() - began
         # Backends hand in their statistics at most once a second, and end of themselves.
-        used = look(arm.groups).since(usage)
+        used = measure(arm.groups).since(usage)
         time.sleep(1.2)
         synced = {group: count - fsyncs[group] for group, count in arm.fsyncs().items()}
         each = max(1, work.transactions)

@@ -102,7 +102,7 @@ function columns({ times, series, stacked }: Props): uPlot.AlignedData {
 }
 
 /** What changes the look of a chart; everything else is data and is drawn into the chart that stands. */
-function look({ series, stacked, binary, height }: Props): string {
+function appearance({ series, stacked, binary, height }: Props): string {
   return JSON.stringify([
     series.map((part) => [part.label, part.color, part.dashed, part.overlay]),
     stacked,
@@ -137,7 +137,7 @@ export function TimeChart(props: Props) {
   const plot = useRef<uPlot | null>(null)
   const held = useRef(props)
   const [at, setAt] = useState<number | null>(null)
-  const shape = look(props)
+  const shape = appearance(props)
   const empty = props.times.length === 0
 
   useEffect(() => {

@@ -12,7 +12,7 @@ from weirtorture.schedule import SHORT, SHORT_SECONDS
 @pytest.mark.parametrize("seed", SHORT)
 def test_a_storm_costs_nothing_that_was_acknowledged(seed: int, tmp_path: Path) -> None:
     programs.build()
-    result = apart.run(apart.Machine.look(), seed, SHORT_SECONDS, tmp_path / "kept")
+    result = apart.run(apart.Machine.observe(), seed, SHORT_SECONDS, tmp_path / "kept")
     assert result.clean, f"{result.words()}\n" + "\n".join(
         [*result.lost, *result.wrong, *result.undecided, *result.stuck, f"artefacts: {tmp_path / 'kept'}"]
     )

@@ -170,5 +170,5 @@ def test_a_trial_says_that_namespaces_were_not_there(tmp_path: Path) -> None:
 
 def test_damaged_wal_of_a_safekeeper_is_found_and_repaired_within_a_trial(tmp_path: Path) -> None:
     """Across the wires of a trial's own networks, where there are some."""
-    result = apart.run(apart.Machine.look(), 3, 4, tmp_path / "kept", only=("safekeeper_wal_damaged",))
+    result = apart.run(apart.Machine.observe(), 3, 4, tmp_path / "kept", only=("safekeeper_wal_damaged",))
     assert (result.clean, result.done) == (True, ["safekeeper_wal_damaged"]), f"{result.words()} {result.stuck}"

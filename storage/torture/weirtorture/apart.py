@@ -35,7 +35,7 @@ class Machine:
     namespaces: bool
 
     @classmethod
-    def look(cls) -> Machine:
+    def observe(cls) -> Machine:
         return cls(can_mount(), can_separate())
 
 

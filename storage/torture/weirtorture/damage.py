@@ -43,7 +43,7 @@ def evidence(cluster: Cluster, number: int) -> list[str]:
     return sorted(path.name for path in kept.iterdir()) if kept.exists() else []
 
 
-def look(cluster: Cluster, number: int) -> list[dict[str, Any]]:
+def found_in(cluster: Cluster, number: int) -> list[dict[str, Any]]:
     """What the safekeeper finds damaged when it looks at the whole log; it repairs that behind its answer."""
     url = cluster.engine.safekeeper_url(number - 1, cluster.timeline)
     return httpx.post(f"{url}/verify", timeout=30).raise_for_status().json()["damage"]
@@ -53,7 +53,7 @@ def wait_repaired(cluster: Cluster, number: int) -> None:
     """Asks for a look at the whole log, again and again while the safekeeper is away, until nothing is damaged."""
 
     def whole() -> bool:
-        if not look(cluster, number):
+        if not found_in(cluster, number):
             return True
         time.sleep(0.5)
         return not cluster.engine.safekeeper_status(number - 1, cluster.timeline)["damage"]

@@ -250,7 +250,7 @@ class Director:
                     damage.plant(self.cluster, number, fault.details["places"])
                 self._rest(rest)
                 # Peers may be away; what cannot be repaired now is when everything is healed.
-                if damage.look(self.cluster, number):
+                if damage.found_in(self.cluster, number):
                     break
             except httpx.HTTPError:
                 # Cut off meanwhile.

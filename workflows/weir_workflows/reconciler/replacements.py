@@ -15,7 +15,7 @@ import structlog
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from weir.branches.log_members import Seen, Sickness, look, marked, members_of_log, seen_of, sickness
+from weir.branches.log_members import Seen, Sickness, marked, members_of_log, probe, seen_of, sickness
 from weir.branches.members import MemberState, TimelineMember, marks_of, members_of, rows_of
 from weir.branches.models import Branch, BranchState
 from weir.branches.safekeepers import queue
@@ -89,7 +89,7 @@ class Replacements:
         spares = await self._well({keeper.number for keeper in self._r.safekeepers} - unwell)
         # All at once, and before any project is locked: a safekeeper may take seconds not to answer.
         looks = await asyncio.gather(
-            *(look(self._r.safekeepers, one.project.tenant_id, one.branch.timeline_id) for one in due)
+            *(probe(self._r.safekeepers, one.project.tenant_id, one.branch.timeline_id) for one in due)
         )
         queued: list[str] = []
         for one, seen in zip(due, looks, strict=True):

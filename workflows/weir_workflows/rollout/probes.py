@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from weir.branches.log_members import Seen, look, majority, members_of_log
+from weir.branches.log_members import Seen, majority, members_of_log, probe
 from weir.branches.members import members_of
 from weir.clients.compute import ComputeStatus, status_of
 from weir.clients.http import RemoteError
@@ -129,7 +129,7 @@ class Probes:
         seen: list[Seen] = []
         found, voters = 0, len(keepers)
         for asked in (keepers[:enough], keepers[enough:]):
-            seen += await look(asked, row.project.tenant_id, timeline)
+            seen += await probe(asked, row.project.tenant_id, timeline)
             members = members_of_log(seen, stored)
             voting = stored if members is None else members.voters
             found = sum(1 for one in seen if one.number in voting and one.log is not None and good(one.log))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from temporalio import activity
 
-from weir.branches.log_members import is_there, look, majority, members_of_log, seen_of
+from weir.branches.log_members import is_there, majority, members_of_log, probe, seen_of
 from weir.branches.members import members_of
 from weir.branches.models import Branch, BranchState
 from weir.branches.repository import BranchRepository
@@ -111,7 +111,7 @@ class StorageActivities:
         async with self._r.database.transaction() as session:
             stored = await members_of(session, parent.timeline_id, len(self._r.safekeepers))
             writer = await EndpointRepository(session).writer_of(parent.id)
-        answers = await look(self._r.safekeepers, tenant, parent.timeline_id)
+        answers = await probe(self._r.safekeepers, tenant, parent.timeline_id)
         members = members_of_log(answers, stored)
         if members is None or members.doubt is not None:
             why = "no safekeeper shows it" if members is None else members.doubt

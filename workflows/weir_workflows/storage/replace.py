@@ -31,10 +31,10 @@ from weir.branches.log_members import (
     StepKind,
     committed,
     is_there,
-    look,
     marked,
     members_of_log,
     next_step,
+    probe,
     seen_of,
     waits,
 )
@@ -91,7 +91,7 @@ class ReplaceActivities:
         """Makes the next change, and says which; None when the members are as wanted, and everybody knows it."""
         async with heartbeats(), self._turns:
             what = await self._replacement(operation_id)
-            seen = await look(self._r.safekeepers, what.project.tenant_id, what.branch.timeline_id)
+            seen = await probe(self._r.safekeepers, what.project.tenant_id, what.branch.timeline_id)
             seen = marked(seen, what.marks)
             members = members_of_log(seen, what.stored)
             if members is None:

@@ -3,7 +3,8 @@
 use object_store::ObjectStoreExt;
 
 use crate::error::BlobError;
-use crate::index::{Generation, RemoteLayer};
+use crate::generation::Generation;
+use crate::index::RemoteLayer;
 use crate::timeline::TimelineStore;
 
 impl TimelineStore {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use layers::LayerError;
 use pg_types::TimelineId;
 
-use crate::index::Generation;
+use crate::generation::Generation;
 
 /// An error of object storage; [`BlobError::is_transient`] says whether a repeated attempt can succeed.
 #[derive(Debug, thiserror::Error)]

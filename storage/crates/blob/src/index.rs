@@ -1,44 +1,16 @@
 //! The index of a timeline: the layers that make up the timeline, and the LSN that they reach.
 
-use std::fmt;
-
 use layers::{LayerDesc, LayerName};
 use pg_types::{Lsn, TenantId, TimelineId};
 use serde::{Deserialize, Serialize};
 
 use crate::error::BlobError;
+use crate::generation::Generation;
 
 /// Version of the index format written; older ones are read, newer ones refused.
 pub const INDEX_FORMAT_VERSION: u32 = 2;
 /// Begins the last line of an index from version 2 on; 8 hex digits of CRC-32C of everything before follow.
 const TRAILER: &[u8] = b"\ncrc32c ";
-
-/// A pageserver's right to write to a timeline. Higher fences lower.
-#[derive(
-    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
-)]
-#[serde(transparent)]
-pub struct Generation(pub u32);
-
-impl Generation {
-    /// The form used in object names.
-    pub(crate) fn suffix(self) -> String {
-        format!("{:08x}", self.0)
-    }
-
-    pub(crate) fn from_suffix(text: &str) -> Option<Generation> {
-        let valid = text.len() == 8 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        valid
-            .then(|| u32::from_str_radix(text, 16).ok().map(Generation))
-            .flatten()
-    }
-}
-
-impl fmt::Display for Generation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
-}
 
 /// A layer and the generation that wrote it: together its object name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

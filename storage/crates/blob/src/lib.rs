@@ -39,6 +39,7 @@ mod copy;
 mod direct;
 mod error;
 mod file;
+mod generation;
 mod http_client;
 mod index;
 mod queue;
@@ -51,7 +52,8 @@ mod wal;
 
 pub use error::BlobError;
 pub use file::LocalLayerFile;
-pub use index::{Ancestor, Generation, INDEX_FORMAT_VERSION, IndexPart, RemoteLayer, seal, unseal};
+pub use generation::Generation;
+pub use index::{Ancestor, INDEX_FORMAT_VERSION, IndexPart, RemoteLayer, seal, unseal};
 pub use object_store::PutPayload;
 pub use queue::{IndexChange, QueueOptions, UploadQueue, UploadStatus};
 pub use store::Store;

@@ -20,7 +20,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::error::BlobError;
-use crate::index::{Generation, IndexPart, RemoteLayer};
+use crate::generation::Generation;
+use crate::index::{IndexPart, RemoteLayer};
 use crate::timeline::TimelineStore;
 
 mod remote;

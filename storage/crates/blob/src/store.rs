@@ -13,7 +13,6 @@ use crate::direct;
 use crate::error::BlobError;
 use crate::s3;
 use crate::staged;
-use crate::timeline::TimelineStore;
 
 /// An object that every pageserver tries to create when it starts.
 const CREATE_ONCE: &str = "create-once";
@@ -106,10 +105,6 @@ impl Store {
     /// The objects themselves, past the names given to them here.
     pub fn objects(&self) -> Arc<dyn ObjectStore> {
         self.objects.clone()
-    }
-
-    pub fn timeline(&self, tenant: TenantId, timeline: TimelineId) -> TimelineStore {
-        TimelineStore::new(self.clone(), tenant, timeline)
     }
 
     /// Tenants that have at least one object.

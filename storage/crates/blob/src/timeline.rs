@@ -10,7 +10,8 @@ use object_store::{ObjectMeta, ObjectStoreExt, PutMode, PutPayload};
 use pg_types::{TenantId, TimelineId};
 
 use crate::error::BlobError;
-use crate::index::{Generation, IndexPart, RemoteLayer};
+use crate::generation::Generation;
+use crate::index::{IndexPart, RemoteLayer};
 use crate::store::Store;
 
 /// Deletions in flight at once.
@@ -25,6 +26,8 @@ const LOOKS: u32 = 3;
 
 /// In which a pageserver's objects of a timeline are, those first by which the others are found.
 const FOLDERS: [&str; 3] = ["index", "layers", "generation"];
+/// The folder of a timeline's finished WAL, which safekeepers put there.
+pub(crate) const WAL_FOLDER: &str = "wal";
 
 /// What object storage holds of a timeline.
 #[derive(Clone, PartialEq, Debug)]
@@ -41,6 +44,12 @@ pub struct TimelineStore {
     pub(crate) store: Store,
     tenant: TenantId,
     timeline: TimelineId,
+}
+
+impl Store {
+    pub fn timeline(&self, tenant: TenantId, timeline: TimelineId) -> TimelineStore {
+        TimelineStore::new(self.clone(), tenant, timeline)
+    }
 }
 
 impl TimelineStore {
@@ -400,7 +409,7 @@ impl TimelineStore {
             .put(&mark, Bytes::new(), PutMode::Overwrite)
             .await?;
         crash::point!("delete.marked");
-        for folder in FOLDERS.into_iter().chain([crate::wal::FOLDER]) {
+        for folder in FOLDERS.into_iter().chain([WAL_FOLDER]) {
             self.store
                 .remove_staged(&self.path(folder), |_| true)
                 .await?;

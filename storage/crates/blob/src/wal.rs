@@ -22,12 +22,10 @@ use object_store::{ObjectMeta, ObjectStoreExt, PutMode, PutPayload};
 use pg_types::{Lsn, TenantId, Term, TimelineId, WAL_SEGMENT_BYTES};
 
 use crate::error::BlobError;
-use crate::timeline::TimelineStore;
+use crate::timeline::{TimelineStore, WAL_FOLDER};
 
 /// Version of the format written; newer ones are refused.
 pub const WAL_FORMAT_VERSION: u32 = 1;
-/// In which a timeline's WAL is.
-pub(crate) const FOLDER: &str = "wal";
 
 const MAGIC: &[u8; 8] = b"WEIRWALS";
 /// Before the history.
@@ -243,13 +241,18 @@ pub enum WalPut {
 
 impl TimelineStore {
     fn wal_path(&self, name: WalName) -> object_store::path::Path {
-        self.path(&format!("{FOLDER}/{name}"))
+        self.path(&format!("{WAL_FOLDER}/{name}"))
     }
 
     /// All WAL of the timeline that is here, by position.
     pub async fn list_wal(&self) -> Result<Vec<WalName>, BlobError> {
         let parse = |meta: &ObjectMeta| WalName::parse(meta.location.filename()?);
-        let mut names: Vec<WalName> = self.list(FOLDER).await?.iter().filter_map(parse).collect();
+        let mut names: Vec<WalName> = self
+            .list(WAL_FOLDER)
+            .await?
+            .iter()
+            .filter_map(parse)
+            .collect();
         names.sort();
         Ok(names)
     }

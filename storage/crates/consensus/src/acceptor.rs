@@ -125,7 +125,7 @@ impl Acceptor {
             history: self.durable.history.clone(),
             flush_lsn: self.flush_lsn,
             commit_lsn: self.commit_lsn(),
-            horizon_lsn: self.durable.horizon_lsn,
+            remote_consistent_lsn: self.durable.remote_consistent_lsn,
         }
     }
 
@@ -387,7 +387,7 @@ impl Acceptor {
         }
         Ok(Durable {
             commit_lsn: request.to,
-            horizon_lsn: request.to,
+            remote_consistent_lsn: request.to,
             ..self.durable.clone()
         })
     }
@@ -403,7 +403,10 @@ impl Acceptor {
 
     /// Raises the horizon; the caller stores [`Acceptor::snapshot`] before it deletes anything below.
     pub fn raise_horizon(&mut self, horizon: Lsn) {
-        self.durable.horizon_lsn = self.durable.horizon_lsn.max(horizon.min(self.commit_lsn()));
+        self.durable.remote_consistent_lsn = self
+            .durable
+            .remote_consistent_lsn
+            .max(horizon.min(self.commit_lsn()));
     }
 }
 

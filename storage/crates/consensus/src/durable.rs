@@ -19,7 +19,7 @@ pub struct Durable {
     /// A committed record boundary that is in the log; may lag the one in memory.
     pub commit_lsn: Lsn,
     /// Record boundary below which WAL may be gone.
-    pub horizon_lsn: Lsn,
+    pub remote_consistent_lsn: Lsn,
     /// The newest configuration heard of.
     pub configuration: Configuration,
 }
@@ -33,7 +33,7 @@ impl Durable {
             voted_for: None,
             history: TermHistory::default(),
             commit_lsn: start_lsn,
-            horizon_lsn: start_lsn,
+            remote_consistent_lsn: start_lsn,
             configuration,
         }
     }

@@ -24,7 +24,7 @@ pub struct LogPosition {
     pub flush_lsn: Lsn,
     pub commit_lsn: Lsn,
     /// Record boundary below which WAL may be gone, because object storage holds what it made.
-    pub horizon_lsn: Lsn,
+    pub remote_consistent_lsn: Lsn,
 }
 
 impl LogPosition {

@@ -26,7 +26,7 @@ fn position(term: u64, flush: u64, commit: u64) -> LogPosition {
         history: [entry].into_iter().filter(|_| term > 0).collect(),
         flush_lsn: Lsn(flush),
         commit_lsn: Lsn(commit),
-        horizon_lsn: Lsn(0),
+        remote_consistent_lsn: Lsn(0),
     }
 }
 

@@ -20,9 +20,9 @@ use pg_types::{Key, Lsn};
 use crate::desc::LayerDesc;
 use crate::error::LayerError;
 use crate::map::LayerMap;
-use crate::read::PersistentLayer;
 use crate::retain::{Filter, Retention};
 use crate::value::Version;
+use crate::versions::PersistentLayer;
 use crate::writer::{LayerWriter, WriterOptions};
 
 /// Layers below the horizon are merged again once there are this many times fewer bytes in level 2: each byte is

@@ -1,6 +1,5 @@
 //! The description of a layer file, and the layer's name, which holds all of the description but the size.
 
-use std::fmt;
 use std::str::FromStr;
 
 use pg_types::key::KEY_BYTES;
@@ -8,6 +7,7 @@ use pg_types::{Key, KeyRange, Lsn};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LayerError;
+use crate::name::LayerName;
 use crate::value::LsnRange;
 
 /// What a layer file holds.
@@ -125,31 +125,10 @@ fn parse_lsn(hex: &str) -> Option<Lsn> {
         .flatten()
 }
 
-/// File name of a layer: key range, LSN range, kind and level, checksum. Safe in paths and URLs.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct LayerName(pub String);
-
 impl LayerName {
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// What the name says, together with the file's size.
     pub fn parse(&self, size: u64) -> Result<LayerDesc, LayerError> {
         LayerDesc::parse(&self.0, size).ok_or_else(|| LayerError::BadName(self.0.clone()))
-    }
-}
-
-impl fmt::Display for LayerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for LayerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use pg_types::Lsn;
 
-use crate::desc::LayerName;
+use crate::name::LayerName;
 
 /// An error of reading or writing a layer; it names the layer where it concerns one.
 #[derive(Debug, thiserror::Error)]

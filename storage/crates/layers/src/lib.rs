@@ -32,6 +32,7 @@ mod error;
 mod format;
 mod map;
 mod memory;
+mod name;
 mod pace;
 mod pieces;
 mod read;
@@ -41,6 +42,7 @@ mod retain;
 mod source;
 mod value;
 mod vectored;
+mod versions;
 mod weigh;
 mod writer;
 
@@ -48,16 +50,16 @@ pub use cache::BlockCache;
 pub use check::LayerContent;
 pub use compact::{CompactionPlan, MergeOptions, merge_layers, plan_l0, plan_settling};
 pub use counts::{ChainCounts, ImageRule, ImageTask, LONG};
-pub use desc::{LayerDesc, LayerKind, LayerName};
+pub use desc::{LayerDesc, LayerKind};
 pub use error::LayerError;
 pub use format::{FORMAT_VERSION, KeyStat};
 pub use map::LayerMap;
 pub use memory::MemoryLayer;
+pub use name::LayerName;
 pub use pace::Brake;
 pub use pieces::Pieces;
 pub use read::{
-    Base, Chain, ChainCollector, ChainDelta, PersistentLayer, RangeScan, VersionSource, View,
-    collect, history, newest_lsn,
+    Base, Chain, ChainCollector, ChainDelta, RangeScan, View, collect, history, newest_lsn,
 };
 pub use reader::{LayerIter, LayerReader};
 pub use region::{give_back_spare, keep_spare};
@@ -65,5 +67,6 @@ pub use retain::Retention;
 pub use source::BlockSource;
 pub use value::{LsnRange, Put, Value, Version, Window};
 pub use vectored::{ChainsCollector, collect_all};
+pub use versions::{PersistentLayer, VersionSource};
 pub use weigh::{PAGE_COST, Policy, REQUEST_COST};
 pub use writer::{LayerWriter, WriterOptions, image_layer};

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use pg_types::{Key, KeyRange};
 
-use crate::desc::{LayerDesc, LayerName};
-use crate::read::PersistentLayer;
+use crate::desc::LayerDesc;
+use crate::name::LayerName;
 use crate::value::Window;
+use crate::versions::PersistentLayer;
 
 /// The layer files of one timeline, searchable by key; immutable. `L` is the caller's handle of a layer file.
 pub struct LayerMap<L> {
@@ -173,8 +174,8 @@ mod tests {
     use super::*;
     use crate::desc::LayerKind;
     use crate::error::LayerError;
-    use crate::read::VersionSource;
     use crate::value::LsnRange;
+    use crate::versions::VersionSource;
     use pg_types::Lsn;
     use proptest::prelude::*;
 

@@ -28,10 +28,10 @@ use smallvec::SmallVec;
 
 use crate::desc::LayerDesc;
 use crate::error::LayerError;
-use crate::pieces::Pieces;
-use crate::read::VersionSource;
-use crate::region::{REGION, Regions};
+use crate::pieces::{Pieces, Regions};
+use crate::region::REGION;
 use crate::value::{LsnRange, Put, Value, Version, Window};
+use crate::versions::VersionSource;
 use crate::writer::{LayerWriter, WriterOptions};
 use arena::{Copies, Entry};
 use versions::Versions;

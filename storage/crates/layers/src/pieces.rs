@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::region::REGION;
+use crate::region::{REGION, Region};
 use crate::source::BlockSource;
 
 /// A layer's file in memory. Cloning is cheap. The memory is given back when the last clone and the last slice of a
@@ -65,12 +65,78 @@ impl BlockSource for Pieces {
     }
 }
 
+/// A file in memory: one region behind the other, all but the last of them full.
+#[derive(Default)]
+pub(crate) struct Regions {
+    regions: Vec<Region>,
+    large: bool,
+}
+
+impl Regions {
+    /// `large`: for a file that is likely longer than a region.
+    pub fn new(large: bool) -> Regions {
+        Regions {
+            regions: Vec::new(),
+            large,
+        }
+    }
+
+    /// What was written, cut where the regions end.
+    pub fn into_pieces(self) -> Pieces {
+        Pieces::new(self.regions.into_iter().map(Bytes::from_owner).collect())
+    }
+}
+
+impl io::Write for Regions {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.regions.last().is_none_or(|last| last.room() == 0) {
+            let is_large = self.large || !self.regions.is_empty();
+            self.regions.push(match is_large {
+                true => Region::large()?,
+                false => Region::small()?,
+            });
+        }
+        let Some(last) = self.regions.last_mut() else {
+            return Ok(0);
+        };
+        let fit = bytes.len().min(last.room());
+        last.push(&bytes[..fit]);
+        Ok(fit)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::region::Regions;
+
+    /// Promise: the pieces hold what was written in its order, each full but the last, each at a page's border.
+    #[test]
+    fn a_file_is_its_pieces() {
+        for large in [false, true] {
+            let mut file = Regions::new(large);
+            let mut expected = Vec::new();
+            for number in 0..100_000_u32 {
+                file.write_all(&number.to_le_bytes()).unwrap();
+                expected.extend_from_slice(&number.to_le_bytes());
+            }
+            let vast = vec![7; 2 * REGION + 1];
+            file.write_all(&vast).unwrap();
+            expected.extend_from_slice(&vast);
+            let pieces: Vec<Bytes> = file.into_pieces().iter().collect();
+            let (last, full) = pieces.split_last().unwrap();
+            assert!(full.iter().all(|piece| piece.len() == REGION));
+            assert!(!last.is_empty());
+            assert!(pieces.iter().all(|piece| piece.as_ptr().addr() % 4096 == 0));
+            assert!(pieces.concat() == expected);
+        }
+        assert_eq!(Regions::default().into_pieces().iter().count(), 0);
+    }
 
     /// Promise: a part of the file is what was written there, wherever the pieces end; beyond the end is an error.
     #[test]

@@ -14,11 +14,8 @@ use std::io;
 use std::ops::Deref;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use memmap2::{Advice, MmapMut, MmapOptions};
 use parking_lot::Mutex;
-
-use crate::pieces::Pieces;
 
 /// Bytes of a region: a large page, as x86-64 and most of ARM have them.
 pub(crate) const REGION: usize = 2 << 20;
@@ -190,78 +187,9 @@ impl AsRef<[u8]> for Region {
     }
 }
 
-/// A file in memory: one region behind the other, all but the last of them full.
-#[derive(Default)]
-pub(crate) struct Regions {
-    regions: Vec<Region>,
-    large: bool,
-}
-
-impl Regions {
-    /// `large`: for a file that is likely longer than a region.
-    pub fn new(large: bool) -> Regions {
-        Regions {
-            regions: Vec::new(),
-            large,
-        }
-    }
-
-    /// What was written, cut where the regions end.
-    pub fn into_pieces(self) -> Pieces {
-        Pieces::new(self.regions.into_iter().map(Bytes::from_owner).collect())
-    }
-}
-
-impl io::Write for Regions {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.regions.last().is_none_or(|last| last.room() == 0) {
-            let is_large = self.large || !self.regions.is_empty();
-            self.regions.push(match is_large {
-                true => Region::large()?,
-                false => Region::small()?,
-            });
-        }
-        let Some(last) = self.regions.last_mut() else {
-            return Ok(0);
-        };
-        let fit = bytes.len().min(last.room());
-        last.push(&bytes[..fit]);
-        Ok(fit)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
-
-    /// Promise: the pieces hold what was written in its order, each full but the last, each at a page's border.
-    #[test]
-    fn a_file_is_its_pieces() {
-        for large in [false, true] {
-            let mut file = Regions::new(large);
-            let mut expected = Vec::new();
-            for number in 0..100_000_u32 {
-                file.write_all(&number.to_le_bytes()).unwrap();
-                expected.extend_from_slice(&number.to_le_bytes());
-            }
-            let vast = vec![7; 2 * REGION + 1];
-            file.write_all(&vast).unwrap();
-            expected.extend_from_slice(&vast);
-            let pieces: Vec<Bytes> = file.into_pieces().iter().collect();
-            let (last, full) = pieces.split_last().unwrap();
-            assert!(full.iter().all(|piece| piece.len() == REGION));
-            assert!(!last.is_empty());
-            assert!(pieces.iter().all(|piece| piece.as_ptr().addr() % 4096 == 0));
-            assert!(pieces.concat() == expected);
-        }
-        assert_eq!(Regions::default().into_pieces().iter().count(), 0);
-    }
 
     /// Promise: memory is used again and shows nothing of its earlier use; no more of it is kept than allowed, and
     /// not for long.

@@ -7,10 +7,11 @@
 use pg_types::{Key, KeyRange, Lsn};
 use smallvec::SmallVec;
 
-use crate::desc::LayerName;
 use crate::error::LayerError;
-use crate::read::{Chain, ChainCollector, PersistentLayer, VersionSource, View};
+use crate::name::LayerName;
+use crate::read::{Chain, ChainCollector, View};
 use crate::value::Window;
+use crate::versions::{PersistentLayer, VersionSource};
 
 /// One key's read.
 struct Read {

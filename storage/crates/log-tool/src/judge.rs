@@ -9,8 +9,9 @@ use serde::Serialize;
 
 use crate::compare::Comparison;
 use crate::member::{Member, State};
+use crate::part::Part;
 use crate::scan::{Proven, Tail};
-use crate::voters::{self, Part};
+use crate::voters;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -115,7 +116,7 @@ fn diverges_at(member: &Member, authority: &Member) -> Option<Lsn> {
 pub fn judge(members: &[Member], comparison: Option<&Comparison>) -> Judgement {
     let controls = || members.iter().filter_map(|member| member.control.as_ref());
     let committed = controls().map(|it| it.durable.commit_lsn).max();
-    let needed_from = controls().map(|it| it.durable.horizon_lsn).max();
+    let needed_from = controls().map(|it| it.durable.remote_consistent_lsn).max();
     let mut judgement = Judgement {
         needed_from: needed_from.unwrap_or_default(),
         committed: committed.unwrap_or_default(),
@@ -134,7 +135,7 @@ pub fn judge(members: &[Member], comparison: Option<&Comparison>) -> Judgement {
     judgement
         .findings
         .extend(comparison.into_iter().flat_map(of_comparison));
-    judgement.say(members, comparison);
+    judgement.write_verdict(members, comparison);
     judgement
 }
 
@@ -279,7 +280,7 @@ impl Judgement {
         holders.map(|it| it.member.clone()).collect()
     }
 
-    fn say(&mut self, members: &[Member], comparison: Option<&Comparison>) {
+    fn write_verdict(&mut self, members: &[Member], comparison: Option<&Comparison>) {
         let (from, to) = (self.needed_from, self.committed);
         let holders = self.holders();
         let mut verdict = Vec::new();

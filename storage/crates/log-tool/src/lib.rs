@@ -20,6 +20,7 @@ pub mod compare;
 pub mod folder;
 pub mod judge;
 pub mod member;
+pub mod part;
 pub mod report;
 pub mod text;
 pub mod voters;

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use log_tool::folder;
 use log_tool::member::Outside;
-use log_tool::report::{Directory, look};
+use log_tool::report::{Directory, inspect};
 use log_tool::text::bytes;
 use pg_types::{TenantId, TimelineId};
 use serde_json::json;
@@ -184,10 +184,10 @@ fn show(place: &Place, with_bytes: bool) -> Result<ExitCode> {
     let mut progress = Progress::new();
     let report = {
         let mut outside = Outside {
-            progress: &mut |what, bytes| progress.tell(what, bytes),
+            progress: &mut |what, bytes| progress.advance(what, bytes),
             pause: &|| std::thread::sleep(WRITER_PAUSE),
         };
-        look(
+        inspect(
             &directories,
             tenant,
             place.timeline,
@@ -232,7 +232,7 @@ impl Progress {
         }
     }
 
-    fn tell(&mut self, what: &str, read: u64) {
+    fn advance(&mut self, what: &str, read: u64) {
         self.done += read;
         if self.said.elapsed() < PATIENCE {
             return;

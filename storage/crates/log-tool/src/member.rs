@@ -13,8 +13,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::folder::{self, CutFile, Segments};
+use crate::part::Part;
 use crate::scan::{Means, Scan, scan};
-use crate::voters::Part;
 
 /// What became of the timeline on this member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -174,7 +174,7 @@ impl Found {
             pause: outside.pause,
         };
         let durable = member.control.as_ref().map(|control| &control.durable);
-        let begin = durable.map(|durable| durable.horizon_lsn);
+        let begin = durable.map(|durable| durable.remote_consistent_lsn);
         let commit = durable.map_or(Lsn::INVALID, |durable| durable.commit_lsn);
         let scan = scan(&mut wal, begin, commit, &mut means);
         // Nobody writes to what was set aside.

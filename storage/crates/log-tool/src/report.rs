@@ -1,4 +1,4 @@
-//! The whole look at one timeline: read every member, compare, judge.
+//! The whole inspection of one timeline: read every member, compare, judge.
 
 use std::path::PathBuf;
 
@@ -12,8 +12,8 @@ use crate::member::{self, Found, Member, Outside, State};
 use crate::scan::Tail;
 use crate::voters;
 
-/// A safekeeper that trims or cuts its log meanwhile makes it look wrong: it is looked at again, this often at most.
-const LOOKS: u32 = 3;
+/// A safekeeper that trims or cuts its log meanwhile makes the log look wrong: it is inspected again, this often at most.
+const INSPECTIONS: u32 = 3;
 
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -25,15 +25,15 @@ pub struct Report {
     #[serde(flatten)]
     pub judgement: Judgement,
     pub sound: bool,
-    /// A safekeeper changed its promises or trimmed its log during every look: look again.
+    /// A safekeeper changed its promises or trimmed its log during every inspection: inspect it again.
     pub changed_meanwhile: bool,
 }
 
 /// A member's name and its data directory.
 pub type Directory = (String, PathBuf);
 
-/// Looks at one timeline in each directory. `None` when no directory has it.
-pub fn look(
+/// Inspects one timeline in each directory. `None` when no directory has it.
+pub fn inspect(
     directories: &[Directory],
     tenant: TenantId,
     timeline: TimelineId,
@@ -46,7 +46,7 @@ pub fn look(
             .map(|(name, dir)| member::find(name, dir, tenant, timeline))
             .collect()
     };
-    for look in 1.. {
+    for inspection in 1.. {
         let found = find();
         let is_there =
             |it: &Found| matches!(it.member.state, State::Present | State::ControlDamaged);
@@ -69,7 +69,7 @@ pub fn look(
             .iter()
             .any(|it| !matches!(it.kind, Kind::Absent | Kind::Unreadable));
         let changed = is_odd && has_changed(&members, &find());
-        if changed && look < LOOKS {
+        if changed && inspection < INSPECTIONS {
             continue;
         }
         return Some(Report {
@@ -90,7 +90,7 @@ fn has_changed(members: &[Member], now: &[Found]) -> bool {
     members.iter().zip(now).any(|(member, now)| {
         let facts = |member: &Member| {
             let durable = member.control.as_ref().map(|control| &control.durable);
-            let durable = durable.map(|it| (it.term, it.history.clone(), it.horizon_lsn));
+            let durable = durable.map(|it| (it.term, it.history.clone(), it.remote_consistent_lsn));
             (member.state, durable)
         };
         facts(member) != facts(&now.member)
@@ -106,7 +106,7 @@ fn compare_members(members: &[Member], outside: &mut Outside<'_>) -> Comparison 
     for member in members {
         let (from, to) = match (authority, &member.control) {
             (Some(authority), Some(control)) => (
-                control.durable.horizon_lsn,
+                control.durable.remote_consistent_lsn,
                 compared_to(member, committed).min(judge::agrees_to(member, authority)),
             ),
             // Without a promise of its own, what is whole of it can still be said to be the same or not.

@@ -8,9 +8,9 @@ use safekeeper::control::Control;
 use serde_json::Value;
 
 use crate::member::{Cut, Member, Segment, SegmentState, State};
+use crate::part::Part;
 use crate::report::Report;
 use crate::scan::{Scan, Tail};
-use crate::voters::Part;
 
 /// Entries of a term history that are shown; the newest matter.
 const TERMS: usize = 8;
@@ -20,7 +20,7 @@ const KNOWN: [&str; 7] = [
     "voted_for",
     "history",
     "commit_lsn",
-    "horizon_lsn",
+    "remote_consistent_lsn",
     "member",
     "configuration",
 ];
@@ -104,7 +104,7 @@ fn write_promises(f: &mut Formatter<'_>, member: &Member) -> fmt::Result {
     writeln!(
         f,
         "  {:<14}{} to {} as stored; begins at {}",
-        "committed", durable.horizon_lsn, durable.commit_lsn, control.identity.start_lsn
+        "committed", durable.remote_consistent_lsn, durable.commit_lsn, control.identity.start_lsn
     )?;
     for (name, lsn) in &member.readers {
         writeln!(f, "  {:<14}{name} has all up to {lsn} elsewhere", "reader")?;

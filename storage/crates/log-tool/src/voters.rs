@@ -4,19 +4,9 @@
 //! lacks most logs, and a member that was removed may hold an old one, without anything being wrong.
 
 use consensus::{Configuration, Generation, MemberId, Role};
-use serde::Serialize;
 
 use crate::member::Member;
-
-/// What a directory is to the log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Part {
-    Voter,
-    Learner,
-    /// The newest configuration does not name it.
-    None,
-}
+use crate::part::Part;
 
 /// The configuration with the highest generation; `None` when no directory names the log's members, as logs that were
 /// founded before they did: then each directory counts as a voter's.

@@ -8,8 +8,8 @@ use std::path::Path;
 use common::{Log, START, Writer, disk, next_member, timeline_dir, verify};
 use consensus::{Change, Configuration, MemberId};
 use log_tool::judge::Kind;
+use log_tool::part::Part;
 use log_tool::report::Report;
-use log_tool::voters::Part;
 use pg_types::Lsn;
 
 const VOTERS: [&str; 3] = ["a", "b", "c"];

@@ -2,8 +2,8 @@
 //! there.
 //!
 //! The object store is the truth. When the object store is a local directory, layers are read in place, new layers
-//! from memory for a while (`recent`). Otherwise a copy of the layer is kept in the timeline's cache directory for as
-//! long as there is room (`disk`). A crash leaves whole copies, which are used again, and staging files, which the
+//! from memory for a while (`recent`). Otherwise a copy of the layer is kept in the timeline's cache directory
+//! (`layer_cache`) for as long as there is room (`disk`). A crash leaves whole copies, which are used again, and staging files, which the
 //! next start removes.
 
 use std::io;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
-use blob::{BlobError, LocalLayerFile, RemoteLayer, TimelineStore};
+use blob::{BlobError, LocalLayerFile, RemoteLayer};
 use bytes::Bytes;
 use layers::{
     BlockCache, BlockSource, LayerDesc, LayerError, LayerName, LayerReader, PersistentLayer,
@@ -21,8 +21,7 @@ use layers::{
 use parking_lot::RwLock;
 use pg_types::Key;
 
-use crate::disk::{Copy, DiskCache};
-use crate::recent::RecentLayers;
+use crate::eviction::{Copy, Looks};
 
 /// An open layer file: it can be read even when the file is removed.
 pub type Reader = Arc<LayerReader<LayerBytes>>;
@@ -59,7 +58,7 @@ pub struct LayerFile {
     resident: AtomicBool,
     used: AtomicU64,
     blocks: Arc<BlockCache>,
-    disk: Arc<DiskCache>,
+    looks: Arc<Looks>,
     reader: RwLock<Option<Reader>>,
     written: Written,
     /// One download of a layer at a time: a read that waited for this lock finds the file on disk.
@@ -67,6 +66,55 @@ pub struct LayerFile {
 }
 
 impl LayerFile {
+    /// A handle of the layer at `path`, which is a copy of the object or, where `is_copy` is false, the object itself.
+    pub(crate) fn new(
+        remote: RemoteLayer,
+        path: PathBuf,
+        is_copy: bool,
+        blocks: Arc<BlockCache>,
+        looks: Arc<Looks>,
+    ) -> LayerFile {
+        LayerFile {
+            name: remote.desc.name(),
+            resident: AtomicBool::new(!is_copy || path.exists()),
+            used: AtomicU64::new(looks.now()),
+            remote,
+            path,
+            is_copy,
+            blocks,
+            looks,
+            reader: RwLock::new(None),
+            written: Written::default(),
+            fetching: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Until [`LayerFile::let_go_of_memory`] it is read from what was written to it.
+    pub(crate) fn keep_in_memory(&self, written: Pieces) {
+        *self.written.write() = Some(written);
+    }
+
+    /// Makes sure a copy is there: `fetch` brings the file, and says where to.
+    pub(crate) async fn fetched(
+        &self,
+        fetch: impl Future<Output = Result<PathBuf, BlobError>>,
+    ) -> Result<()> {
+        if self.is_copy && self.is_resident() && self.path.exists() {
+            return Ok(());
+        }
+        let _one_at_a_time = self.fetching.lock().await;
+        let path = fetch.await;
+        let path = path.with_context(|| format!("fetch layer {}", self.name))?;
+        anyhow::ensure!(
+            path.exists(),
+            "layer {} is missing from the object store at {}",
+            self.name,
+            path.display()
+        );
+        self.resident.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
     pub fn remote(&self) -> &RemoteLayer {
         &self.remote
     }
@@ -114,7 +162,7 @@ impl LayerFile {
 
     /// The open layer, for a read that wants what is in it; `NotResident` when it is not on local disk.
     pub fn reader(&self) -> Result<Reader, LayerError> {
-        self.used.store(self.disk.now(), Ordering::Relaxed);
+        self.used.store(self.looks.now(), Ordering::Relaxed);
         self.opened()
     }
 
@@ -192,123 +240,5 @@ impl PersistentLayer for LayerFile {
 
     fn open(&self) -> Result<Arc<dyn VersionSource + Send + Sync>, LayerError> {
         Ok(self.reader()?)
-    }
-}
-
-/// Where one timeline's layer files are on local disk.
-pub struct LayerCache {
-    directory: PathBuf,
-    blocks: Arc<BlockCache>,
-    disk: Arc<DiskCache>,
-    recent: Arc<RecentLayers>,
-    remote: TimelineStore,
-}
-
-impl LayerCache {
-    pub fn new(
-        directory: PathBuf,
-        blocks: Arc<BlockCache>,
-        disk: Arc<DiskCache>,
-        recent: Arc<RecentLayers>,
-        remote: TimelineStore,
-    ) -> LayerCache {
-        LayerCache {
-            directory,
-            blocks,
-            disk,
-            recent,
-            remote,
-        }
-    }
-
-    /// A handle of a layer that has just been written. While it is new it is read from memory if it would be read in
-    /// place.
-    pub fn new_file(&self, remote: RemoteLayer, written: Pieces) -> Arc<LayerFile> {
-        let file = self.file(remote);
-        if !file.is_copy {
-            *file.written.write() = Some(written);
-            self.recent.add(&file);
-        }
-        file
-    }
-
-    /// A handle of a layer, wherever its bytes are.
-    pub fn file(&self, remote: RemoteLayer) -> Arc<LayerFile> {
-        let object = self.remote.local_layer_path(&remote);
-        let is_copy = object.is_none();
-        let path = object.unwrap_or_else(|| self.directory.join(remote.object_name()));
-        let file = Arc::new(LayerFile {
-            name: remote.desc.name(),
-            resident: AtomicBool::new(!is_copy || path.exists()),
-            used: AtomicU64::new(self.disk.now()),
-            remote,
-            path,
-            is_copy,
-            blocks: self.blocks.clone(),
-            disk: self.disk.clone(),
-            reader: RwLock::new(None),
-            written: Written::default(),
-            fetching: tokio::sync::Mutex::default(),
-        });
-        if is_copy {
-            self.disk.add(&file);
-        }
-        file
-    }
-
-    /// Makes sure the layer is on local disk.
-    pub async fn fetch(&self, file: &LayerFile) -> Result<()> {
-        if file.is_copy && file.is_resident() && file.path.exists() {
-            return Ok(());
-        }
-        let _one_at_a_time = file.fetching.lock().await;
-        let path = {
-            let _one_of_few = self.disk.fetch_permit().await;
-            self.remote
-                .make_resident(&file.remote, &self.directory)
-                .await
-        };
-        let path = path.with_context(|| format!("fetch layer {}", file.name))?;
-        anyhow::ensure!(
-            path.exists(),
-            "layer {} is missing from the object store at {}",
-            file.name,
-            path.display()
-        );
-        file.resident.store(true, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Removes local files of layers that are not among these, and what downloads left unfinished.
-    pub fn keep_only(&self, layers: &[RemoteLayer]) -> Result<()> {
-        let named: std::collections::HashSet<String> =
-            layers.iter().map(RemoteLayer::object_name).collect();
-        let entries = match std::fs::read_dir(&self.directory) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            entries => entries.with_context(|| format!("list {}", self.directory.display()))?,
-        };
-        for entry in entries {
-            let entry = entry.with_context(|| format!("list {}", self.directory.display()))?;
-            if !named.contains(entry.file_name().to_string_lossy().as_ref()) {
-                std::fs::remove_file(entry.path())
-                    .with_context(|| format!("remove {}", entry.path().display()))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes the local copy of a layer that no index names any more.
-    pub async fn remove_copy(&self, file: &LayerFile) -> Result<()> {
-        file.evict()
-    }
-
-    /// Removes all local copies.
-    pub async fn remove_all(&self) -> Result<()> {
-        match tokio::fs::remove_dir_all(&self.directory).await {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("remove {}", self.directory.display()))
-            }
-            _ => Ok(()),
-        }
     }
 }

@@ -7,8 +7,9 @@
 //! Invariants, each kept by the module named:
 //! - only committed WAL is ingested, a record at a time, in order (`ingest`, `wal_source`);
 //! - a read never returns a wrong page: it waits for its LSN, and what cannot be redone is an error that names key,
-//!   LSN and record (`timeline`, `store`);
-//! - the index names only layers that are durable, and safekeepers trim only what it reaches (`timeline`, `index`);
+//!   LSN and record (`timeline`, `version_store`);
+//! - the index names only layers that are durable, and safekeepers trim only what it reaches (`timeline`,
+//!   `timeline_index`);
 //! - a compute that was fenced by a newer term stays fenced (`timeline`).
 //!
 //! A crash at any moment leaves the newest durable index; WAL after the index's LSN is ingested again.
@@ -23,12 +24,13 @@ pub mod clock;
 pub mod config;
 pub mod disk;
 pub mod error;
+mod eviction;
 pub mod floor;
 pub mod http;
 pub mod import;
-pub mod index;
 pub mod ingest;
 mod inventory;
+mod layer_cache;
 mod layer_file;
 pub mod manager;
 pub mod memory;
@@ -38,9 +40,10 @@ pub mod page_service;
 mod pages;
 mod recent;
 mod redo;
-mod store;
 pub mod term_history;
 pub mod timeline;
+pub mod timeline_index;
 pub mod timestamp;
 pub mod tool;
+mod version_store;
 pub mod wal_source;

@@ -7,6 +7,7 @@
 mod broken;
 mod create;
 mod detach;
+mod found;
 mod history;
 mod open;
 mod safekeepers;
@@ -30,13 +31,13 @@ use crate::config::{TenantConfig, TenantConfigPatch};
 use crate::disk::DiskCache;
 use crate::error::{Error, Result};
 use crate::import::{Import, PostgresInstall};
-use crate::index::TimelineIndex;
-use crate::layer_file::LayerCache;
+use crate::layer_cache::LayerCache;
 use crate::memory::MemoryBudget;
 use crate::page_cache::PageCache;
 use crate::recent::RecentLayers;
-use crate::store::Store;
 use crate::timeline::{OpenTimeline, SharedConfig, Timeline};
+use crate::timeline_index::TimelineIndex;
+use crate::version_store::VersionStore;
 
 use broken::{Broken, check_broken_branches};
 pub use safekeepers::{Safekeepers, WalSources};
@@ -191,7 +192,7 @@ impl TenantManager {
         tenant: &Arc<Tenant>,
         id: TimelineId,
         index: TimelineIndex,
-        store: Arc<Store>,
+        store: Arc<VersionStore>,
         ancestor: Option<(Arc<Timeline>, Lsn)>,
         state: wal_decode::TimelineState,
     ) -> Arc<Timeline> {

@@ -284,7 +284,7 @@ impl MemoryBudget {
                 let Some(budget) = budget.upgrade() else {
                     return;
                 };
-                budget.look();
+                budget.rebalance();
                 layers::give_back_spare(Instant::now(), SPARE_FOR);
                 budget
                     .used
@@ -296,7 +296,7 @@ impl MemoryBudget {
     }
 
     /// Reads what all timelines hold and carries out the [`plan`] for it. Returns whether memory is short.
-    fn look(&self) -> bool {
+    fn rebalance(&self) -> bool {
         let was_short = self.allowance.load(Ordering::Relaxed) != u64::MAX;
         if self.total.load(Ordering::Relaxed) <= self.limit / 4 && !was_short {
             return false;

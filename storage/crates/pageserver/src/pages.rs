@@ -15,7 +15,7 @@ use pg_types::{Key, KeyKind, Lsn};
 use crate::error::Result;
 use crate::page_cache::{Entry, Made};
 use crate::redo::{Page, redo};
-use crate::store::{Mending, Obstacle, Store};
+use crate::version_store::{Obstacle, ReadRetry, VersionStore};
 
 /// Reads of more keys than this leave the async threads.
 const INLINE_KEYS: usize = 4;
@@ -45,11 +45,11 @@ impl Wanted {
     }
 }
 
-impl Store {
+impl VersionStore {
     /// Makes pages as of `at`, in the order asked, each from the versions above its floor, without regard to what is
     /// kept. A page that can't be redone is an error of its own.
     pub async fn pages_anew(
-        self: &Arc<Store>,
+        self: &Arc<VersionStore>,
         keys: &[(Key, Lsn)],
         at: Lsn,
     ) -> Result<Vec<Result<Page>>> {
@@ -65,7 +65,7 @@ impl Store {
     /// Makes pages as of `at` as [`Store::pages_anew`] does, but from the pages that earlier reads made where there
     /// are some. A page's chain length is then the number of deltas that had to be applied now.
     pub async fn pages(
-        self: &Arc<Store>,
+        self: &Arc<VersionStore>,
         keys: &[(Key, Lsn)],
         at: Lsn,
     ) -> Result<Vec<Result<Page>>> {
@@ -157,7 +157,11 @@ impl Store {
         keys.iter().map(look_up).collect()
     }
 
-    async fn make(self: &Arc<Store>, wanted: Vec<Wanted>, at: Lsn) -> Result<Vec<Result<Page>>> {
+    async fn make(
+        self: &Arc<VersionStore>,
+        wanted: Vec<Wanted>,
+        at: Lsn,
+    ) -> Result<Vec<Result<Page>>> {
         if wanted.len() <= INLINE_KEYS {
             let unknown: Vec<_> = wanted.iter().map(Wanted::unknown).collect();
             let chains = self.chains(&unknown, at).await?;
@@ -178,8 +182,12 @@ impl Store {
         Ok(found.into_iter().map(|(_, page)| page).collect())
     }
 
-    async fn part(self: &Arc<Store>, wanted: Arc<[Wanted]>, at: Lsn) -> Result<Vec<Result<Page>>> {
-        let mut mending = Mending::default();
+    async fn part(
+        self: &Arc<VersionStore>,
+        wanted: Arc<[Wanted]>,
+        at: Lsn,
+    ) -> Result<Vec<Result<Page>>> {
+        let mut retry = ReadRetry::default();
         loop {
             let (store, wanted) = (self.clone(), wanted.clone());
             let made = tokio::task::spawn_blocking(move || -> Result<_, Obstacle> {
@@ -189,7 +197,7 @@ impl Store {
             });
             match made.await.context("read task")? {
                 Ok(pages) => return Ok(pages),
-                Err(obstacle) => self.mend(obstacle, &mut mending).await?,
+                Err(obstacle) => self.mend(obstacle, &mut retry).await?,
             }
         }
     }

@@ -64,7 +64,7 @@ mod tests {
 
     use super::*;
     use crate::disk::DiskCache;
-    use crate::layer_file::LayerCache;
+    use crate::layer_cache::LayerCache;
 
     fn cache(root: &Path, limit: u64) -> (LayerCache, blob::TimelineStore) {
         let objects = blob::Store::local(&root.join("objects")).expect("store");

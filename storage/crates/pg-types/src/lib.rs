@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bytes_le;
+pub mod facts;
 pub mod id;
 pub mod key;
 pub mod lsn;

@@ -15,7 +15,7 @@
 //!
 //! What minors of a major write and redo otherwise is in `wal_redo::minors`.
 
-use crate::version::{RecordLayouts, VersionFacts};
+use crate::facts::{RecordLayouts, VersionFacts};
 
 /// The numbers of Postgres 17.
 pub const FACTS: VersionFacts = VersionFacts {

@@ -7,7 +7,7 @@
 //! - `Heap/INPLACE` carries cache invalidations behind what redo reads.
 //! - initdb turns data checksums on by default; Weir's clusters have them off.
 
-use crate::version::{RecordLayouts, VersionFacts};
+use crate::facts::{RecordLayouts, VersionFacts};
 
 /// The numbers of Postgres 18.
 pub const FACTS: VersionFacts = VersionFacts {

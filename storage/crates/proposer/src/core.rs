@@ -16,7 +16,7 @@ use wire::wal::{AcceptorMessage, Greeting};
 use crate::buffer::WalBuffer;
 use crate::metrics::Metrics;
 use crate::peers::Peers;
-use crate::supply;
+use crate::tries::Tries;
 use crate::{Fatal, FpwChange, Positions, ProposerConfig};
 
 pub struct Shared {
@@ -44,9 +44,9 @@ pub struct Member {
     /// Where its commit LSN is.
     pub commit_lsn: Lsn,
     /// Below this its WAL may be gone.
-    pub horizon_lsn: Lsn,
+    pub trimmed_lsn: Lsn,
     /// Whom its WAL was fetched from.
-    pub tries: supply::Tries,
+    pub tries: Tries,
     ingested_lsn: Lsn,
     remote_consistent_lsn: Lsn,
 }
@@ -169,7 +169,7 @@ impl Shared {
             let member = &mut core.members[index];
             (member.connected, member.settled, member.last_error) = (true, true, None);
             member.last_reply = Some(Instant::now());
-            member.horizon_lsn = greeting.position.horizon_lsn;
+            member.trimmed_lsn = greeting.position.remote_consistent_lsn;
             member.commit_lsn = greeting.position.commit_lsn;
             core.proposer.greeted(index, greeting.position.clone());
             Ok(())
@@ -235,9 +235,9 @@ impl Shared {
                     let member = &mut core.members[index];
                     member.commit_lsn = reply.commit_lsn;
                     member.ingested_lsn = member.ingested_lsn.max(*ingested_lsn);
+                    member.trimmed_lsn = member.trimmed_lsn.max(*remote_consistent_lsn);
                     member.remote_consistent_lsn =
                         member.remote_consistent_lsn.max(*remote_consistent_lsn);
-                    member.horizon_lsn = member.horizon_lsn.max(*remote_consistent_lsn);
                     core.proposer.appended(index, reply)
                 }
                 _ => Ok(false),

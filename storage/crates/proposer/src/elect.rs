@@ -6,11 +6,11 @@ use std::time::Duration;
 use pg_types::{Lsn, Term};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tokio_util::sync::DropGuard;
 use tracing::Instrument as _;
 
 use crate::core::Shared;
 use crate::member;
+use crate::running::Running;
 use crate::stream::{self, ProposerHandle};
 use crate::{Fatal, PgConn, ProposerConfig};
 
@@ -46,20 +46,6 @@ pub struct Elected {
     pub system_identifier: u64,
     pub pg_version: u32,
     shared: Running,
-}
-
-/// Keeps the tasks of a proposer alive.
-pub struct Running {
-    pub shared: Arc<Shared>,
-    _guard: DropGuard,
-}
-
-impl std::fmt::Debug for Running {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Running")
-            .field("timeline", &self.shared.config.timeline)
-            .finish()
-    }
 }
 
 impl Elected {
@@ -103,7 +89,7 @@ pub async fn elect(config: ProposerConfig) -> Result<Elected, ElectError> {
         for index in 0..shared.config.safekeepers.len() {
             tokio::spawn(member::run(shared.clone(), index));
         }
-        match tokio::time::timeout(timeout, settle(&shared)).await {
+        match tokio::time::timeout(timeout, win(&shared)).await {
             Ok(settled) => settled?,
             Err(_) => {
                 let detail = shared.core(|core| match core.announcement() {
@@ -179,7 +165,7 @@ fn elected(running: Running) -> Elected {
 }
 
 /// Votes until won, then waits until L is settled.
-async fn settle(shared: &Shared) -> Result<(), Fatal> {
+async fn win(shared: &Shared) -> Result<(), Fatal> {
     let mut majority_since: Option<Instant> = None;
     let mut asked_at = Instant::now();
     let mut attempt: u32 = 0;

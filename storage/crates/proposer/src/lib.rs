@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod connection;
 mod core;
 mod elect;
 mod evidence;
@@ -29,8 +30,10 @@ mod metrics;
 mod peers;
 mod relations;
 mod replication;
+mod running;
 mod stream;
 mod supply;
+mod tries;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -9,16 +9,14 @@ use consensus::{AppendHeader, Generation, Refusal};
 use futures::StreamExt as _;
 use pg_types::{Lsn, Term};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 use wire::wal::{
-    self, AcceptorMessage, FirstMessage, MAX_FRAME_BYTES, MAX_WAL_BYTES, ProposeRequest,
-    ProposerMessage,
+    self, AcceptorMessage, FirstMessage, MAX_WAL_BYTES, ProposeRequest, ProposerMessage,
 };
 
+use crate::connection::{Frames, connect};
 use crate::core::Shared;
 use crate::supply;
 
@@ -31,21 +29,6 @@ const HEARTBEAT_PERIOD: Duration = Duration::from_secs(1);
 const COMMIT_DELAY: Duration = Duration::from_millis(3);
 /// A safekeeper that says nothing for this long although heartbeats go out is connected to anew.
 const SILENCE_LIMIT: Duration = Duration::from_secs(5);
-
-pub type Frames = FramedRead<OwnedReadHalf, LengthDelimitedCodec>;
-
-pub async fn connect(address: &str, timeout: Duration) -> anyhow::Result<(Frames, OwnedWriteHalf)> {
-    let stream = tokio::time::timeout(timeout, TcpStream::connect(address))
-        .await
-        .with_context(|| format!("safekeeper {address}: no connection within {timeout:?}"))?
-        .with_context(|| format!("safekeeper {address}: cannot connect"))?;
-    stream.set_nodelay(true)?;
-    let (reader, writer) = stream.into_split();
-    let frames = LengthDelimitedCodec::builder()
-        .max_frame_length(MAX_FRAME_BYTES)
-        .new_read(reader);
-    Ok((frames, writer))
-}
 
 /// Serves one safekeeper until the proposer is closed or has failed.
 pub async fn run(shared: Arc<Shared>, index: usize) {

@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::Shared;
-use crate::elect::Running;
 use crate::follow::Follower;
 use crate::replication::{Event, Reader, Replication, StandbyStatus, Writer};
+use crate::running::Running;
 use crate::{Fatal, FpwChange, PgConn, Positions};
 
 const RETRY_PERIOD: Duration = Duration::from_millis(50);
@@ -177,7 +177,7 @@ impl Source {
                     // First on its way, then looked at.
                     self.shared.received(wal.clone());
                     self.received = start + wal.len() as u64;
-                    self.look_at(start, &wal, since)?;
+                    self.check_records(start, &wal, since)?;
                     // WAL that no majority has must not fill memory: Postgres waits, and its pg_wal holds it.
                     // Only whole records count, a broken-off one can't be committed before its end has come.
                     positions
@@ -188,7 +188,7 @@ impl Source {
         }
     }
 
-    fn look_at(&mut self, start: Lsn, wal: &[u8], since: Instant) -> anyhow::Result<()> {
+    fn check_records(&mut self, start: Lsn, wal: &[u8], since: Instant) -> anyhow::Result<()> {
         let relations = &self.shared.config.relations;
         let seen = relations.count(|relations| self.follower.take(start, wal, relations));
         let seen = match seen {

@@ -11,8 +11,8 @@ use pg_types::Lsn;
 use tokio::io::AsyncWriteExt as _;
 use wire::wal::{self, FailureKind, FetchReply, FetchRequest, FirstMessage};
 
+use crate::connection::{Frames, connect};
 use crate::core::Shared;
-use crate::member::{Frames, connect};
 
 pub struct Fetched {
     frames: Frames,
@@ -25,34 +25,6 @@ pub enum Piece {
     End,
     /// The peer does not have it any more either.
     Trimmed,
-}
-
-/// Who was asked for WAL from a place, while a safekeeper's log ended there.
-#[derive(Default)]
-pub struct Tries {
-    at: Lsn,
-    asked: Vec<usize>,
-}
-
-impl Tries {
-    /// Of those that hold WAL behind `at`, each with how much, the one that holds most of all that were not asked for it
-    /// yet; takes note of it. Once everyone was, it begins anew.
-    fn choose(&mut self, at: Lsn, holders: &[(Lsn, usize)]) -> Option<usize> {
-        if self.at != at {
-            *self = Tries {
-                at,
-                asked: Vec::new(),
-            };
-        }
-        if holders.iter().all(|(_, peer)| self.asked.contains(peer)) {
-            self.asked.clear();
-        }
-        let fresh = holders.iter();
-        let fresh = fresh.filter(|(_, peer)| !self.asked.contains(peer));
-        let (_, peer) = *fresh.max()?;
-        self.asked.push(peer);
-        Some(peer)
-    }
 }
 
 /// The peer to ask for what `lagging` lacks behind `from`: follows this term, holds more than that, and most of all that
@@ -119,31 +91,11 @@ impl Fetched {
 /// Where a safekeeper whose log ends at `end` can start again with the WAL that `source` has.
 pub fn reset_to(shared: &Shared, source: usize, end: Lsn) -> Option<ResetRequest> {
     shared.core(|core| {
-        let (to, commit_lsn) = (core.members[source].horizon_lsn, core.proposer.commit_lsn());
+        let (to, commit_lsn) = (core.members[source].trimmed_lsn, core.proposer.commit_lsn());
         (to > end && to <= commit_lsn).then(|| ResetRequest {
             term: core.proposer.term(),
             to,
             commit_lsn,
         })
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whoever_was_asked_in_vain_comes_after_all_others() {
-        let mut tries = Tries::default();
-        let holders = [(Lsn(300), 0), (Lsn(500), 1), (Lsn(400), 3)];
-        let mut at = |lsn| tries.choose(Lsn(lsn), &holders).expect("a holder");
-        assert_eq!([at(100), at(100), at(100), at(100)], [1, 3, 0, 1]);
-        assert_eq!([at(200), at(200)], [1, 3], "another place, another try");
-        assert_eq!(
-            tries.choose(Lsn(200), &holders[1..2]),
-            Some(1),
-            "nobody else is there"
-        );
-        assert_eq!(tries.choose(Lsn(200), &[]), None);
-    }
 }

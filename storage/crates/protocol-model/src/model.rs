@@ -1,4 +1,7 @@
 //! The system as a state machine for the checker: the real machines, moved by [`Step`]s.
+//!
+//! The checker's trait names the steps and the properties of a model, and both speak of the model and its scenario: these
+//! four files are one thing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

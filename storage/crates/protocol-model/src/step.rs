@@ -145,13 +145,13 @@ impl ProtocolModel {
                     compute,
                     safekeeper,
                 });
-                self.tell(state, What::Vote, compute, safekeeper, steps);
+                self.deliver(state, What::Vote, compute, safekeeper, steps);
             }
         }
     }
 
     /// The message, at once and, where the scenario has that, late.
-    fn tell(
+    fn deliver(
         &self,
         state: &State,
         what: What,
@@ -182,7 +182,7 @@ impl ProtocolModel {
         }
         for safekeeper in plan.addresses.iter().copied() {
             for what in [What::History, What::Change, What::Record, What::Reply] {
-                self.tell(state, what, compute, safekeeper, steps);
+                self.deliver(state, what, compute, safekeeper, steps);
             }
             if self.scenario.lost_replies {
                 steps.push(Step::Hear {

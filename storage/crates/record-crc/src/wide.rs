@@ -5,6 +5,8 @@
 //! that stand some distance before others can be multiplied by what that distance leaves as remainder and added to the
 //! others, and the remainder of the whole stays the same. So the blocks of a record are added up into one of 64 bytes,
 //! that into one of 16 bytes, and the processor's instruction for checksums does the rest.
+//!
+//! The crate's root chooses among the ways to make a checksum, of which this is one, and has what all of them share.
 
 use std::arch::x86_64::*;
 

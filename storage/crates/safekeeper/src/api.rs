@@ -18,8 +18,8 @@ use serde_json::json;
 use self::timeline_body::TimelineBody;
 use crate::control::Identity;
 use crate::offload::filling::{FillError, Filled, Wanted};
+use crate::open_error::OpenError;
 use crate::registry::{Created, Founder, Founding, Listed, Registry, RegistryError};
-use crate::timeline::OpenError;
 
 pub fn router(registry: Arc<Registry>) -> Router {
     let router = Router::new()
@@ -276,7 +276,7 @@ async fn verify(
         let looked = log.clone();
         // It goes on when whoever asked has gone.
         let look = async move {
-            care.look_at_once(&looked).await;
+            care.verify_at_once(&looked).await;
             looked.wake_care();
         };
         tokio::spawn(look).await.map_err(ApiError::internal)?;

@@ -112,9 +112,9 @@ impl Care {
             }
             let work = async {
                 if timeline.is_suspected() {
-                    self.look_at_once(&timeline).await;
+                    self.verify_at_once(&timeline).await;
                 } else if Instant::now() >= due {
-                    self.look_slowly(&timeline).await;
+                    self.verify_slowly(&timeline).await;
                 }
                 self.repair(&timeline).await
             };
@@ -133,19 +133,19 @@ impl Care {
     }
 
     /// Looks at the whole log, and returns when that is done.
-    pub async fn look_at_once(&self, timeline: &Arc<Timeline>) {
+    pub async fn verify_at_once(&self, timeline: &Arc<Timeline>) {
         let _one_at_a_time = self.urgent.acquire().await.expect("never closed");
         timeline.take_suspicion();
-        look(timeline, None, AtOnce).await;
+        verify_log(timeline, None, AtOnce).await;
     }
 
-    async fn look_slowly(&self, timeline: &Arc<Timeline>) {
+    async fn verify_slowly(&self, timeline: &Arc<Timeline>) {
         let _one_at_a_time = self.slow.acquire().await.expect("never closed");
         let slow = Slow {
             timeline: timeline.clone(),
             bytes_per_second: self.options.bytes_per_second,
         };
-        look(timeline, None, slow).await;
+        verify_log(timeline, None, slow).await;
     }
 
     /// Whether nothing is damaged any more.
@@ -157,7 +157,7 @@ impl Care {
         for damage in timeline.damages() {
             let Damage { from, to, .. } = damage;
             // Somebody may have put the file right, or the disk may read it this time.
-            look(timeline, Some(Range { from, to }), AtOnce).await;
+            verify_log(timeline, Some(Range { from, to }), AtOnce).await;
             if !timeline.is_damaged(from, to) {
                 continue;
             }
@@ -175,7 +175,11 @@ impl Care {
 }
 
 /// Looks at a part of the log, or at all of it.
-async fn look(timeline: &Arc<Timeline>, part: Option<Range>, mut pace: impl Pace + Send + 'static) {
+async fn verify_log(
+    timeline: &Arc<Timeline>,
+    part: Option<Range>,
+    mut pace: impl Pace + Send + 'static,
+) {
     let timeline = timeline.clone();
     let work = move || {
         let Some(view) = timeline.repair_view() else {
@@ -186,7 +190,7 @@ async fn look(timeline: &Arc<Timeline>, part: Option<Range>, mut pace: impl Pace
             from: part.map_or(horizon, |part| part.from.max(horizon)),
             to: part.map_or(flush, |part| part.to.min(flush)),
         };
-        if let Some(faults) = verify::look(timeline.dir(), &timeline.identity, range, &mut pace) {
+        if let Some(faults) = verify::verify(timeline.dir(), &timeline.identity, range, &mut pace) {
             timeline.looked_at(range, &view, &faults, part.is_none());
         }
     };

@@ -12,7 +12,7 @@ use consensus::{CandidateId, Configuration, Durable, MemberId, TermHistory};
 use pg_types::{Lsn, TenantId, Term, TimelineId};
 use serde::{Deserialize, Serialize};
 
-use crate::disk::Origin;
+use crate::origin::Origin;
 
 pub(crate) const FILE: &str = "control";
 const MAGIC: &[u8; 8] = b"WEIRSK02";
@@ -57,7 +57,7 @@ struct Durable1 {
     voted_for: Option<CandidateId>,
     history: TermHistory,
     commit_lsn: Lsn,
-    horizon_lsn: Lsn,
+    remote_consistent_lsn: Lsn,
 }
 
 impl From<Control1> for Control {
@@ -72,7 +72,7 @@ impl From<Control1> for Control {
                 voted_for: old.durable.voted_for,
                 history: old.durable.history,
                 commit_lsn: old.durable.commit_lsn,
-                horizon_lsn: old.durable.horizon_lsn,
+                remote_consistent_lsn: old.durable.remote_consistent_lsn,
                 configuration: Configuration::default(),
             },
             readers: old.readers,
@@ -186,7 +186,7 @@ mod tests {
                 voted_for: Some(CandidateId([9; 16])),
                 history: TermHistory::default(),
                 commit_lsn: Lsn(0x0160_0000),
-                horizon_lsn: Lsn(0x0155_0000),
+                remote_consistent_lsn: Lsn(0x0155_0000),
             },
             readers: new.readers.clone(),
         };

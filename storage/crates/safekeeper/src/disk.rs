@@ -20,38 +20,17 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use consensus::MemberId;
 use pg_types::{DiskId, TenantId, TimelineId};
 use serde::{Deserialize, Serialize};
 
 use crate::control::{Control, sync_dir};
+use crate::origin::Origin;
 
 const FILE: &str = "disk";
 const HELD: &str = "held";
-
-/// What tells a file or directory from every copy of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Origin {
-    inode: u64,
-    /// Nanoseconds since the Unix epoch; `None` where the file system does not say.
-    born_ns: Option<u64>,
-}
-
-impl Origin {
-    pub fn of(path: &Path) -> io::Result<Origin> {
-        let metadata = fs::metadata(path)?;
-        let born = metadata.created().ok();
-        let born = born.and_then(|born| born.duration_since(UNIX_EPOCH).ok());
-        Ok(Origin {
-            inode: metadata.ino(),
-            born_ns: born.map(|born| born.as_nanos() as u64),
-        })
-    }
-}
 
 #[derive(Serialize, Deserialize)]
 struct Stored {

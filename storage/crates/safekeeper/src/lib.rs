@@ -37,6 +37,8 @@ pub mod disk;
 pub mod filled;
 pub mod metrics;
 pub mod offload;
+pub mod open_error;
+pub mod origin;
 mod recovery;
 pub mod registry;
 pub mod repair;

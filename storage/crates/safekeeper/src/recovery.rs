@@ -8,8 +8,8 @@ use wal_decode::WalStreamDecoder;
 
 use crate::control::{self, Control, Identity};
 use crate::cut_wal;
+use crate::open_error::OpenError;
 use crate::segments::Segments;
-use crate::timeline::OpenError;
 
 const CHUNK_BYTES: usize = 1 << 20;
 
@@ -45,7 +45,7 @@ pub fn recover(dir: &Path, control: &Control) -> Result<Recovered, OpenError> {
     };
     let mut segments = Segments::open(dir).map_err(io)?;
     let commit = control.durable.commit_lsn;
-    let begin = control.durable.horizon_lsn;
+    let begin = control.durable.remote_consistent_lsn;
     let lost = segments.lacking(begin, commit);
     // With the last one goes what is behind the stored commit LSN and was acknowledged as well: nobody can tell how far that
     // went, so this log must not say where it ends. Any other one leaves the end known, and is fetched from a peer.

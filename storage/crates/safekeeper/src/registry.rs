@@ -19,7 +19,8 @@ use crate::control::{Identity, sync_dir};
 use crate::disk::{Disk, DiskError};
 use crate::metrics;
 use crate::offload::Offload;
-use crate::timeline::{OpenError, Timeline};
+use crate::open_error::OpenError;
+use crate::timeline::Timeline;
 
 /// A timeline that stopped because of its disk is opened again on demand, but not more often than this.
 const RETRY_AFTER: Duration = Duration::from_secs(5);

@@ -110,7 +110,7 @@ async fn round(
             from: range.from,
             to: checked,
         };
-        let looked = verify::look(timeline.dir(), &timeline.identity, range, &mut AtOnce);
+        let looked = verify::verify(timeline.dir(), &timeline.identity, range, &mut AtOnce);
         timeline.looked_at(range, &view, &looked.unwrap_or_default(), false);
         Ok(replaced.then_some(checked))
     };

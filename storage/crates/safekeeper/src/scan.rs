@@ -176,7 +176,7 @@ impl Scanner<'_, '_> {
                     self.scan.tail = Tail::Moving;
                     return;
                 }
-                if let Some(more) = self.look_again(&run) {
+                if let Some(more) = self.read_again(&run) {
                     moved += 1;
                     run = more;
                     continue;
@@ -284,7 +284,7 @@ impl Scanner<'_, '_> {
     }
 
     /// More records where `run` ended, if a writer brings them within a moment.
-    fn look_again(&mut self, run: &Run) -> Option<Run> {
+    fn read_again(&mut self, run: &Run) -> Option<Run> {
         for wait in [false, true, true] {
             if wait {
                 (self.means.pause)();

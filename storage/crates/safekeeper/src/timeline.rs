@@ -33,9 +33,11 @@ use tokio_util::sync::CancellationToken;
 use wal_decode::WalStreamDecoder;
 use wire::wal::{Failure, FailureKind};
 
-use crate::control::{self, Control, ControlError, Identity};
+use crate::control::{self, Control, Identity};
 use crate::damage::Damage;
-use crate::disk::{Disk, DiskError, Origin};
+use crate::disk::Disk;
+use crate::open_error::OpenError;
+use crate::origin::Origin;
 use crate::segments::Segments;
 use crate::{filled, metrics, recovery, replaced};
 
@@ -62,22 +64,6 @@ pub enum TimelineError {
     Refused(#[from] Refusal),
     #[error(transparent)]
     Failed(#[from] Failure),
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error(transparent)]
-    Control(#[from] ControlError),
-    #[error(transparent)]
-    Disk(#[from] DiskError),
-    #[error("cannot read the WAL in {dir}: {source}")]
-    Io { dir: String, source: std::io::Error },
-    #[error(
-        "WAL before {commit} was acknowledged but its file is missing in {dir}; put the file back, and keep this directory: what is left may be the last copy. The timeline's other safekeepers go on without this one"
-    )]
-    Missing { dir: String, commit: Lsn },
-    #[error("Postgres {0} is not supported; this safekeeper knows 15")]
-    Version(u32),
 }
 
 struct State {
@@ -180,7 +166,7 @@ impl Timeline {
         let progress = Progress {
             reply: acceptor.append_reply(),
             ingested_lsn: Lsn::INVALID,
-            remote_consistent_lsn: control.durable.horizon_lsn,
+            remote_consistent_lsn: control.durable.remote_consistent_lsn,
         };
         let state = State {
             acceptor,
@@ -257,7 +243,7 @@ impl Timeline {
 
     /// After a reset the log begins within a segment; before it there are zeroes.
     fn reset_point(&self, state: &State) -> Lsn {
-        let horizon = state.acceptor.durable().horizon_lsn;
+        let horizon = state.acceptor.durable().remote_consistent_lsn;
         let same_segment = state.segments.first().is_none_or(|first| {
             first.segment_number(WAL_SEGMENT_BYTES) == horizon.segment_number(WAL_SEGMENT_BYTES)
         });
@@ -317,7 +303,7 @@ impl Timeline {
         let progress = Progress {
             reply: state.acceptor.append_reply(),
             ingested_lsn: state.ingested_lsn,
-            remote_consistent_lsn: state.acceptor.durable().horizon_lsn,
+            remote_consistent_lsn: state.acceptor.durable().remote_consistent_lsn,
         };
         self.progress
             .send_if_modified(|current| std::mem::replace(current, progress) != progress);
@@ -394,7 +380,7 @@ impl Timeline {
             }
             self.publish(state);
             let durable = state.acceptor.snapshot();
-            let horizon = durable.horizon_lsn;
+            let horizon = durable.remote_consistent_lsn;
             (
                 self.control(&promises, durable, state.readers.clone()),
                 horizon,

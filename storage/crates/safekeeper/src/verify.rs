@@ -117,7 +117,7 @@ impl Wal for View<'_> {
 }
 
 /// What of `range` is not proven; `None` when the look was given up. Blocks.
-pub fn look(
+pub fn verify(
     dir: &Path,
     identity: &Identity,
     range: Range,

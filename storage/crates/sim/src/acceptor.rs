@@ -284,7 +284,7 @@ impl SimAcceptor {
         };
         if let Some(horizon) = trim_below {
             machine.raise_horizon(horizon);
-            self.oldest = self.oldest.max(machine.durable().horizon_lsn);
+            self.oldest = self.oldest.max(machine.durable().remote_consistent_lsn);
         }
         let snapshot = machine.snapshot();
         // A promise that was never stored stays out of the snapshot, too.
@@ -315,7 +315,7 @@ impl SimAcceptor {
 
     pub fn restart(&mut self) {
         // What lies below the horizon may be left over from a reset and is never used again.
-        self.oldest = self.oldest.max(self.stored.horizon_lsn);
+        self.oldest = self.oldest.max(self.stored.remote_consistent_lsn);
         if self.log.end() < self.oldest {
             self.log.skip_to(self.oldest);
         }

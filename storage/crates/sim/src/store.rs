@@ -26,9 +26,9 @@ impl Piece {
 
 /// Nothing goes from it.
 #[derive(Default, Debug)]
-pub struct Store(Vec<Piece>);
+pub struct ObjectStore(Vec<Piece>);
 
-impl Store {
+impl ObjectStore {
     pub fn put(&mut self, piece: Piece) {
         self.0.push(piece);
     }

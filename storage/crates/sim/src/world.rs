@@ -15,7 +15,7 @@ use crate::log::START;
 use crate::network::{Network, ToAcceptor, ToProposer};
 use crate::proposer::{SimProposer, Standing};
 use crate::report::Report;
-use crate::store::Store;
+use crate::store::ObjectStore;
 use crate::trace::{self, Trace};
 use crate::{Bug, disks, log};
 
@@ -62,7 +62,7 @@ struct World {
     founders: Configuration,
     disks: u64,
     /// Of finished WAL.
-    store: Store,
+    store: ObjectStore,
     proposers: Vec<SimProposer>,
     checker: Checker,
     report: Report,
@@ -111,7 +111,7 @@ impl World {
             disks: acceptors.len() as u64,
             acceptors,
             founders,
-            store: Store::default(),
+            store: ObjectStore::default(),
             proposers: Vec::new(),
             checker: Checker::default(),
             report: Report::default(),

@@ -9,6 +9,7 @@ pub mod change;
 pub mod error;
 pub mod image;
 pub mod interpret;
+mod malformed;
 pub mod packed;
 pub mod parallel;
 pub mod record;

@@ -12,7 +12,7 @@ use pg_types::{Lsn, PgMajor};
 use serde::{Deserialize, Serialize};
 
 use crate::error::InterpretError;
-use crate::interpret::malformed;
+use crate::malformed::malformed;
 use crate::record::DecodedRecord;
 use crate::xact::{MultixactCreate, Prepared, XactEnd};
 

@@ -6,7 +6,7 @@ use pg_types::wal::info::xact;
 use pg_types::{ForkNumber, PgMajor, RelTag};
 
 use crate::error::InterpretError;
-use crate::interpret::malformed;
+use crate::malformed::malformed;
 use crate::record::DecodedRecord;
 
 /// Bytes of a `RelFileNode`.

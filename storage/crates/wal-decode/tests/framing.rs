@@ -14,15 +14,15 @@ const SYSTEM: u64 = 0x6789_ABCD_0123_4567;
 
 /// A record that outlives its WAL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Kept {
+struct OwnedRecord {
     start_lsn: Lsn,
     end_lsn: Lsn,
     bytes: Vec<u8>,
 }
 
-impl From<RawRecord<'_>> for Kept {
-    fn from(record: RawRecord<'_>) -> Kept {
-        Kept {
+impl From<RawRecord<'_>> for OwnedRecord {
+    fn from(record: RawRecord<'_>) -> OwnedRecord {
+        OwnedRecord {
             start_lsn: record.start_lsn,
             end_lsn: record.end_lsn,
             bytes: record.bytes.to_vec(),
@@ -31,14 +31,18 @@ impl From<RawRecord<'_>> for Kept {
 }
 
 /// The first record of a piece of WAL, or why there is none.
-fn first(decoder: &mut WalStreamDecoder, at: Lsn, wal: &[u8]) -> Result<Option<Kept>, WalError> {
+fn first(
+    decoder: &mut WalStreamDecoder,
+    at: Lsn,
+    wal: &[u8],
+) -> Result<Option<OwnedRecord>, WalError> {
     let mut records = decoder.feed(at, wal)?;
-    Ok(records.next_record()?.map(Kept::from))
+    Ok(records.next_record()?.map(OwnedRecord::from))
 }
 
 /// Records of the given body lengths, linked, from `start`; a length of `None` is a switch to the next
 /// segment.
-fn write(start: Lsn, bodies: &[Option<usize>]) -> (Vec<Kept>, Vec<u8>) {
+fn write(start: Lsn, bodies: &[Option<usize>]) -> (Vec<OwnedRecord>, Vec<u8>) {
     let mut writer = WalWriter::new(start, V15, 1, SYSTEM);
     let mut prev = Lsn(start.0 - 8);
     let mut records = Vec::new();
@@ -57,13 +61,17 @@ fn write(start: Lsn, bodies: &[Option<usize>]) -> (Vec<Kept>, Vec<u8>) {
         }
         assert_eq!(
             start_lsn,
-            next_record_start(records.last().map_or(start, |last: &Kept| last.end_lsn))
+            next_record_start(
+                records
+                    .last()
+                    .map_or(start, |last: &OwnedRecord| last.end_lsn)
+            )
         );
         if body.is_some() {
             assert_eq!(end_lsn, record_end(start_lsn, bytes.len() as u64));
         }
         prev = start_lsn;
-        records.push(Kept {
+        records.push(OwnedRecord {
             start_lsn,
             end_lsn,
             bytes: bytes.to_vec(),
@@ -73,7 +81,7 @@ fn write(start: Lsn, bodies: &[Option<usize>]) -> (Vec<Kept>, Vec<u8>) {
 }
 
 /// Feeds `wal` in pieces that end at `cuts`; the records, then the error that ended it, if any.
-fn read(start: Lsn, wal: &[u8], cuts: &[usize]) -> (Vec<Kept>, Option<WalError>) {
+fn read(start: Lsn, wal: &[u8], cuts: &[usize]) -> (Vec<OwnedRecord>, Option<WalError>) {
     let mut decoder = WalStreamDecoder::new(start, V15).with_system_identifier(SYSTEM);
     let mut cuts: Vec<usize> = cuts
         .iter()
@@ -87,7 +95,10 @@ fn read(start: Lsn, wal: &[u8], cuts: &[usize]) -> (Vec<Kept>, Option<WalError>)
         let mut found = decoder.feed(at, &wal[fed..cut]).unwrap();
         fed = cut;
         loop {
-            match found.next_record().map(|record| record.map(Kept::from)) {
+            match found
+                .next_record()
+                .map(|record| record.map(OwnedRecord::from))
+            {
                 Ok(Some(record)) => {
                     assert_eq!(found.boundary(), record.end_lsn);
                     records.push(record);
@@ -208,7 +219,7 @@ proptest! {
             let skip = from.0.saturating_sub(file.start.0) as usize;
             let mut records = decoder.feed(file.start + skip as u64, &file.head[skip..]).unwrap();
             while let Some(record) = records.next_record().unwrap() {
-                prop_assert_eq!(found.replace(Kept::from(record)), None);
+                prop_assert_eq!(found.replace(OwnedRecord::from(record)), None);
             }
         }
         let found = found.unwrap();
@@ -217,7 +228,7 @@ proptest! {
     }
 }
 
-fn record_whole(record: &Kept, upto: Lsn) -> bool {
+fn record_whole(record: &OwnedRecord, upto: Lsn) -> bool {
     // The unaligned end: at most seven bytes of padding before the aligned one.
     let padding = (8 - record.bytes.len() % 8) % 8;
     record.end_lsn.0 - padding as u64 <= upto.0

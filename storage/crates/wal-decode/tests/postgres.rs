@@ -12,7 +12,7 @@ use pg_types::wal::{info, rmgr, stored_crc};
 use pg_types::{BLCKSZ, Key, Lsn, PgMajor, SlruKind};
 use support::Cluster;
 use support::model::{Model, slru_pages};
-use support::wal::{Kept, read_wal};
+use support::wal::{OwnedRecord, read_wal};
 use wal_decode::{
     DecodedRecord, PageChange, PageDelta, TimelineState, WalStats, decode, interpret, pack, unpack,
 };
@@ -116,7 +116,7 @@ fn waldump_table(cluster: &Cluster, start: Lsn, end: Lsn) -> Table {
     table
 }
 
-fn our_table(records: &[Kept]) -> Table {
+fn our_table(records: &[OwnedRecord]) -> Table {
     let mut kinds: BTreeMap<(u8, u8), (u64, u64, u64)> = BTreeMap::new();
     for raw in records {
         let record = decode(raw.start_lsn, raw.end_lsn, &raw.bytes).expect("decode");
@@ -233,7 +233,7 @@ fn a_whole_workload_decodes_as_postgres_meant_it() {
 
 /// Applies every record but the last (the final checkpoint) to the model; the state before the last.
 fn interpret_all(
-    records: &[Kept],
+    records: &[OwnedRecord],
     initial: &ControlFile,
     model: &mut Model,
 ) -> (TimelineState, WalStats) {

@@ -13,9 +13,9 @@ use wal_decode::{BlockRef, DecodedRecord};
 use crate::Page;
 use crate::error::{CUT_SHORT, Step, Why};
 use crate::heap::WRONG_BLOCK;
+use crate::layout::{BAD_ITEM, layout, max_align};
 use crate::page_ops::{
-    BAD_ITEM, Place, add_item, index_overwrite, layout, max_align, move_tuples, replace_item_id,
-    stored_item,
+    Place, add_item, index_overwrite, move_tuples, replace_item_id, stored_item,
 };
 
 /// Bytes of the special space, which ends in flags and the page's type.

@@ -16,7 +16,8 @@ use crate::Page;
 use crate::error::{CUT_SHORT, Step, Why};
 use crate::heap::WRONG_BLOCK;
 use crate::index_tuple::whole_tuple;
-use crate::page_ops::{Place, add_item, index_delete, index_multi_delete, index_overwrite, layout};
+use crate::layout::layout;
+use crate::page_ops::{Place, add_item, index_delete, index_multi_delete, index_overwrite};
 
 /// Bytes of the special space: split sequence number (laid out as a page's LSN), right neighbour, flags,
 /// page id.

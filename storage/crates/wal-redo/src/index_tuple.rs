@@ -6,7 +6,7 @@
 use pg_types::bytes_le::{at_u16, put_u16};
 
 use crate::error::{CUT_SHORT, Step, Why};
-use crate::page_ops::max_align;
+use crate::layout::max_align;
 
 /// Bytes of an index tuple's header.
 pub(crate) const TUPLE_HEADER_BYTES: usize = 8;

@@ -30,12 +30,15 @@ mod hash;
 mod heap;
 mod heap2;
 mod index_tuple;
+mod layout;
 pub mod masking;
 pub mod minors;
 pub mod oracle;
 mod packing;
+mod page;
 mod page_ops;
 mod sequence;
+mod settings;
 mod slru;
 mod spgist;
 mod tuple;
@@ -43,24 +46,13 @@ mod visibility;
 
 use pg_types::page as header;
 use pg_types::wal::{info, rmgr};
-use pg_types::{BLCKSZ, ForkNumber, Key, KeyKind, Lsn, PgMajor, RelTag};
+use pg_types::{ForkNumber, Key, KeyKind, Lsn, RelTag};
 use wal_decode::{BlockRef, DecodedRecord, PageDelta, PageStep, decode_for, restore_into};
 
 pub use error::RedoError;
 use error::{Step, Why};
-
-/// One page, of a relation or of an SLRU.
-pub type Page = [u8; BLCKSZ];
-
-/// What redo has to know about a cluster beyond the record and the page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClusterSettings {
-    /// The version that wrote the records; 15 by default.
-    pub major: PgMajor,
-    /// Hint bits are WAL-logged (`wal_log_hints`, or data checksums). Only then does setting a heap page
-    /// all-visible move the page's LSN.
-    pub hint_bits_logged: bool,
-}
+pub use page::Page;
+pub use settings::ClusterSettings;
 
 /// Applies one delta to the page under `key`, for a cluster of Postgres 15 with neither data checksums nor
 /// `wal_log_hints`, which is how Weir creates clusters.

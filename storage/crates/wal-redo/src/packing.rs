@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::Page;
 use crate::error::{Step, Why};
-use crate::page_ops::{BAD_ITEM, Layout, max_align};
+use crate::layout::{BAD_ITEM, Layout, max_align};
 
 /// The line pointers below `lower`, word by word, and the tuples from `upper` to the special space.
 pub(crate) fn halves(page: &mut Page, bounds: Layout) -> (&mut [[u8; ITEM_ID_BYTES]], &mut [u8]) {
@@ -114,7 +114,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::page_ops::{Place, add_item, layout};
+    use crate::layout::layout;
+    use crate::page_ops::{Place, add_item};
 
     /// A page whose tuples lie in the order of `lengths`, under numbers that are not in that order, and lack some.
     fn page_of(lengths: &[(u8, u16, bool)]) -> Page {

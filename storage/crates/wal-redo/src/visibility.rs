@@ -94,7 +94,7 @@ fn init_if_new(page: &mut Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page_ops::layout;
+    use crate::layout::layout;
     use pg_types::{Key, PgMajor, RelTag};
     use wal_decode::{TimelineState, interpret};
 

@@ -6,7 +6,7 @@ use pg_types::Lsn;
 use proposer::{Elected, Fatal};
 
 use super::End;
-use super::storage::{StorageError, Timeline};
+use super::storage::{StorageError, TimelineClient};
 use crate::bundle::Bundle;
 
 /// How long an answer may take in all, restarts of the pageserver included.
@@ -27,7 +27,7 @@ fn is_hopeless(error: &StorageError) -> bool {
 /// How far the pageserver has ingested the timeline: all of that is committed. Without this a start could take a log
 /// that lost acknowledged WAL for the whole one.
 pub(super) async fn fetch_ingested(
-    timeline: &Timeline,
+    timeline: &TimelineClient,
     waiting: impl Fn(String),
 ) -> Result<Lsn, End> {
     let deadline = Instant::now() + PATIENCE;
@@ -46,7 +46,7 @@ pub(super) async fn fetch_ingested(
 }
 
 pub(super) async fn fetch_bundle(
-    timeline: &Timeline,
+    timeline: &TimelineClient,
     elected: &Elected,
     waiting: impl Fn(String),
 ) -> Result<Bundle, End> {

@@ -13,8 +13,9 @@ use super::fetch::{fetch_bundle, fetch_ingested};
 use super::layout::Layout;
 use super::live::{Live, Stack};
 use super::spec::{SUPERUSER, Spec};
-use super::status::{StartTiming, State};
-use super::storage::{StorageError, Timeline};
+use super::state::State;
+use super::status::StartTiming;
+use super::storage::{StorageError, TimelineClient};
 use super::{Agent, End, Terminate, audit, fpw, suspend, watch};
 use crate::bundle::Bundle;
 use crate::pages::{ClientConfig, PageClient, StorageSource};
@@ -91,7 +92,7 @@ impl Agent {
     async fn start(&self, last_term: &mut Option<Term>) -> Result<Started, End> {
         let spec = self.spec();
         let began = Instant::now();
-        let timeline = Timeline::new(&spec.pageserver.http, spec.tenant_id, spec.timeline_id)
+        let timeline = TimelineClient::new(&spec.pageserver.http, spec.tenant_id, spec.timeline_id)
             .context("set up the client of the pageserver")?;
         self.check_not_replaced(&timeline, *last_term).await?;
 
@@ -131,7 +132,7 @@ impl Agent {
             pages_fetched: live.volume.stats().pages_fetched.load(Ordering::Relaxed),
             bytes_fetched: live.volume.stats().bytes_fetched.load(Ordering::Relaxed),
         };
-        self.settle(&spec, &live, &stack).await?;
+        self.apply_spec(&spec, &live, &stack).await?;
         Ok(Started {
             live,
             stack,
@@ -142,7 +143,7 @@ impl Agent {
     /// A run after a run must not take the timeline back from a compute that came in between.
     async fn check_not_replaced(
         &self,
-        timeline: &Timeline,
+        timeline: &TimelineClient,
         last_term: Option<Term>,
     ) -> Result<(), End> {
         let Some(last) = last_term else { return Ok(()) };
@@ -282,7 +283,7 @@ impl Agent {
     }
 
     /// Makes Postgres what the spec says, while watching that it stays alive.
-    async fn settle(&self, spec: &Spec, live: &Arc<Live>, stack: &Stack) -> Result<(), End> {
+    async fn apply_spec(&self, spec: &Spec, live: &Arc<Live>, stack: &Stack) -> Result<(), End> {
         let apply = async {
             let admin = live.admin().await?;
             let version = admin.version().await?;

@@ -5,17 +5,7 @@ use serde::Serialize;
 
 use super::Unconfirmed;
 use super::members::Members;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    Starting,
-    Running,
-    Stopping,
-    Stopped,
-    Failed,
-    Fenced,
-}
+use super::state::State;
 
 /// Whether Postgres logs page images, and since which record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

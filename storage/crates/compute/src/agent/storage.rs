@@ -56,13 +56,17 @@ struct ErrorBody {
 
 /// One timeline of the pageserver.
 #[derive(Clone)]
-pub struct Timeline {
+pub struct TimelineClient {
     client: reqwest::Client,
     base: String,
 }
 
-impl Timeline {
-    pub fn new(http: &str, tenant: TenantId, timeline: TimelineId) -> reqwest::Result<Timeline> {
+impl TimelineClient {
+    pub fn new(
+        http: &str,
+        tenant: TenantId,
+        timeline: TimelineId,
+    ) -> reqwest::Result<TimelineClient> {
         let client = reqwest::Client::builder()
             .no_proxy()
             .connect_timeout(STATUS_TIMEOUT)
@@ -71,7 +75,7 @@ impl Timeline {
             "{}/v1/tenant/{tenant}/timeline/{timeline}",
             http.trim_end_matches('/')
         );
-        Ok(Timeline { client, base })
+        Ok(TimelineClient { client, base })
     }
 
     fn request(

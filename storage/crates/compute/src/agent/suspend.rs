@@ -16,7 +16,7 @@ use pg_types::v15::ControlFile;
 use super::Agent;
 use super::live::Live;
 use super::spec::Spec;
-use super::storage::Timeline;
+use super::storage::TimelineClient;
 use crate::bundle::pack;
 use crate::postgres::Postmaster;
 
@@ -140,7 +140,7 @@ async fn ship_auxiliary(spec: &Spec, live: &Live, lsn: Lsn) -> anyhow::Result<()
         pack(&files).context("pack")
     })
     .await??;
-    let timeline = Timeline::new(&spec.pageserver.http, spec.tenant_id, spec.timeline_id)?;
+    let timeline = TimelineClient::new(&spec.pageserver.http, spec.tenant_id, spec.timeline_id)?;
     let deadline = Instant::now() + UPLOAD_PATIENCE;
     loop {
         match timeline.put_auxiliary(lsn, live.term, tar.clone()).await {

@@ -13,7 +13,7 @@ use pg_types::Lsn;
 
 use super::live::Live;
 use super::status::FullPageWrites;
-use super::storage::Timeline;
+use super::storage::TimelineClient;
 use super::{Agent, End};
 use crate::postgres::{Admin, AdminError, STANDBY};
 use crate::volume::Stats;
@@ -115,14 +115,15 @@ fn delay(lag: u64, (soft, hard): (u64, u64)) -> Duration {
 /// Follows the pageserver's view of the timeline. Ends only when a newer compute has come.
 pub async fn timeline(agent: &Agent, live: &Live) -> End {
     let spec = agent.spec();
-    let timeline = match Timeline::new(&spec.pageserver.http, spec.tenant_id, spec.timeline_id) {
-        Ok(timeline) => timeline,
-        Err(error) => {
-            return End::Lost(format!(
-                "cannot set up the client of the pageserver: {error}"
-            ));
-        }
-    };
+    let timeline =
+        match TimelineClient::new(&spec.pageserver.http, spec.tenant_id, spec.timeline_id) {
+            Ok(timeline) => timeline,
+            Err(error) => {
+                return End::Lost(format!(
+                    "cannot set up the client of the pageserver: {error}"
+                ));
+            }
+        };
     let mut refusal = Refusal::default();
     loop {
         let pause = if refusal.active {

@@ -58,7 +58,7 @@ pub struct Attributes {
     pub created: std::time::SystemTime,
 }
 
-/// See the module.
+/// The data directory of a compute: its files, where each of their pages is, and where pages come from.
 pub struct Volume {
     source: Arc<dyn PageSource>,
     cache: PathBuf,

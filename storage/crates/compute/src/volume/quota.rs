@@ -36,7 +36,7 @@ struct State {
     heard_at: Option<u64>,
 }
 
-/// See the module.
+/// The bytes that a branch may hold, and those that it holds. Shared by all files of the volume.
 #[derive(Debug, Default)]
 pub struct Quota(Mutex<State>);
 

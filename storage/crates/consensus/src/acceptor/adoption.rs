@@ -50,7 +50,7 @@ impl Acceptor {
 
     /// Whether there is no WAL in the log.
     fn holds_nothing(&self) -> bool {
-        self.end_lsn == self.durable.horizon_lsn
+        self.end_lsn == self.durable.remote_consistent_lsn
     }
 
     /// What taking the committed WAL `[begin, end)`, written by the terms of `history`, takes; `None` when the log holds
@@ -79,10 +79,10 @@ impl Acceptor {
                 .filter(|_| last.term <= self.durable.term),
             history: self.joined(history, end)?,
             commit_lsn: end,
-            horizon_lsn: if from > self.end_lsn {
+            remote_consistent_lsn: if from > self.end_lsn {
                 from
             } else {
-                self.durable.horizon_lsn
+                self.durable.remote_consistent_lsn
             },
             ..self.durable.clone()
         };

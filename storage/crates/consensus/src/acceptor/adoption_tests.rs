@@ -97,7 +97,7 @@ fn a_gap_is_for_learners_only() {
     assert_eq!(refused, Err(AdoptionRefusal::Gap { end, begin }));
     let mut learner = waiting();
     assert_eq!(fill(&mut learner, &[(1, 1000)], 2000, 4000), begin);
-    assert_eq!(learner.durable().horizon_lsn, begin);
+    assert_eq!(learner.durable().remote_consistent_lsn, begin);
     let refused = learner.adopt(&history(&[(1, 1000)]), Lsn(5000), Lsn(6000));
     assert!(
         matches!(refused, Err(AdoptionRefusal::Gap { .. })),
@@ -107,7 +107,7 @@ fn a_gap_is_for_learners_only() {
         fill(&mut learner, &[(1, 1000), (3, 4500)], 3000, 6000),
         Lsn(4000)
     );
-    assert_eq!(learner.durable().horizon_lsn, begin);
+    assert_eq!(learner.durable().remote_consistent_lsn, begin);
     assert_eq!(
         learner.adopt(&history(&[(1, 1000)]), Lsn(3000), Lsn(4000)),
         Ok(None)

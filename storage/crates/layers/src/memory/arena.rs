@@ -243,7 +243,7 @@ impl Arena {
         if payload.len() <= LONGEST_COPIED {
             return self.put(place, older, order, tag, payload);
         }
-        let number = super::versions::number(self.apart.len())?;
+        let number = number(self.apart.len())?;
         let at = self.put(place, older, order, tag | APART, &number.to_le_bytes())?;
         self.apart.push(value.to_bytes());
         Ok(at)
@@ -277,7 +277,7 @@ impl Arena {
         }
         let before = self.chunks.len() - 1;
         let chunk = &mut self.chunks[before];
-        let at = super::versions::number((before * REGION + chunk.len()) / UNIT)?;
+        let at = number((before * REGION + chunk.len()) / UNIT)?;
         chunk.push(&head.to_bytes());
         chunk.push(bytes);
         chunk.push(&[0; UNIT][..stride - HEAD - bytes.len()]);
@@ -345,6 +345,16 @@ impl Arena {
         }
         std::hint::black_box(seen);
     }
+}
+
+/// A place or number as it is kept.
+pub(super) fn number(index: usize) -> Result<u32, LayerError> {
+    let fits = u32::try_from(index).ok().filter(|number| *number != NONE);
+    fits.ok_or_else(|| {
+        LayerError::Write(std::io::Error::other(
+            "a layer in memory has more versions than it can count",
+        ))
+    })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use pg_types::{Key, KeyRange, Lsn};
 use smallvec::SmallVec;
 
-use super::arena::{Arena, Entry, NONE};
+use super::arena::{Arena, Entry, NONE, number};
 use crate::error::LayerError;
 use crate::value::{LsnRange, Put, Version, VersionRef, Window};
 
@@ -301,16 +301,6 @@ fn broken(key: &Key) -> LayerError {
     LayerError::Write(std::io::Error::other(format!(
         "a layer in memory cannot find a version of {key} that it holds"
     )))
-}
-
-/// A place or number as it is kept.
-pub(super) fn number(index: usize) -> Result<u32, LayerError> {
-    let fits = u32::try_from(index).ok().filter(|number| *number != NONE);
-    fits.ok_or_else(|| {
-        LayerError::Write(std::io::Error::other(
-            "a layer in memory has more versions than it can count",
-        ))
-    })
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use pg_types::{Key, KeyRange, Lsn};
 
 use super::LayerReader;
 use crate::error::LayerError;
-use crate::read::VersionSource;
 use crate::source::BlockSource;
 use crate::value::{LsnRange, Value, Version, Window};
+use crate::versions::VersionSource;
 
 impl<S: BlockSource> LayerReader<S> {
     /// Number of blocks whose first version is at or before `(key, lsn)`.

@@ -9,7 +9,7 @@ use consensus::{
     TermStart,
 };
 use log_tool::member::Outside;
-use log_tool::report::{Directory, Report, look};
+use log_tool::report::{Directory, Report, inspect};
 use pg_types::wal::{info, rmgr};
 use pg_types::{Lsn, PgMajor, TenantId, Term, TimelineId, WAL_SEGMENT_BYTES, XLOG_BLCKSZ};
 use safekeeper::control::Identity;
@@ -255,7 +255,7 @@ pub fn try_verify(root: &Path, names: &[&str]) -> Option<Report> {
         progress: &mut |_, _| {},
         pause: &|| std::thread::sleep(std::time::Duration::from_millis(5)),
     };
-    look(
+    inspect(
         &directories(root, names),
         TENANT,
         TIMELINE,

@@ -58,7 +58,7 @@ async fn main() -> Result<()> {
         Command::Scan(arguments) => read::scan(arguments).await?,
         Command::Serve(arguments) => serve::run(arguments).await?,
         Command::Stages(arguments) => stages::run(arguments)?,
-        Command::Settle(arguments) => mixed::settle(arguments).await?,
+        Command::Settle(arguments) => mixed::wait_until_settled(arguments).await?,
         Command::Mixed(arguments) => mixed::run(arguments).await?,
     };
     println!("{result}");

@@ -41,7 +41,7 @@ pub struct SettleArguments {
     upto: Lsn,
 }
 
-pub async fn settle(arguments: SettleArguments) -> Result<Value> {
+pub async fn wait_until_settled(arguments: SettleArguments) -> Result<Value> {
     let (engine, wal) = arguments.input.open(Memory::default()).await?;
     configure(&engine, fixed(1024)).await?;
     wal.limit.send_replace(arguments.upto);

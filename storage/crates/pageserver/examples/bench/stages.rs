@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use layers::{ChainCounts, MemoryLayer, WriterOptions};
 use pageserver::config::TenantConfig;
-use pageserver::ingest::{DeltaWriter, Kept};
+use pageserver::ingest::{DeltaWriter, EncodedValue};
 use pg_types::{Key, Lsn, PgMajor, WAL_SEGMENT_BYTES};
 use serde_json::{Value, json};
 use wal_decode::{InterpretError, MetaChange, PageStep, Sink, TimelineState};
@@ -84,14 +84,14 @@ fn read(pg_wal: &Path, from: Lsn, upto: Lsn) -> Result<Vec<u8>> {
 }
 
 /// Gathers the versions of one piece.
-struct Taker {
+struct ChangeCollector {
     writer: DeltaWriter,
-    values: Vec<(Key, Lsn, Kept)>,
+    values: Vec<(Key, Lsn, EncodedValue)>,
     lsn: Lsn,
     failed: bool,
 }
 
-impl Sink for Taker {
+impl Sink for ChangeCollector {
     type Error = InterpretError;
 
     fn meta(&mut self, _: MetaChange) -> Result<(), InterpretError> {
@@ -99,7 +99,7 @@ impl Sink for Taker {
     }
 
     fn page(&mut self, key: Key, step: PageStep<'_, '_>) -> Result<(), InterpretError> {
-        match self.writer.keep(&key, &step) {
+        match self.writer.encode(&key, &step) {
             Ok(value) => self.values.push((key, self.lsn, value)),
             Err(_) => self.failed = true,
         }
@@ -114,7 +114,7 @@ fn pass(from: Lsn, wal: &[u8], last: usize, options: &WriterOptions) -> Result<(
     let mut state = TimelineState::start_of_nothing(PgMajor::V15);
     let mut counts = ChainCounts::new(u32::MAX);
     let mut layer = MemoryLayer::new();
-    let mut taker = Taker {
+    let mut collector = ChangeCollector {
         writer: DeltaWriter::default(),
         values: Vec::new(),
         lsn: from,
@@ -134,12 +134,12 @@ fn pass(from: Lsn, wal: &[u8], last: usize, options: &WriterOptions) -> Result<(
             if last < 2 {
                 continue;
             }
-            taker.lsn = record.end_lsn;
-            interpret_into(&decoded, &state, &mut taker)?;
+            collector.lsn = record.end_lsn;
+            interpret_into(&decoded, &state, &mut collector)?;
             state.observe(&decoded)?;
         }
-        let values =
-            (taker.values.iter()).map(|(key, lsn, kept)| (*key, *lsn, taker.writer.lend(kept)));
+        let values = (collector.values.iter())
+            .map(|(key, lsn, encoded)| (*key, *lsn, collector.writer.lend(encoded)));
         if last >= 3 {
             for (key, lsn, value) in values.clone() {
                 counts.ingested(&key, lsn, value);
@@ -148,13 +148,13 @@ fn pass(from: Lsn, wal: &[u8], last: usize, options: &WriterOptions) -> Result<(
         if last >= 4 {
             layer.put_batch(values)?;
         }
-        taker.values.clear();
-        taker.writer.clear();
+        collector.values.clear();
+        collector.writer.clear();
         if layer.bytes() >= config.checkpoint_distance_bytes {
             written += flush(std::mem::take(&mut layer), last, options)?;
         }
     }
-    ensure!(!taker.failed, "a page image in the WAL is damaged");
+    ensure!(!collector.failed, "a page image in the WAL is damaged");
     if !layer.is_empty() {
         written += flush(layer, last, options)?;
     }

@@ -18,9 +18,9 @@ const MOST_JUMPS: usize = 1000;
 /// Jumps that sum up to less are not worth telling, microseconds.
 const TOLD: i64 = 60 * 1_000_000;
 
-/// One look at the clocks.
+/// One reading of the clocks.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct Reading {
     /// Which boot of which machine `ticks` belong to.
     pub boot: String,
     /// Microseconds of the machine's clock that cannot be set.
@@ -60,36 +60,36 @@ pub struct HistoryTime {
 }
 
 impl Course {
-    pub fn new(look: &Look) -> Course {
+    pub fn new(reading: &Reading) -> Course {
         Course {
-            boot: look.boot.clone(),
-            ticks: look.ticks,
-            even: look.wall,
+            boot: reading.boot.clone(),
+            ticks: reading.ticks,
+            even: reading.wall,
             ahead: 0,
-            since: look.wall,
+            since: reading.wall,
             jumps: Vec::new(),
         }
     }
 
     /// The count of an earlier process, now.
-    pub fn resumed(mut self, look: &Look) -> Course {
-        if self.boot != look.boot {
-            let absence = look.wall.saturating_sub(self.even + self.ahead);
-            self.boot.clone_from(&look.boot);
+    pub fn resumed(mut self, reading: &Reading) -> Course {
+        if self.boot != reading.boot {
+            let absence = reading.wall.saturating_sub(self.even + self.ahead);
+            self.boot.clone_from(&reading.boot);
             self.even += absence.clamp(0, BELIEVED_ABSENCE);
-            self.ticks = look.ticks;
+            self.ticks = reading.ticks;
         }
-        self.look(look);
+        self.advance(reading);
         self
     }
 
-    /// Goes on to a look of the same boot; how far the wall clock jumped, if it did.
-    pub fn look(&mut self, look: &Look) -> Option<i64> {
+    /// Goes on to a reading of the same boot; how far the wall clock jumped, if it did.
+    pub fn advance(&mut self, reading: &Reading) -> Option<i64> {
         // A thread may have looked later and come earlier.
-        let elapsed = (look.ticks - self.ticks).max(0);
+        let elapsed = (reading.ticks - self.ticks).max(0);
         self.even += elapsed;
-        self.ticks = self.ticks.max(look.ticks);
-        let by = look
+        self.ticks = self.ticks.max(reading.ticks);
+        let by = reading
             .wall
             .saturating_sub(self.even)
             .saturating_sub(self.ahead);
@@ -165,14 +165,17 @@ mod tests {
     const WEEK: Duration = Duration::from_secs(7 * 86_400);
     const START: i64 = 1_700_000_000 * SECOND;
 
-    fn at(boot: &str, ticks: i64, wall: i64) -> Look {
+    fn at(boot: &str, ticks: i64, wall: i64) -> Reading {
         let boot = boot.to_owned();
-        Look { boot, ticks, wall }
+        Reading { boot, ticks, wall }
     }
 
     fn running_for(days: i64) -> Course {
         let mut course = Course::new(&at("a", 0, START));
-        assert_eq!(course.look(&at("a", days * DAY, START + days * DAY)), None);
+        assert_eq!(
+            course.advance(&at("a", days * DAY, START + days * DAY)),
+            None
+        );
         course
     }
 
@@ -189,13 +192,13 @@ mod tests {
             let mut course = running_for(30);
             let (ticks, wall) = (30 * DAY, START + 30 * DAY);
             assert_eq!(history_micros(&course), wall);
-            assert_eq!(course.look(&at("a", ticks, wall + jump)), Some(jump));
+            assert_eq!(course.advance(&at("a", ticks, wall + jump)), Some(jump));
             assert_eq!(history_micros(&course), wall);
-            course.look(&at("a", ticks + 6 * DAY, wall + jump + 6 * DAY));
+            course.advance(&at("a", ticks + 6 * DAY, wall + jump + 6 * DAY));
             assert_eq!(history_micros(&course), wall + 6 * DAY);
             let why = course.history_time(WEEK).why.expect("a reason");
             assert!(why.contains(&format!("{} s", jump / SECOND)), "{why}");
-            course.look(&at("a", ticks + 7 * DAY, wall + jump + 7 * DAY));
+            course.advance(&at("a", ticks + 7 * DAY, wall + jump + 7 * DAY));
             assert_eq!(history_micros(&course), wall + jump + 7 * DAY);
             assert_eq!(course.history_time(WEEK).why, None);
         }
@@ -205,9 +208,9 @@ mod tests {
     fn drift_is_followed_and_no_jump() {
         let mut course = running_for(30);
         let (ticks, wall) = (30 * DAY, START + 30 * DAY);
-        assert_eq!(course.look(&at("a", ticks, wall + SECOND)), None);
+        assert_eq!(course.advance(&at("a", ticks, wall + SECOND)), None);
         assert_eq!(
-            course.look(&at("a", ticks, wall + SECOND + 1)),
+            course.advance(&at("a", ticks, wall + SECOND + 1)),
             Some(SECOND + 1)
         );
     }
@@ -217,10 +220,10 @@ mod tests {
     fn even_time_knows_no_jumps() {
         let mut course = running_for(1);
         let before = course.even();
-        course.look(&at("a", DAY + 10 * SECOND, START + YEAR));
-        course.look(&at("a", DAY + 20 * SECOND, START - YEAR));
-        // A look that comes late does not turn it back.
-        course.look(&at("a", DAY + 5 * SECOND, START - YEAR));
+        course.advance(&at("a", DAY + 10 * SECOND, START + YEAR));
+        course.advance(&at("a", DAY + 20 * SECOND, START - YEAR));
+        // A reading that comes late does not turn it back.
+        course.advance(&at("a", DAY + 5 * SECOND, START - YEAR));
         assert_eq!(course.even() - before, 20 * SECOND);
     }
 
@@ -271,10 +274,10 @@ mod tests {
             for (elapsed, jump) in steps {
                 ticks += elapsed;
                 wall += elapsed;
-                course.look(&at("a", ticks, wall));
+                course.advance(&at("a", ticks, wall));
                 commits.push((ticks, wall));
                 wall += jump;
-                course.look(&at("a", ticks, wall));
+                course.advance(&at("a", ticks, wall));
                 let cut = history_micros(&course) - micros(WEEK);
                 for (committed, shown) in &commits {
                     let is_young = ticks - committed < micros(WEEK);
@@ -283,7 +286,7 @@ mod tests {
             }
             for more in 0..2000 {
                 wall += 2 * SECOND;
-                course.look(&at("a", ticks + more, wall));
+                course.advance(&at("a", ticks + more, wall));
             }
             prop_assert!(course.jumps.len() <= MOST_JUMPS);
         }

@@ -18,7 +18,7 @@ use nix::time::{ClockId, clock_gettime};
 use parking_lot::Mutex;
 use prometheus::{IntCounter, IntGauge, register_int_counter, register_int_gauge};
 
-pub use course::{Course, HistoryTime, Look};
+pub use course::{Course, HistoryTime, Reading};
 
 use crate::timestamp::PgTimestamp;
 
@@ -29,9 +29,9 @@ const STORE_EVERY: Duration = Duration::from_secs(600);
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 const MICROS: i64 = 1_000_000;
 
-/// Where looks at the clocks come from.
+/// Where readings of the clocks come from.
 pub trait TimeSource: Send + Sync + 'static {
-    fn look(&self) -> Look;
+    fn read(&self) -> Reading;
 }
 
 /// The machine's clocks.
@@ -50,7 +50,7 @@ impl MachineTime {
 }
 
 impl TimeSource for MachineTime {
-    fn look(&self) -> Look {
+    fn read(&self) -> Reading {
         // It goes on while the machine sleeps. Linux has had it since 2.6.39.
         let since_boot = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("CLOCK_BOOTTIME");
         let micros = |of: i128| i64::try_from(of).unwrap_or(i64::MAX);
@@ -58,7 +58,7 @@ impl TimeSource for MachineTime {
             Ok(since) => micros(since.as_micros() as i128),
             Err(before) => -micros(before.duration().as_micros() as i128),
         };
-        Look {
+        Reading {
             boot: self.boot.clone(),
             ticks: since_boot.tv_sec() * MICROS + since_boot.tv_nsec() / 1000,
             wall,
@@ -66,7 +66,7 @@ impl TimeSource for MachineTime {
     }
 }
 
-struct Kept {
+struct State {
     course: Course,
     /// When to store it next.
     due: Instant,
@@ -76,7 +76,7 @@ struct Kept {
 pub struct Clock {
     source: Arc<dyn TimeSource>,
     objects: blob::Store,
-    kept: Mutex<Kept>,
+    state: Mutex<State>,
 }
 
 impl Clock {
@@ -99,19 +99,19 @@ impl Clock {
                 })
                 .ok()
         });
-        let look = source.look();
+        let reading = source.read();
         let course = match before {
-            Some(before) => before.resumed(&look),
-            None => Course::new(&look),
+            Some(before) => before.resumed(&reading),
+            None => Course::new(&reading),
         };
-        let kept = Kept {
+        let state = State {
             course,
             due: Instant::now(),
         };
         let clock = Arc::new(Clock {
             source,
             objects,
-            kept: Mutex::new(kept),
+            state: Mutex::new(state),
         });
         clock.keep().await;
         Ok(clock)
@@ -119,9 +119,9 @@ impl Clock {
 
     /// The count as of now.
     fn now<T>(&self, ask: impl FnOnce(&Course) -> T) -> T {
-        let look = self.source.look();
-        let mut kept = self.kept.lock();
-        if let Some(jump) = kept.course.look(&look) {
+        let reading = self.source.read();
+        let mut state = self.state.lock();
+        if let Some(jump) = state.course.advance(&reading) {
             METRICS.jumps.inc();
             let seconds = jump / MICROS;
             tracing::warn!(
@@ -129,9 +129,9 @@ impl Clock {
                 "the wall clock jumped; history and leases go on by the time before"
             );
             // A crash must not forget it.
-            kept.due = Instant::now();
+            state.due = Instant::now();
         }
-        ask(&kept.course)
+        ask(&state.course)
     }
 
     /// Looks at the clocks, and stores the count when it is time to. To be called every second or so.
@@ -139,7 +139,7 @@ impl Clock {
         let course = self.now(|course| course.clone());
         let doubt = course.jumped_within(course::LONGEST_MEMORY) / MICROS;
         METRICS.doubt.set(doubt);
-        if self.kept.lock().due > Instant::now() {
+        if self.state.lock().due > Instant::now() {
             return;
         }
         let stored = async {
@@ -156,7 +156,7 @@ impl Clock {
                 RETRY_AFTER
             }
         };
-        self.kept.lock().due = Instant::now() + pause;
+        self.state.lock().due = Instant::now() + pause;
     }
 
     /// Seconds of the even count: what leases are given in. Near those since 1970, apart from jumps.

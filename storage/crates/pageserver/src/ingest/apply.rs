@@ -12,12 +12,12 @@
 use std::collections::HashMap;
 
 use anyhow::Context;
-use foldhash::fast::RandomState;
 use layers::Value;
 use pg_types::slru::{segment_of, truncation_removes};
 use pg_types::{ForkNumber, Key, Lsn, RelTag, SLRU_PAGES_PER_SEGMENT, SlruKind};
 use wal_decode::MetaChange;
 
+use super::directory::{Directory, DirectoryUpdate, Segments, Sizes};
 use super::gather::{Changes, PageValue};
 use crate::error::Result;
 use crate::floor::RelFloor;
@@ -26,18 +26,6 @@ use crate::timeline::Timeline;
 
 /// Pages copied per read when a database directory is copied.
 const COPY_PAGES: usize = 256;
-
-type Sizes = HashMap<RelTag, Option<u32>, RandomState>;
-type Segments = HashMap<(SlruKind, u32), u32, RandomState>;
-
-/// The directory of a timeline as of its last ingested record.
-#[derive(Default)]
-pub struct Directory {
-    /// `None`: the fork is known not to exist.
-    pub(super) sizes: Sizes,
-    /// Pages in a segment, 0 when it does not exist.
-    pub(super) segments: Segments,
-}
 
 /// The versions one record writes, and the directory changes that come with them.
 pub struct Batch<'a> {
@@ -51,33 +39,6 @@ pub struct Batch<'a> {
     floors: HashMap<RelTag, RelFloor>,
     segments: Segments,
     fetched: Directory,
-}
-
-/// Directory entries to keep once the batch is stored.
-pub struct DirectoryUpdate {
-    /// By how many bytes all main forks together have grown.
-    pub growth: i64,
-    sizes: Sizes,
-    segments: Segments,
-}
-
-impl Directory {
-    /// Whether the page is known to be within its relation or segment.
-    #[inline]
-    pub(super) fn has(&self, key: &Key) -> bool {
-        if let Some(rel) = key.rel() {
-            let size = self.sizes.get(&rel).copied().flatten();
-            return size.is_some_and(|blocks| key.e < blocks);
-        }
-        let Some(kind) = key.slru() else { return true };
-        let pages = self.segments.get(&(kind, segment_of(key.e)));
-        pages.is_some_and(|pages| key.e % SLRU_PAGES_PER_SEGMENT < *pages)
-    }
-
-    pub fn update(&mut self, update: DirectoryUpdate) {
-        self.sizes.extend(update.sizes);
-        self.segments.extend(update.segments);
-    }
 }
 
 impl<'a> Batch<'a> {

@@ -3,7 +3,7 @@
 //!
 //! Ingest makes a delta for nearly every record, so records to redo are written straight from the WAL, one behind the
 //! other into one buffer, from which they are copied into the memory layer. The buffer is cleared when the memory
-//! layer has all of them; a [`Kept::Packed`] points into the buffer and is valid until then.
+//! layer has all of them; a [`EncodedValue::Packed`] points into the buffer and is valid until then.
 
 use anyhow::Context;
 use layers::{Put, Value};
@@ -26,7 +26,7 @@ pub struct DeltaWriter {
 }
 
 /// A value on its way into the memory layer.
-pub enum Kept {
+pub enum EncodedValue {
     /// A delta, with its place in the writer's buffer.
     Packed {
         at: u32,
@@ -36,54 +36,58 @@ pub enum Kept {
     Whole(Box<Value>),
 }
 
-impl From<Value> for Kept {
-    fn from(value: Value) -> Kept {
-        Kept::Whole(Box::new(value))
+impl From<Value> for EncodedValue {
+    fn from(value: Value) -> EncodedValue {
+        EncodedValue::Whole(Box::new(value))
     }
 }
 
-impl Kept {
+impl EncodedValue {
     /// Bytes of the value.
     pub fn bytes(&self) -> usize {
         match self {
-            Kept::Packed { length, .. } => *length as usize,
-            Kept::Whole(value) => value.payload().len(),
+            EncodedValue::Packed { length, .. } => *length as usize,
+            EncodedValue::Whole(value) => value.payload().len(),
         }
     }
 }
 
-/// Why a step cannot be kept.
-pub enum Unkept {
+/// Why a step cannot be encoded.
+pub enum EncodeError {
     Interpret(InterpretError),
     Encode(Error),
 }
 
-impl From<InterpretError> for Unkept {
-    fn from(error: InterpretError) -> Unkept {
-        Unkept::Interpret(error)
+impl From<InterpretError> for EncodeError {
+    fn from(error: InterpretError) -> EncodeError {
+        EncodeError::Interpret(error)
     }
 }
 
 impl DeltaWriter {
     /// A step of the page under `key` as layers keep it.
-    pub fn keep(&mut self, key: &Key, step: &PageStep<'_, '_>) -> Result<Kept, Unkept> {
+    pub fn encode(
+        &mut self,
+        key: &Key,
+        step: &PageStep<'_, '_>,
+    ) -> Result<EncodedValue, EncodeError> {
         if let PageStep::Redo { record, block } = step {
             let mut scratch = std::mem::take(&mut self.stripped);
             let record = wal_decode::stripped(record, block.id, &mut scratch);
-            let kept = self.redo(key, block.will_init, record);
+            let encoded = self.redo(key, block.will_init, record);
             self.stripped = scratch;
-            if let Some(kept) = kept {
-                return Ok(kept);
+            if let Some(encoded) = encoded {
+                return Ok(encoded);
             }
         }
-        Ok(Kept::from(other(step)?))
+        Ok(EncodedValue::from(other(step)?))
     }
 
-    /// What is kept, to be put into the memory layer.
+    /// What was encoded, to be put into the memory layer.
     #[inline]
-    pub fn lend<'a>(&'a self, kept: &'a Kept) -> Put<'a> {
-        match *kept {
-            Kept::Packed {
+    pub fn lend<'a>(&'a self, encoded: &'a EncodedValue) -> Put<'a> {
+        match *encoded {
+            EncodedValue::Packed {
                 at,
                 length,
                 starts_chain,
@@ -91,31 +95,31 @@ impl DeltaWriter {
                 bytes: &self.buffer[at as usize..(at + length) as usize],
                 starts_chain,
             },
-            Kept::Whole(ref value) => Put::Value(value),
+            EncodedValue::Whole(ref value) => Put::Value(value),
         }
     }
 
-    /// The kept value with bytes of its own, copied out of the buffer.
-    pub fn own(&self, kept: Kept) -> Value {
-        match kept {
-            Kept::Whole(value) => *value,
-            Kept::Packed { .. } => self.lend(&kept).to_value(),
+    /// What was encoded, with bytes of its own.
+    pub fn own(&self, encoded: EncodedValue) -> Value {
+        match encoded {
+            EncodedValue::Whole(value) => *value,
+            EncodedValue::Packed { .. } => self.lend(&encoded).to_value(),
         }
     }
 
-    /// Forgets all that was kept here.
+    /// Forgets all that was encoded here.
     pub fn clear(&mut self) {
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_BYTES);
     }
 
     /// `None` for a record that cannot be packed.
-    fn redo(&mut self, key: &Key, will_init: bool, record: &[u8]) -> Option<Kept> {
+    fn redo(&mut self, key: &Key, will_init: bool, record: &[u8]) -> Option<EncodedValue> {
         let most = PACKED_HEAD + record.len();
         if most > LONGEST_SHARED {
             let mut own = Vec::with_capacity(most);
             return pack(&mut own, key, will_init, record).then(|| {
-                Kept::from(Value::Delta {
+                EncodedValue::from(Value::Delta {
                     bytes: own.into(),
                     starts_chain: will_init,
                 })
@@ -124,7 +128,7 @@ impl DeltaWriter {
         // Far from it, but what cannot be numbered must not be taken for something else.
         u32::try_from(self.buffer.len() + most).ok()?;
         let at = self.buffer.len() as u32;
-        pack(&mut self.buffer, key, will_init, record).then(|| Kept::Packed {
+        pack(&mut self.buffer, key, will_init, record).then(|| EncodedValue::Packed {
             at,
             length: self.buffer.len() as u32 - at,
             starts_chain: will_init,
@@ -133,7 +137,7 @@ impl DeltaWriter {
 }
 
 /// A step that is no record to redo, or one that cannot be packed.
-fn other(step: &PageStep<'_, '_>) -> Result<Value, Unkept> {
+fn other(step: &PageStep<'_, '_>) -> Result<Value, EncodeError> {
     Ok(match step.to_change()? {
         PageChange::Image(page) => Value::Image(page),
         PageChange::Zero => Value::Zero,
@@ -147,7 +151,9 @@ fn other(step: &PageStep<'_, '_>) -> Result<Value, Unkept> {
                 }
             );
             Value::Delta {
-                bytes: bytes.map_err(|error| Unkept::Encode(error.into()))?.into(),
+                bytes: bytes
+                    .map_err(|error| EncodeError::Encode(error.into()))?
+                    .into(),
                 starts_chain,
             }
         }

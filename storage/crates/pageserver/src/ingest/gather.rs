@@ -21,8 +21,8 @@ use pg_types::{BLCKSZ, ForkNumber, Key, Lsn, RelTag, SLRU_PAGES_PER_SEGMENT, Slr
 use smallvec::SmallVec;
 use wal_decode::{MetaChange, PageStep, Sink, TimelineState};
 
-use super::apply::Directory;
-use super::encode::{DeltaWriter, Kept, Unkept};
+use super::directory::Directory;
+use super::encode::{DeltaWriter, EncodeError, EncodedValue};
 use crate::config::TenantConfig;
 use crate::error::Result;
 use crate::import::encode_u32;
@@ -36,8 +36,8 @@ const COUNTED_AT_ONCE: usize = 32;
 /// What a value counts beside its bytes.
 const VALUE_OVERHEAD: usize = 64;
 
-/// What one record changes, the values [`Kept`] by a writer or by themselves.
-pub struct Changes<V = Kept> {
+/// What one record changes, each value encoded by a writer, or by itself.
+pub struct Changes<V = EncodedValue> {
     pub meta: SmallVec<[MetaChange; 1]>,
     pub pages: SmallVec<[PageValue<V>; 4]>,
 }
@@ -66,18 +66,18 @@ pub struct PageValue<V> {
     pub clears_map: bool,
 }
 
-/// Takes what a record changes in the form in which it is kept.
+/// Collects what a record changes, encoded as layers hold it.
 #[derive(Default)]
-pub struct Taker {
+pub struct ChangeCollector {
     pub writer: DeltaWriter,
     pub changes: Changes,
 }
 
-impl Taker {
+impl ChangeCollector {
     /// What the record changes, with values that need no writer.
     pub fn take_changes(&mut self) -> Changes<Value> {
         let Changes { meta, pages } = std::mem::take(&mut self.changes);
-        let own = |page: PageValue<Kept>| PageValue {
+        let own = |page: PageValue<EncodedValue>| PageValue {
             key: page.key,
             value: self.writer.own(page.value),
             clears_map: page.clears_map,
@@ -89,18 +89,18 @@ impl Taker {
     }
 }
 
-impl Sink for Taker {
-    type Error = Unkept;
+impl Sink for ChangeCollector {
+    type Error = EncodeError;
 
-    fn meta(&mut self, change: MetaChange) -> Result<(), Unkept> {
+    fn meta(&mut self, change: MetaChange) -> Result<(), EncodeError> {
         self.changes.meta.push(change);
         Ok(())
     }
 
-    fn page(&mut self, key: Key, step: PageStep<'_, '_>) -> Result<(), Unkept> {
+    fn page(&mut self, key: Key, step: PageStep<'_, '_>) -> Result<(), EncodeError> {
         self.changes.pages.push(PageValue {
             key,
-            value: self.writer.keep(&key, &step)?,
+            value: self.writer.encode(&key, &step)?,
             clears_map: matches!(
                 step,
                 PageStep::VisibilityMapClear { .. } | PageStep::VisibilityMapTruncate { .. }
@@ -115,7 +115,7 @@ pub struct Gathered {
     /// As of the last record gathered.
     pub state: TimelineState,
     config: Arc<TenantConfig>,
-    values: Vec<(Key, Lsn, Kept)>,
+    values: Vec<(Key, Lsn, EncodedValue)>,
     /// How many of them are counted towards their pages' chains.
     counted: usize,
     bytes: usize,
@@ -187,7 +187,7 @@ impl Gathered {
         self.growth += growth;
     }
 
-    fn push(&mut self, key: Key, lsn: Lsn, value: Kept) {
+    fn push(&mut self, key: Key, lsn: Lsn, value: EncodedValue) {
         self.bytes += VALUE_OVERHEAD + value.bytes();
         self.values.push((key, lsn, value));
     }
@@ -221,7 +221,7 @@ impl Gathered {
         self.overlong || self.bytes >= ENOUGH_BYTES
     }
 
-    /// Makes all of it visible. What `writer` kept for it is copied and forgotten.
+    /// Makes all of it visible. What `writer` has encoded for it is copied and forgotten.
     pub fn publish(&mut self, timeline: &Timeline, writer: &mut DeltaWriter) -> Result<()> {
         if self.records == 0 {
             return Ok(());
@@ -239,10 +239,11 @@ impl Gathered {
 }
 
 fn lent<'a>(
-    values: &'a [(Key, Lsn, Kept)],
+    values: &'a [(Key, Lsn, EncodedValue)],
     writer: &'a DeltaWriter,
 ) -> impl Iterator<Item = (Key, Lsn, Put<'a>)> {
-    let lend = |(key, lsn, kept): &'a (Key, Lsn, Kept)| (*key, *lsn, writer.lend(kept));
+    let lend =
+        |(key, lsn, encoded): &'a (Key, Lsn, EncodedValue)| (*key, *lsn, writer.lend(encoded));
     values.iter().map(lend)
 }
 

@@ -6,8 +6,12 @@
 //! record that cannot be interpreted stops the timeline before that record, with the record named, until a program is
 //! started that can interpret it. The stop is not stored: after a restart or a crash, the same record either stops
 //! the timeline again or is ingested.
+//!
+//! Ingest is the writing side of [`Timeline`], in files of its own: it works on all parts of a timeline, which starts it
+//! and ends it. The two use each other.
 
 mod apply;
+mod directory;
 mod encode;
 mod gather;
 mod safekeeper;
@@ -24,10 +28,10 @@ use pg_types::{Lsn, PgMajor};
 use tokio::sync::watch;
 use wal_decode::{DecodedRecord, MetaChange, RawRecord, Records, TimelineState, WalStreamDecoder};
 
-use self::apply::Directory;
-use self::encode::Unkept;
-pub use self::encode::{DeltaWriter, Kept};
-use self::gather::{Gathered, Taker};
+use self::directory::Directory;
+use self::encode::EncodeError;
+pub use self::encode::{DeltaWriter, EncodedValue};
+use self::gather::{ChangeCollector, Gathered};
 pub use self::safekeeper::SafekeeperSource;
 use self::tried::Tried;
 use crate::api::SickKind;
@@ -55,7 +59,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub struct IngestState {
     directory: Directory,
-    taker: Taker,
+    collector: ChangeCollector,
 }
 
 /// Why an attempt to follow the source ended.
@@ -246,10 +250,10 @@ async fn attempt(
 async fn drain(timeline: &Timeline, mut records: Records<'_>) -> Result<(), Ended> {
     let mut ingest = timeline.ingest_state().lock().await;
     // What an attempt before this one left there belongs to nothing.
-    ingest.taker.writer.clear();
+    ingest.collector.writer.clear();
     let mut gathered = Gathered::new(timeline);
     let taken = take_all(timeline, &mut ingest, &mut gathered, &mut records).await;
-    let published = gathered.publish(timeline, &mut ingest.taker.writer);
+    let published = gathered.publish(timeline, &mut ingest.collector.writer);
     let published = published.map_err(Ended::from);
     if let Err(ended) = taken.and(published) {
         // The next attempt asks storage, whatever was thought to be published.
@@ -272,10 +276,10 @@ async fn take_all(
             Err(error) => return Err(Ended::Bad(error.to_string())),
         };
         if let Some(unsettled) = take_record(timeline, ingest, gathered, &record)? {
-            settle(timeline, ingest, gathered, *unsettled).await?;
+            gather_from_storage(timeline, ingest, gathered, *unsettled).await?;
         }
         if gathered.is_enough() {
-            gathered.publish(timeline, &mut ingest.taker.writer)?;
+            gathered.publish(timeline, &mut ingest.collector.writer)?;
             timeline.pace_ingest().await?;
         }
     }
@@ -294,7 +298,7 @@ impl From<Error> for Ended {
     }
 }
 
-/// What is left of a record of which storage has to be asked; its changes are in the taker.
+/// What is left of a record of which storage has to be asked; its changes are in the collector.
 struct Unsettled {
     /// Behind it, and in the form in which it is stored if it is to be.
     state: TimelineState,
@@ -323,21 +327,24 @@ fn take_decoded(
     raw: &RawRecord<'_>,
     record: &DecodedRecord<'_>,
 ) -> Result<Option<Box<Unsettled>>, Box<Ended>> {
-    let IngestState { directory, taker } = ingest;
-    taker.changes.clear();
-    match wal_decode::interpret_into(record, &gathered.state, taker) {
+    let IngestState {
+        directory,
+        collector,
+    } = ingest;
+    collector.changes.clear();
+    match wal_decode::interpret_into(record, &gathered.state, collector) {
         Ok(()) => {}
-        Err(Unkept::Interpret(error)) => return Err(refused(raw, &error)),
-        Err(Unkept::Encode(error)) => return Err(Box::new(error.into())),
+        Err(EncodeError::Interpret(error)) => return Err(refused(raw, &error)),
+        Err(EncodeError::Encode(error)) => return Err(Box::new(error.into())),
     }
-    if let Some(why) = taker.changes.meta.iter().find_map(not_served) {
+    if let Some(why) = collector.changes.meta.iter().find_map(not_served) {
         return Err(refused(raw, &why));
     }
     if gathered.state.is_untouched_by(record)
-        && gathered.take(directory, &mut taker.changes, record.end_lsn)
+        && gathered.take(directory, &mut collector.changes, record.end_lsn)
     {
         gathered.state.move_behind(record);
-        gathered.record_taken(timeline, &taker.writer);
+        gathered.record_taken(timeline, &collector.writer);
         return Ok(None);
     }
     let mut state = gathered.state;
@@ -345,28 +352,31 @@ fn take_decoded(
     let changed = observed.map_err(|error| refused(raw, &error))?.changed;
     let stored = changed.then(|| encode_state(&state)).transpose();
     let stored = stored.map_err(|error| Box::new(error.into()))?;
-    if !gathered.take(directory, &mut taker.changes, record.end_lsn) {
+    if !gathered.take(directory, &mut collector.changes, record.end_lsn) {
         return Ok(Some(Box::new(Unsettled { state, stored })));
     }
     gathered.pass_to(state, stored);
-    gathered.record_taken(timeline, &taker.writer);
+    gathered.record_taken(timeline, &collector.writer);
     Ok(None)
 }
 
 /// Gathers a record with what storage says of what was there before it.
-async fn settle(
+async fn gather_from_storage(
     timeline: &Timeline,
     ingest: &mut IngestState,
     gathered: &mut Gathered,
     unsettled: Unsettled,
 ) -> Result<(), Ended> {
-    let IngestState { directory, taker } = ingest;
+    let IngestState {
+        directory,
+        collector,
+    } = ingest;
     let Unsettled { state, stored } = unsettled;
     let lsn = state.last_record_lsn;
     // The records gathered before this one are published first: this record reads from storage what they wrote, and
     // readers need not wait for the read.
-    let changes = taker.take_changes();
-    gathered.publish(timeline, &mut taker.writer)?;
+    let changes = collector.take_changes();
+    gathered.publish(timeline, &mut collector.writer)?;
     let before = timeline.last_record_lsn();
     let mut batch = apply::Batch::new(timeline, directory, before, lsn);
     batch.add(changes).await?;
@@ -374,7 +384,7 @@ async fn settle(
     gathered.add(lsn, values, update.growth);
     directory.update(update);
     gathered.pass_to(state, stored);
-    gathered.record_taken(timeline, &taker.writer);
+    gathered.record_taken(timeline, &collector.writer);
     Ok(())
 }
 

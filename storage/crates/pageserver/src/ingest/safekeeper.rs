@@ -42,7 +42,7 @@ struct Connected {
 }
 
 /// What came of a report to a safekeeper that answered: how far it has WAL committed, of which log.
-enum Told {
+enum ReportOutcome {
     /// The safekeeper's log is the one whose WAL was ingested.
     Agrees(Lsn),
     /// It is not known whether the log is the same: the safekeeper does not say enough of its log, or it is not known
@@ -125,15 +125,15 @@ impl SafekeeperSource {
         address: &str,
         feedback: WalFeedback,
         ingested: Option<&Ingested>,
-    ) -> Result<Told> {
+    ) -> Result<ReportOutcome> {
         // No WAL lies at the end of all positions, so that none is sent.
         let connected = self.connect(address, Lsn::MAX).await?;
         let (mut frames, commit_lsn) = (connected.frames, connected.commit_lsn);
         let Some(ingested) = ingested else {
-            return Ok(Told::Unknown(commit_lsn));
+            return Ok(ReportOutcome::Unknown(commit_lsn));
         };
         if let Err(other) = ingested.compare(&connected.history, commit_lsn) {
-            return Ok(Told::Other(other));
+            return Ok(ReportOutcome::Other(other));
         }
         let (at, history) = (feedback.ingested_lsn, &connected.history);
         let agrees = commit_lsn <= at || ingested.compare_at(at, history, commit_lsn).is_ok();
@@ -144,8 +144,8 @@ impl SafekeeperSource {
         stream.shutdown().await.context("end the report")?;
         while frames.next().await.transpose()?.is_some() {}
         Ok(match agrees {
-            true => Told::Agrees(commit_lsn),
-            false => Told::Unknown(commit_lsn),
+            true => ReportOutcome::Agrees(commit_lsn),
+            false => ReportOutcome::Unknown(commit_lsn),
         })
     }
 }
@@ -207,12 +207,12 @@ impl WalSource for SafekeeperSource {
         let mut reported = Reported::default();
         for (address, told) in reports.into_iter().flatten() {
             let commit_lsn = match told {
-                Told::Agrees(commit_lsn) => {
+                ReportOutcome::Agrees(commit_lsn) => {
                     reported.agreeing.push(address.clone());
                     commit_lsn
                 }
-                Told::Unknown(commit_lsn) => commit_lsn,
-                Told::Other(other) => {
+                ReportOutcome::Unknown(commit_lsn) => commit_lsn,
+                ReportOutcome::Other(other) => {
                     reported.others.push((address.clone(), other.to_string()));
                     continue;
                 }

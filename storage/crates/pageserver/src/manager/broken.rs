@@ -11,7 +11,7 @@ use blob::BlobError;
 use layers::LayerError;
 use pg_types::TimelineId;
 
-use super::open::Found;
+use super::found::{Descent, Found};
 use super::{Tenant, TenantManager};
 use crate::error::{Error, Result};
 
@@ -27,13 +27,6 @@ pub(super) struct Broken {
     may_pass: bool,
     /// What an attempt begins with, if its index could be taken over.
     found: Option<Found>,
-}
-
-/// What a broken timeline was branched from.
-pub(super) enum Descent {
-    Known(Option<TimelineId>),
-    /// Its index can't be read.
-    Unknown,
 }
 
 impl Broken {

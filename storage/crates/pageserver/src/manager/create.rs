@@ -13,10 +13,10 @@ use super::{Tenant, TenantManager};
 use crate::api::CreateTimeline;
 use crate::error::{Error, Result};
 use crate::import::{Import, initdb};
-use crate::index::{AncestorPoint, Manifest, TimelineIndex};
-use crate::store::Store;
 use crate::timeline::{Timeline, encode_state};
+use crate::timeline_index::{AncestorPoint, Manifest, TimelineIndex};
 use crate::timestamp::PgTimestamp;
+use crate::version_store::VersionStore;
 
 /// The majors whose WAL and pages this program knows.
 const SUPPORTED_VERSIONS: [u32; 1] = [15];
@@ -185,7 +185,7 @@ impl TenantManager {
             .as_ref()
             .map(|(timeline, lsn)| (timeline.store().clone(), *lsn));
         let cache = self.layer_cache(tenant.id, id);
-        let store = Arc::new(Store::new(
+        let store = Arc::new(VersionStore::new(
             cache,
             layers,
             below,

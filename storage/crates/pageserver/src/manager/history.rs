@@ -8,7 +8,7 @@ use pg_types::{Lsn, TenantId, TimelineId};
 
 use super::{Tenant, TenantManager};
 use crate::error::Result;
-use crate::index::Lease;
+use crate::timeline_index::Lease;
 use crate::timestamp::PgTimestamp;
 
 /// How often it is looked which tenants are due.

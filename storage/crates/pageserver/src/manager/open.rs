@@ -7,34 +7,21 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use blob::IndexPart;
 use futures::{StreamExt, TryStreamExt};
 use pg_types::{Lsn, TenantId, TimelineId};
 use wal_decode::TimelineState;
 
-use super::broken::{Broken, Descent};
+use super::broken::Broken;
+use super::found::{Descent, Found};
 use super::{CONFIG_DOCUMENT, Tenant, TenantManager};
 use crate::about;
-use crate::disk::NEVER_USED;
-use crate::index::TimelineIndex;
-use crate::store::Store;
+use crate::eviction::NEVER_USED;
 use crate::timeline::{Timeline, decode_state};
+use crate::timeline_index::TimelineIndex;
+use crate::version_store::VersionStore;
 
 /// Tenants, and timelines of a tenant, that are opened at the same time.
 const PARALLEL: usize = 16;
-
-/// A timeline that is ours by its index, and not open yet.
-pub(super) struct Found {
-    pub id: TimelineId,
-    index: TimelineIndex,
-    part: IndexPart,
-}
-
-impl Found {
-    pub fn descent(&self) -> Descent {
-        Descent::Known(self.part.ancestor.map(|point| point.timeline))
-    }
-}
 
 type Ancestor = Option<(Arc<Timeline>, Lsn)>;
 
@@ -162,12 +149,12 @@ impl TenantManager {
         tenant: &Tenant,
         found: &Found,
         ancestor: Option<&(Arc<Timeline>, Lsn)>,
-    ) -> anyhow::Result<(Arc<Store>, TimelineState)> {
+    ) -> anyhow::Result<(Arc<VersionStore>, TimelineState)> {
         let part = &found.part;
         let below = ancestor.map(|(timeline, lsn)| (timeline.store().clone(), *lsn));
         let cache = self.layer_cache(tenant.id, found.id);
         cache.keep_only(&part.layers)?;
-        let store = Arc::new(Store::new(
+        let store = Arc::new(VersionStore::new(
             cache,
             part.layers.clone(),
             below,

@@ -21,8 +21,9 @@ use pg_types::{TenantId, TimelineId};
 use serde::{Deserialize, Serialize};
 
 use super::{Tenant, TenantManager};
-use crate::disk::{FIRST_LOOK, NEVER_USED};
-use crate::layer_file::{LayerCache, LayerFile};
+use crate::eviction::{FIRST_LOOK, NEVER_USED};
+use crate::layer_cache::LayerCache;
+use crate::layer_file::LayerFile;
 
 const DOCUMENT: &str = "hot.json";
 /// A document of another version says nothing.
@@ -171,7 +172,7 @@ impl TenantManager {
             return;
         }
         let disk = self.disk.clone();
-        if let Err(error) = tokio::task::spawn_blocking(move || disk.look()).await {
+        if let Err(error) = tokio::task::spawn_blocking(move || disk.evict_surplus()).await {
             tracing::error!("the look at the layer cache ended: {error}");
             return;
         }

@@ -66,7 +66,7 @@ fn accounts_are_summed_exactly_and_ease_the_budget_when_they_go() {
     let accounts = [budget.account(), budget.account()];
     let member: Arc<dyn Member> = Arc::new(Fixed(usage(0, 40)));
     budget.join(Arc::downgrade(&member));
-    assert!(!budget.look(), "nothing is held");
+    assert!(!budget.rebalance(), "nothing is held");
     accounts[0].add(30 * MIB);
     accounts[1].add(10 * MIB);
     accounts[0].remove(10 * MIB);
@@ -75,11 +75,11 @@ fn accounts_are_summed_exactly_and_ease_the_budget_when_they_go() {
         (accounts[0].held(), accounts[0].added()),
         (20 * MIB, 30 * MIB)
     );
-    assert!(budget.look() && budget.allowance.load(Ordering::Relaxed) == 32 * MIB);
+    assert!(budget.rebalance() && budget.allowance.load(Ordering::Relaxed) == 32 * MIB);
     drop((accounts, member));
     assert_eq!(budget.total.load(Ordering::Relaxed), 0);
-    assert!(budget.look(), "the allowance is lifted");
-    assert!(!budget.look());
+    assert!(budget.rebalance(), "the allowance is lifted");
+    assert!(!budget.rebalance());
     assert_eq!(budget.allowance.load(Ordering::Relaxed), u64::MAX);
 }
 

@@ -3,7 +3,7 @@
 //!
 //! | what falls behind | what would grow | what ingest does |
 //! |---|---|---|
-//! | the image of a page whose chain has [`OVERLONG`] thresholds | the deltas that a read has to apply | waits for that image, up to [`LONGEST_WAIT`] |
+//! | the image of a page whose chain has [`super::images::OVERLONG`] thresholds | the deltas that a read has to apply | waits for that image, up to [`LONGEST_WAIT`] |
 //! | compaction of level 0 | the layers that a read has to look into | pauses for each MiB, longer the more there are, and stops at a hard limit (`layers::Brake`) |
 //! | writing and uploading, over all timelines | the memory of the process | waits while the timeline holds more than its share (`memory`) |
 //! | writing and uploading, of this timeline | its frozen layers | freezes no more than [`MAX_FROZEN`] |
@@ -26,10 +26,8 @@ use tokio::sync::Notify;
 use super::identity::Identity;
 use super::images::Images;
 use crate::memory::MemoryBudget;
-use crate::store::Store;
+use crate::version_store::VersionStore;
 
-/// Chains of this many thresholds make ingest wait for an image.
-pub(super) const OVERLONG: u32 = 4;
 /// Longest wait for one image. When none is made in this time, ingest goes on without waiting until one is
 /// again: what keeps images from being made must not keep WAL from being ingested.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
@@ -44,7 +42,7 @@ pub(super) const MAX_FROZEN: usize = 4;
 /// What ingest waits for, of all the work that it makes for the other parts.
 pub(super) struct Backpressure {
     identity: Arc<Identity>,
-    store: Arc<Store>,
+    store: Arc<VersionStore>,
     images: Arc<Images>,
     memory: Arc<MemoryBudget>,
     /// Level-0 layers as of the last change of the layer map.
@@ -64,7 +62,7 @@ pub(super) struct Backpressure {
 impl Backpressure {
     pub fn new(
         identity: Arc<Identity>,
-        store: Arc<Store>,
+        store: Arc<VersionStore>,
         images: Arc<Images>,
         memory: Arc<MemoryBudget>,
     ) -> Backpressure {

@@ -35,10 +35,10 @@ use super::layer_stack::LayerStack;
 use super::lock_order::{RETENTION, Ranked};
 use crate::error::{Error, Result};
 use crate::floor::RelFloor;
-use crate::index::TimelineIndex;
 use crate::layer_file::{LayerFile, Reader};
 use crate::memory::{MAX_MERGED_BYTES, MemoryBudget, MergeTurn};
-use crate::store::Store;
+use crate::timeline_index::TimelineIndex;
+use crate::version_store::VersionStore;
 
 /// How often inputs may have vanished from local disk when it comes to the turn.
 const MAX_FETCHES: usize = 10;
@@ -47,7 +47,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// part.
 pub(super) struct Compaction {
     identity: Arc<Identity>,
-    store: Arc<Store>,
+    store: Arc<VersionStore>,
     index: Arc<TimelineIndex>,
     memory: Arc<MemoryBudget>,
     backpressure: Arc<Backpressure>,
@@ -60,7 +60,7 @@ impl Compaction {
     pub fn new(
         identity: Arc<Identity>,
         index: Arc<TimelineIndex>,
-        store: Arc<Store>,
+        store: Arc<VersionStore>,
         memory: Arc<MemoryBudget>,
         backpressure: Arc<Backpressure>,
         stack: Arc<LayerStack>,
@@ -100,7 +100,7 @@ impl Compaction {
     /// The background task for what has become history.
     pub async fn settling_task(self: Arc<Compaction>) {
         loop {
-            match self.settle().await {
+            match self.merge_settled().await {
                 Ok(true) => continue,
                 Ok(false) => self.stack.settling_wanted().await,
                 Err(error) => {
@@ -123,7 +123,7 @@ impl Compaction {
     }
 
     /// One step of merging what lies before the horizon, if it is worth it.
-    async fn settle(&self) -> Result<bool> {
+    async fn merge_settled(&self) -> Result<bool> {
         let retention = self.retention.lock().clone();
         let least = self.identity.config().compaction_target_bytes;
         let horizon = retention.horizon();
@@ -294,7 +294,7 @@ struct Merged {
 /// Up to where truncations hide the versions of pages, as of the horizon. Keys come in order, so that one
 /// relation's truncations are read once.
 struct Floors {
-    store: Arc<Store>,
+    store: Arc<VersionStore>,
     horizon: Lsn,
     runtime: Handle,
     of: Option<(RelTag, RelFloor)>,

@@ -28,8 +28,8 @@ use super::Timeline;
 use super::lock_order::{COPIES, DETACH, Ranked};
 use crate::api::{DetachInfo, DetachState};
 use crate::error::{Error, Result};
-use crate::index::{Inheritance, Lease};
 use crate::layer_file::LayerFile;
+use crate::timeline_index::{Inheritance, Lease};
 
 /// Layers copied at the same time.
 const COPIES_AT_ONCE: usize = 4;
@@ -44,7 +44,7 @@ type Source = (TimelineId, LayerName);
 /// What has become of the request.
 #[derive(Default)]
 pub struct DetachWork {
-    told: Ranked<DETACH, Told>,
+    request: Ranked<DETACH, RequestState>,
     layers: AtomicUsize,
     layers_copied: AtomicUsize,
     bytes: AtomicU64,
@@ -54,7 +54,7 @@ pub struct DetachWork {
 }
 
 #[derive(Default)]
-struct Told {
+struct RequestState {
     running: bool,
     failed: Option<String>,
 }
@@ -120,35 +120,35 @@ impl Timeline {
                 self.id()
             )));
         }
-        let mut told = self.detaching.told.lock();
-        let is_new = !std::mem::replace(&mut told.running, true);
+        let mut request = self.detaching.request.lock();
+        let is_new = !std::mem::replace(&mut request.running, true);
         if is_new {
-            told.failed = None;
+            request.failed = None;
         }
         Ok(is_new)
     }
 
     pub(crate) fn detaching_ended(&self, result: Result<()>) {
-        let mut told = self.detaching.told.lock();
-        told.running = false;
+        let mut request = self.detaching.request.lock();
+        request.running = false;
         if let Err(error) = result {
             tracing::error!(tenant = %self.tenant(), timeline = %self.id(), "cannot detach the branch: {error}");
-            told.failed = Some(error.to_string());
+            request.failed = Some(error.to_string());
         }
     }
 
     pub fn detach_info(&self) -> DetachInfo {
         let work = &self.detaching;
-        let told = work.told.lock();
+        let request = work.request.lock();
         let is_done = self.index.is_detached() && self.ancestor.read().is_none();
         DetachInfo {
-            state: match (is_done, told.running, &told.failed) {
+            state: match (is_done, request.running, &request.failed) {
                 (true, ..) => DetachState::Detached,
                 (false, true, _) => DetachState::Running,
                 (false, false, Some(_)) => DetachState::Failed,
                 (false, false, None) => DetachState::Attached,
             },
-            reason: told.failed.clone(),
+            reason: request.failed.clone(),
             layers: work.layers.load(Ordering::Relaxed),
             layers_copied: work.layers_copied.load(Ordering::Relaxed),
             bytes: work.bytes.load(Ordering::Relaxed),

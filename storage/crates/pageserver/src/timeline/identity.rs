@@ -11,8 +11,8 @@ use pg_types::{TenantId, TimelineId};
 use super::SharedConfig;
 use crate::config::TenantConfig;
 use crate::error::Error;
-use crate::index::Manifest;
 use crate::metrics::TimelineMetrics;
+use crate::timeline_index::Manifest;
 
 /// What every part of a timeline knows of it.
 pub(super) struct Identity {

@@ -24,7 +24,6 @@ use layers::{ChainCounts, ImageRule, ImageTask, LONG, Put};
 use pg_types::{Key, Lsn};
 use tokio::sync::Notify;
 
-use super::backpressure::OVERLONG;
 use super::identity::Identity;
 use super::lock_order::{CHAIN_COUNTS, IMAGES_DUE, Ranked, URGENT_PAGE};
 use super::noted::NotedReads;
@@ -33,8 +32,10 @@ use crate::api::{ChainBar, Chains, ImagePolicy};
 use crate::chain_histogram::ChainHistogram;
 use crate::error::Result;
 use crate::metrics::CHAIN_BARS;
-use crate::store::Store;
+use crate::version_store::VersionStore;
 
+/// Chains of this many thresholds make ingest wait for an image.
+pub(super) const OVERLONG: u32 = 4;
 /// Reads this close to the newest LSN count as reads of the newest version, bytes of WAL.
 const RECENT_BYTES: u64 = 1 << 20;
 /// Pages planned at once, the longest chains there are: to find them costs a look at all that is due.
@@ -52,7 +53,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) struct Images {
     identity: Arc<Identity>,
     position: Arc<Position>,
-    store: Arc<Store>,
+    store: Arc<VersionStore>,
     /// Reads by the deltas they applied, in `CHAIN_BARS`.
     chain_reads: ChainHistogram,
     counts: Ranked<CHAIN_COUNTS, ChainCounts>,
@@ -76,7 +77,11 @@ pub(super) struct Images {
 }
 
 impl Images {
-    pub fn new(identity: Arc<Identity>, position: Arc<Position>, store: Arc<Store>) -> Images {
+    pub fn new(
+        identity: Arc<Identity>,
+        position: Arc<Position>,
+        store: Arc<VersionStore>,
+    ) -> Images {
         Images {
             identity,
             position,
@@ -104,7 +109,7 @@ impl Images {
     ) -> bool {
         let mut counts = self.counts.lock();
         counts.set_rule(rule);
-        self.reads.tell(&mut counts);
+        self.reads.pass_on(&mut counts);
         let only_long = self.catching_up.load(Ordering::Relaxed);
         let least = counts.threshold().saturating_mul(LONG);
         let overlong = counts.threshold().saturating_mul(OVERLONG);
@@ -305,7 +310,7 @@ impl Images {
         let urgent = *self.urgent.lock();
         let mut counts = self.counts.lock();
         counts.set_rule(rule);
-        self.reads.tell(&mut counts);
+        self.reads.pass_on(&mut counts);
         let mut tasks = Vec::with_capacity(BATCH);
         // Nothing may be left of what was planned before.
         for _ in 0..2 {
@@ -342,7 +347,7 @@ impl Images {
     /// What `/chains` shows.
     pub fn chains(&self) -> Chains {
         let mut counts = self.counts.lock();
-        self.reads.tell(&mut counts);
+        self.reads.pass_on(&mut counts);
         if counts.due() > 0 {
             self.wanted.notify_one();
         }

@@ -30,9 +30,9 @@ use super::position::Position;
 use super::report::kind_name;
 use super::terms::Terms;
 use crate::error::Result;
-use crate::index::TimelineIndex;
 use crate::memory::{Member, MemoryBudget, Usage};
-use crate::store::{Frozen, Store};
+use crate::timeline_index::TimelineIndex;
+use crate::version_store::{Frozen, VersionStore};
 
 /// How often the age of what is in memory is looked at.
 const TICK: Duration = Duration::from_millis(250);
@@ -59,7 +59,7 @@ struct Uploaded {
 pub(super) struct LayerStack {
     identity: Arc<Identity>,
     position: Arc<Position>,
-    store: Arc<Store>,
+    store: Arc<VersionStore>,
     index: Arc<TimelineIndex>,
     terms: Arc<Terms>,
     images: Arc<Images>,
@@ -83,7 +83,7 @@ pub(super) struct LayerStack {
 pub(super) struct Parts {
     pub identity: Arc<Identity>,
     pub position: Arc<Position>,
-    pub store: Arc<Store>,
+    pub store: Arc<VersionStore>,
     pub index: Arc<TimelineIndex>,
     pub terms: Arc<Terms>,
     pub images: Arc<Images>,

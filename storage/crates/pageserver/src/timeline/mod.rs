@@ -64,11 +64,11 @@ use crate::api::Chains;
 use crate::clock::Clock;
 use crate::config::TenantConfig;
 use crate::error::Result;
-use crate::index::{Manifest, TimelineIndex};
 use crate::ingest::IngestState;
 use crate::memory::{self, MemoryBudget};
 use crate::metrics::TimelineMetrics;
-use crate::store::Store;
+use crate::timeline_index::{Manifest, TimelineIndex};
+use crate::version_store::VersionStore;
 
 pub use history::{decode_state, encode_state};
 pub(crate) use reads::decode_u32;
@@ -81,7 +81,7 @@ pub struct Timeline {
     identity: Arc<Identity>,
     position: Arc<Position>,
     ancestor: RwLock<Option<(Arc<Timeline>, Lsn)>>,
-    store: Arc<Store>,
+    store: Arc<VersionStore>,
     /// The writer's side: one record at a time.
     ingest: tokio::sync::Mutex<IngestState>,
     index: Arc<TimelineIndex>,
@@ -109,7 +109,7 @@ pub struct OpenTimeline {
     pub id: TimelineId,
     pub config: SharedConfig,
     pub ancestor: Option<(Arc<Timeline>, Lsn)>,
-    pub store: Arc<Store>,
+    pub store: Arc<VersionStore>,
     pub index: TimelineIndex,
     pub state: TimelineState,
     pub memory: Arc<MemoryBudget>,
@@ -215,7 +215,7 @@ impl Timeline {
         &self.reads
     }
 
-    pub(crate) fn store(&self) -> &Arc<Store> {
+    pub(crate) fn store(&self) -> &Arc<VersionStore> {
         &self.store
     }
 

@@ -48,7 +48,7 @@ impl NotedReads {
     }
 
     /// Reports all noted reads to the chain counts and forgets them.
-    pub fn tell(&self, counts: &mut ChainCounts) {
+    pub fn pass_on(&self, counts: &mut ChainCounts) {
         let requests = std::mem::take(&mut *self.requests.lock());
         for (at, pages) in requests {
             counts.read(at, pages);
@@ -103,10 +103,10 @@ mod tests {
             noted.note(&pages, Lsn(100));
         }
         assert_ne!(at_once.policy(), later.policy(), "reads make a difference");
-        noted.tell(&mut later);
+        noted.pass_on(&mut later);
         assert_eq!(at_once.policy(), later.policy());
         assert_eq!(at_once.plan(8, false), later.plan(8, false));
-        noted.tell(&mut later);
+        noted.pass_on(&mut later);
         assert_eq!(at_once.policy(), later.policy(), "each is told once");
     }
 

@@ -15,18 +15,22 @@ use super::identity::Identity;
 use super::images::Images;
 use crate::error::{Error, Result};
 use crate::floor::RelFloor;
-use crate::store::Store;
+use crate::version_store::VersionStore;
 
 /// Reads of pages, sizes and listings at an LSN. This part has no state of its own; it reports to `Images` how long
 /// the chains were.
 pub struct Reads {
     identity: Arc<Identity>,
-    store: Arc<Store>,
+    store: Arc<VersionStore>,
     images: Arc<Images>,
 }
 
 impl Reads {
-    pub(super) fn new(identity: Arc<Identity>, store: Arc<Store>, images: Arc<Images>) -> Reads {
+    pub(super) fn new(
+        identity: Arc<Identity>,
+        store: Arc<VersionStore>,
+        images: Arc<Images>,
+    ) -> Reads {
         Reads {
             identity,
             store,

@@ -21,7 +21,7 @@ use pg_types::Lsn;
 use super::Timeline;
 use crate::api::LsnKind;
 use crate::error::{Error, Result};
-use crate::index::Lease;
+use crate::timeline_index::Lease;
 use crate::timestamp::PgTimestamp;
 
 /// Longest lease, seconds.

@@ -19,8 +19,8 @@ use super::Timeline;
 use super::identity::Identity;
 use super::lock_order::{Ranked, TERMS};
 use super::position::Position;
-use crate::index::TimelineIndex;
 use crate::term_history::{Ingested, OtherHistory};
+use crate::timeline_index::TimelineIndex;
 
 /// The highest term seen, and the terms of the WAL that was ingested. This part knows `Identity`, `Position` and the
 /// index.

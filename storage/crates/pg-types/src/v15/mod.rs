@@ -13,7 +13,7 @@ pub use control::{
 
 use crate::Lsn;
 use crate::bytes_le::{at_i64, at_u32, at_u64, put_i64, put_u32, put_u64};
-use crate::version::{RecordLayouts, VersionFacts};
+use crate::facts::{RecordLayouts, VersionFacts};
 
 /// The numbers of Postgres 15, from which 17 and 18 differ as their modules say.
 pub const FACTS: VersionFacts = VersionFacts {

@@ -109,7 +109,7 @@ impl From<Status> for TimelineBody {
                 term_history: position.history.entries().to_vec(),
                 flush_lsn: position.flush_lsn,
                 commit_lsn: position.commit_lsn,
-                remote_consistent_lsn: position.horizon_lsn,
+                remote_consistent_lsn: position.remote_consistent_lsn,
                 oldest_lsn,
                 offloaded_lsn,
                 damage: damage.into_iter().map(DamageBody::from).collect(),

@@ -61,7 +61,7 @@ impl Timeline {
         let segment = Lsn(end.0 - end.0 % WAL_SEGMENT_BYTES);
         Ok(FillView {
             end,
-            may_skip: !votes && end == state.acceptor.durable().horizon_lsn,
+            may_skip: !votes && end == state.acceptor.durable().remote_consistent_lsn,
             votes,
             refusal: state.acceptor.may_adopt().err(),
             held: segment.max(self.oldest(state)).min(end)..end,

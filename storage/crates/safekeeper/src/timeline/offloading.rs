@@ -32,7 +32,7 @@ impl Timeline {
         Some(OffloadView {
             positions: Positions {
                 oldest: self.oldest(&state),
-                horizon: position.horizon_lsn,
+                horizon: position.remote_consistent_lsn,
                 commit: position.commit_lsn,
             },
             history: position.history,

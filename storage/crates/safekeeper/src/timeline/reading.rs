@@ -23,7 +23,7 @@ impl Timeline {
     /// A reader that holds WAL exists; what it does not have yet stays.
     pub fn register_reader(&self, reader: &str) {
         let mut state = self.state.lock();
-        let horizon = state.acceptor.durable().horizon_lsn;
+        let horizon = state.acceptor.durable().remote_consistent_lsn;
         state.readers.entry(reader.to_owned()).or_insert(horizon);
     }
 

@@ -114,7 +114,7 @@ impl Timeline {
         }
         let position = state.acceptor.position();
         Some(RepairView {
-            horizon: position.horizon_lsn,
+            horizon: position.remote_consistent_lsn,
             commit: position.commit_lsn,
             flush: position.flush_lsn,
             history: position.history,
@@ -212,7 +212,9 @@ impl Timeline {
         let mut state = self.state.lock();
         let state = self.running(&mut state)?;
         let segment_end = Lsn((number + 1) * WAL_SEGMENT_BYTES);
-        if state.acceptor.durable().horizon_lsn >= segment_end || !state.segments.has(number) {
+        if state.acceptor.durable().remote_consistent_lsn >= segment_end
+            || !state.segments.has(number)
+        {
             return Err(MendError::Gone);
         }
         assert!(

@@ -9,14 +9,15 @@
 //! is shipped at suspend), `pg_subtrans` and `pg_notify` (cleared at every start), replication slots and
 //! origins (logical replication is refused).
 
+mod gist;
 mod heap;
-mod index;
+mod index_methods;
 mod meta;
 mod slru;
 mod step;
 
 pub use heap::{MapClears, map_clears};
-pub use index::is_only_named;
+pub use index_methods::is_only_named;
 pub use step::{PageStep, Sink, restore_image_page};
 
 use pg_types::Key;
@@ -25,6 +26,7 @@ use smallvec::SmallVec;
 
 use crate::change::{MetaChange, PageChange};
 use crate::error::{InterpretError, UnknownRecord};
+use crate::malformed::malformed;
 use crate::record::{BlockRef, DecodedRecord};
 use crate::state::TimelineState;
 
@@ -84,7 +86,7 @@ pub fn interpret_into<S: Sink>(
         rmgr::XLOG => xlog(record, state, out)?,
         rmgr::BTREE | rmgr::SEQ => unknown_kind(record, out)?,
         rmgr::HASH | rmgr::GIN | rmgr::GIST | rmgr::SPGIST | rmgr::BRIN | rmgr::GENERIC => {
-            index::changes(record, state.major, out)?;
+            index_methods::changes(record, state.major, out)?;
         }
         _ => {
             if !record.blocks.is_empty() && record.rmid < rmgr::FIRST_CUSTOM {
@@ -207,15 +209,6 @@ fn change_block<'a, S: Sink>(
         }
     };
     out.page(Key::rel_block(block.rel, block.blkno), step)
-}
-
-pub(crate) fn malformed(record: &DecodedRecord<'_>, why: impl Into<String>) -> InterpretError {
-    InterpretError::Malformed {
-        lsn: record.start_lsn,
-        rmid: record.rmid,
-        op: record.op(),
-        why: why.into(),
-    }
 }
 
 fn unknown(record: &DecodedRecord<'_>, why: &'static str) -> InterpretError {

@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use pg_types::{BLCKSZ, Key, page};
 
-use super::{index, malformed};
+use super::{gist, malformed};
 use crate::change::{MetaChange, PageChange, PageDelta};
 use crate::error::InterpretError;
 use crate::image::restore_into;
@@ -122,8 +122,8 @@ pub fn restore_image_page(
     if !page::is_new(out) {
         page::set_lsn(out, record.end_lsn);
     }
-    if index::ends_gist_split(record, block) {
-        index::end_gist_split(record, out)?;
+    if gist::ends_split(record, block) {
+        gist::end_split(record, out)?;
     }
     Ok(())
 }

@@ -6,14 +6,14 @@ use wal_decode::{WalError, WalStreamDecoder};
 use super::Cluster;
 
 /// A record that outlives its WAL.
-pub struct Kept {
+pub struct OwnedRecord {
     pub start_lsn: Lsn,
     pub end_lsn: Lsn,
     pub bytes: Vec<u8>,
 }
 
 /// All records from `start` to the end of the cluster's WAL.
-pub fn read_wal(cluster: &Cluster, start: Lsn) -> Vec<Kept> {
+pub fn read_wal(cluster: &Cluster, start: Lsn) -> Vec<OwnedRecord> {
     let control = cluster.control();
     let mut decoder = WalStreamDecoder::new(start, PgMajor::V15)
         .with_system_identifier(control.system_identifier());
@@ -31,7 +31,7 @@ pub fn read_wal(cluster: &Cluster, start: Lsn) -> Vec<Kept> {
                 .expect("feed in order");
             loop {
                 match found.next_record() {
-                    Ok(Some(record)) => records.push(Kept {
+                    Ok(Some(record)) => records.push(OwnedRecord {
                         start_lsn: record.start_lsn,
                         end_lsn: record.end_lsn,
                         bytes: record.bytes.to_vec(),

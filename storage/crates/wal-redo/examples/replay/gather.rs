@@ -20,7 +20,7 @@ const HEAD: usize = 16;
 const NONE: u32 = u32::MAX;
 
 /// A record to redo on a block's page.
-pub struct Kept<'a> {
+pub struct ReplayRecord<'a> {
     pub slot: u32,
     pub block: u8,
     pub end_lsn: Lsn,
@@ -62,7 +62,7 @@ impl Gathered {
     }
 
     /// Keeps a record behind all others of its page; not one that is longer than a chunk.
-    pub fn keep(&mut self, kept: &Kept<'_>) -> bool {
+    pub fn keep(&mut self, kept: &ReplayRecord<'_>) -> bool {
         let needed = HEAD + kept.record.len();
         if needed > CHUNK {
             return false;
@@ -103,7 +103,7 @@ impl Gathered {
     }
 
     /// Hands out all records, for each page in the order they were kept; nothing is kept afterwards.
-    pub fn drain(&mut self, mut each: impl FnMut(Kept<'_>) -> Result<()>) -> Result<()> {
+    pub fn drain(&mut self, mut each: impl FnMut(ReplayRecord<'_>) -> Result<()>) -> Result<()> {
         for group in &mut self.groups {
             let group = std::mem::replace(group, EMPTY);
             let mut number = group.first;
@@ -118,7 +118,7 @@ impl Gathered {
                         [0, 4, 8, 12].map(|at| pg_types::bytes_le::at_u32(head, at));
                     let (record, rest) = rest.split_at((length & 0xFF_FFFF) as usize);
                     bytes = rest;
-                    each(Kept {
+                    each(ReplayRecord {
                         slot,
                         block: (length >> 24) as u8,
                         end_lsn: Lsn(u64::from(high) << 32 | u64::from(low)),

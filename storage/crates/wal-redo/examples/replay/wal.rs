@@ -17,7 +17,7 @@ use wal_decode::{
 };
 use wal_redo::ClusterSettings;
 
-use crate::gather::{Gathered, Kept};
+use crate::gather::{Gathered, ReplayRecord};
 use crate::pages::Pages;
 use crate::{Start, cpu_ns, files};
 
@@ -145,7 +145,7 @@ impl Sink for Replay {
                 return Ok(());
             }
         };
-        let kept = Kept {
+        let kept = ReplayRecord {
             slot,
             block: block.id,
             end_lsn: record.end_lsn,

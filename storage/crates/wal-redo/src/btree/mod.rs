@@ -17,7 +17,8 @@ use crate::Page;
 use crate::error::{CUT_SHORT, Step, Why};
 use crate::heap::WRONG_BLOCK;
 use crate::index_tuple::padded_tuple;
-use crate::page_ops::{Place, add_item, layout};
+use crate::layout::layout;
+use crate::page_ops::{Place, add_item};
 
 /// Bytes of the special space.
 pub(crate) const OPAQUE_BYTES: usize = 16;

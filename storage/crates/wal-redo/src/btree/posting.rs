@@ -8,7 +8,7 @@ use pg_types::bytes_le::{at_u16, put_u16};
 
 use crate::error::{Step, Why};
 use crate::index_tuple::{INFO, SIZE_MASK, TUPLE_HEADER_BYTES, block, set_block};
-use crate::page_ops::max_align;
+use crate::layout::max_align;
 
 /// Bytes of a row's place.
 pub(super) const TID_BYTES: usize = 6;

@@ -18,7 +18,8 @@ use crate::Page;
 use crate::error::{CUT_SHORT, NO_IMAGE, Step, Why};
 use crate::heap::WRONG_BLOCK;
 use crate::index_tuple::{TUPLE_HEADER_BYTES, set_block, whole_tuple};
-use crate::page_ops::{Place, add_item, index_delete, layout, stored_item};
+use crate::layout::layout;
+use crate::page_ops::{Place, add_item, index_delete, stored_item};
 
 /// Bytes of the special space.
 pub(crate) const OPAQUE_BYTES: usize = 8;

@@ -17,7 +17,7 @@ use wal_decode::{BlockRef, DecodedRecord};
 use crate::Page;
 use crate::error::{CUT_SHORT, NO_IMAGE, Step, Why};
 use crate::heap::WRONG_BLOCK;
-use crate::page_ops::layout;
+use crate::layout::layout;
 
 /// Bytes of the special space.
 pub(crate) const OPAQUE_BYTES: usize = 16;

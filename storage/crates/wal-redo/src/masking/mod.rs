@@ -26,7 +26,7 @@ use pg_types::{BLCKSZ, ForkNumber, Lsn};
 
 use crate::Page;
 use crate::btree::{OPAQUE_BYTES, cycle_id};
-use crate::page_ops::{layout, max_align};
+use crate::layout::{layout, max_align};
 use crate::sequence::{SEQUENCE_MAGIC, SPECIAL_BYTES};
 use crate::{gin as gin_page, hash as hash_page};
 

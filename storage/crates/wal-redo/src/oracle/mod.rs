@@ -13,8 +13,8 @@
 
 mod bare;
 mod names;
+mod page_store;
 mod report;
-mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -30,9 +30,9 @@ use wal_decode::{
 };
 
 pub use names::{Kind, Proof, kinds, op_name};
+use page_store::PageStore;
+pub use page_store::SmallFile;
 pub use report::{Mismatch, OpReport, Report, Stage};
-pub use store::SmallFile;
-use store::Store;
 
 use crate::error::RedoError;
 use crate::masking::{self, PageClass, Rules};
@@ -54,7 +54,7 @@ pub enum OracleError {
 pub struct Oracle {
     state: TimelineState,
     redo: Redo,
-    store: Store,
+    store: PageStore,
     report: Report,
     /// The pages loaded at the start are all there were: an absent page is one of zeroes.
     complete: bool,
@@ -81,7 +81,7 @@ impl Oracle {
         Oracle {
             state,
             redo: Box::new(move |delta, key, page| apply_with(settings, delta, key, page)),
-            store: Store::default(),
+            store: PageStore::default(),
             report: Report::new(state.major),
             complete: false,
             hollow_maps: BTreeSet::new(),

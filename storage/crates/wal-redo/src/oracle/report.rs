@@ -8,7 +8,7 @@ use pg_types::{Key, Lsn, PgMajor};
 use wal_decode::{DecodedRecord, InterpretError};
 
 use super::names::{Kind, Proof, kinds, op_bits, op_name};
-use super::store::SmallFile;
+use super::page_store::SmallFile;
 use crate::Page;
 
 /// Mismatches kept with their details, for each kind of record and comparison.

@@ -21,7 +21,8 @@ use wal_decode::{BlockRef, DecodedRecord};
 use crate::Page;
 use crate::error::{CUT_SHORT, Step, Why};
 use crate::heap::WRONG_BLOCK;
-use crate::page_ops::{Place, add_item, index_delete, index_multi_delete, layout, stored_item};
+use crate::layout::layout;
+use crate::page_ops::{Place, add_item, index_delete, index_multi_delete, stored_item};
 
 /// Bytes of the special space: flags, redirects, placeholders, page id, a `u16` each.
 pub(crate) const OPAQUE_BYTES: usize = 8;

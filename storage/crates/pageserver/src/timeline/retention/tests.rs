@@ -9,17 +9,17 @@ use parking_lot::Mutex;
 use pg_types::{Key, Lsn, TenantId, TimelineId};
 use wal_decode::TimelineState;
 
-use crate::clock::{Clock, Look, TimeSource};
+use crate::clock::{Clock, Reading, TimeSource};
 use crate::config::TenantConfig;
 use crate::disk::DiskCache;
-use crate::index::{Manifest, TimelineIndex};
-use crate::layer_file::LayerCache;
+use crate::layer_cache::LayerCache;
 use crate::memory::MemoryBudget;
 use crate::page_cache::PageCache;
 use crate::recent::RecentLayers;
-use crate::store::Store;
 use crate::timeline::{OpenTimeline, Timeline, encode_state};
+use crate::timeline_index::{Manifest, TimelineIndex};
 use crate::timestamp::PgTimestamp;
+use crate::version_store::VersionStore;
 
 const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
@@ -29,10 +29,10 @@ const TENANT: TenantId = TenantId([1; 16]);
 const TIMELINE: TimelineId = TimelineId([2; 16]);
 
 /// Clocks that the test sets.
-struct SetTime(Mutex<Look>);
+struct SetTime(Mutex<Reading>);
 
 impl TimeSource for SetTime {
-    fn look(&self) -> Look {
+    fn read(&self) -> Reading {
         self.0.lock().clone()
     }
 }
@@ -47,12 +47,12 @@ struct Machine {
 impl Machine {
     async fn start() -> Machine {
         let root = tempfile::tempdir().expect("tempdir");
-        let look = Look {
+        let reading = Reading {
             boot: "first".to_owned(),
             ticks: 0,
             wall: 1_700_000_000 * SECOND,
         };
-        let time = Arc::new(SetTime(Mutex::new(look)));
+        let time = Arc::new(SetTime(Mutex::new(reading)));
         let objects = blob::Store::local(&root.path().join("objects")).expect("store");
         let request = serde_json::json!({"new_timeline_id": TIMELINE, "pg_version": 15});
         let manifest = Manifest {
@@ -94,12 +94,12 @@ impl Machine {
     }
 
     fn pass(&self, micros: i64) {
-        let mut look = self.time.0.lock();
-        look.ticks += micros;
-        look.wall += micros;
+        let mut reading = self.time.0.lock();
+        reading.ticks += micros;
+        reading.wall += micros;
     }
 
-    /// Noticed by the next look, as it is within a second.
+    /// Noticed by the next reading, as it is within a second.
     fn jump(&self, micros: i64) {
         self.time.0.lock().wall += micros;
         self.timeline.clock.seconds();
@@ -110,7 +110,7 @@ impl Machine {
         let mut state = self.timeline.state();
         state.prev_record_lsn = state.last_record_lsn;
         state.last_record_lsn = Lsn(state.last_record_lsn.0 + 64);
-        let shown = self.time.look().wall;
+        let shown = self.time.read().wall;
         state.last_commit_timestamp = PgTimestamp::from_unix_micros(shown).0;
         let lsn = state.last_record_lsn;
         let value = Value::Meta(encode_state(&state).expect("state"));
@@ -147,7 +147,7 @@ async fn open(root: &Path, time: &Arc<SetTime>) -> Arc<Timeline> {
     let memory = MemoryBudget::new(64 << 20);
     let pages = Arc::new(PageCache::new(1 << 20));
     let at = part.disk_consistent_lsn;
-    let store = Store::new(Arc::new(cache), part.layers, None, memory.account(), pages);
+    let store = VersionStore::new(Arc::new(cache), part.layers, None, memory.account(), pages);
     let store = Arc::new(store);
     let state = store.values(&[Key::timeline_state()], at).await;
     let state = state.expect("state").pop().flatten().expect("a state");

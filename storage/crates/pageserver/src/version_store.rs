@@ -21,9 +21,10 @@ use layers::{
 use parking_lot::RwLock;
 use pg_types::{Key, KeyRange, Lsn};
 
-use crate::disk::NEVER_USED;
 use crate::error::Result;
-use crate::layer_file::{LayerCache, LayerFile};
+use crate::eviction::NEVER_USED;
+use crate::layer_cache::LayerCache;
+use crate::layer_file::LayerFile;
 use crate::memory::{Account, Uploads};
 use crate::page_cache::PageCache;
 
@@ -48,7 +49,7 @@ impl From<LayerError> for Obstacle {
 
 /// What was done so far for a read that has to be repeated.
 #[derive(Default)]
-pub(crate) struct Mending {
+pub(crate) struct ReadRetry {
     attempts: usize,
     /// Layers found damaged before.
     damaged: HashSet<String>,
@@ -69,11 +70,11 @@ struct Stack {
     frozen: Vec<Frozen>,
     map: Arc<LayerMap<LayerFile>>,
     /// Under the same lock: what a detached branch read there is in its own files from one moment to the next.
-    ancestor: Option<(Arc<Store>, Lsn)>,
+    ancestor: Option<(Arc<VersionStore>, Lsn)>,
 }
 
 /// The versions of one timeline, in memory and in layer files.
-pub struct Store {
+pub struct VersionStore {
     cache: Arc<LayerCache>,
     stack: RwLock<Stack>,
     /// What the memory layers take.
@@ -98,14 +99,14 @@ impl Snapshot {
     }
 }
 
-impl Store {
+impl VersionStore {
     pub fn new(
         cache: Arc<LayerCache>,
         layers: Vec<RemoteLayer>,
-        ancestor: Option<(Arc<Store>, Lsn)>,
+        ancestor: Option<(Arc<VersionStore>, Lsn)>,
         account: Account,
         kept: Arc<PageCache>,
-    ) -> Store {
+    ) -> VersionStore {
         let files = layers.into_iter().map(|layer| {
             let file = cache.file(layer);
             file.set_used(NEVER_USED);
@@ -118,7 +119,7 @@ impl Store {
             map: Arc::new(LayerMap::new(files)),
             ancestor,
         };
-        Store {
+        VersionStore {
             cache,
             stack: RwLock::new(stack),
             account,
@@ -139,7 +140,7 @@ impl Store {
         &self.cache
     }
 
-    pub fn ancestor(&self) -> Option<(Arc<Store>, Lsn)> {
+    pub fn ancestor(&self) -> Option<(Arc<VersionStore>, Lsn)> {
         self.stack.read().ancestor.clone()
     }
 
@@ -274,7 +275,7 @@ impl Store {
         self.snapshot_and_ancestor().0
     }
 
-    fn snapshot_and_ancestor(&self) -> (Snapshot, Option<(Arc<Store>, Lsn)>) {
+    fn snapshot_and_ancestor(&self) -> (Snapshot, Option<(Arc<VersionStore>, Lsn)>) {
         let stack = self.stack.read();
         // Newest first: what starts a page's chain there hides all older versions.
         let frozen = stack.frozen.iter().rev().map(|frozen| &frozen.layer);
@@ -368,19 +369,19 @@ impl Store {
         &self,
         mut read: impl FnMut() -> Result<T, E>,
     ) -> Result<T> {
-        let mut mending = Mending::default();
+        let mut retry = ReadRetry::default();
         loop {
             match read() {
                 Ok(result) => return Ok(result),
-                Err(error) => self.mend(error.into(), &mut mending).await?,
+                Err(error) => self.mend(error.into(), &mut retry).await?,
             }
         }
     }
 
     /// Takes away what stopped a read, so that it can be repeated; an error when that can't be done.
-    pub(crate) async fn mend(&self, obstacle: Obstacle, mending: &mut Mending) -> Result<()> {
-        mending.attempts += 1;
-        if mending.attempts > MAX_FETCHES {
+    pub(crate) async fn mend(&self, obstacle: Obstacle, retry: &mut ReadRetry) -> Result<()> {
+        retry.attempts += 1;
+        if retry.attempts > MAX_FETCHES {
             let why =
                 "layers keep vanishing from the local cache; is its disk full or being cleaned?";
             let what = match obstacle {
@@ -398,7 +399,7 @@ impl Store {
                 Ok(())
             }
             Obstacle::Error(LayerError::Corrupt { layer, reason })
-                if self.distrust(&layer, &mut mending.damaged)? =>
+                if self.distrust(&layer, &mut retry.damaged)? =>
             {
                 let what = "the local copy is damaged and is fetched again";
                 tracing::warn!(layer, reason, "{what}");
@@ -435,7 +436,7 @@ impl Store {
     }
 }
 
-impl Drop for Store {
+impl Drop for VersionStore {
     fn drop(&mut self) {
         self.kept.forget(self.number);
     }

@@ -19,12 +19,12 @@ pub enum SmallFile {
 }
 
 #[derive(Default)]
-pub(super) struct Store {
+pub(super) struct PageStore {
     pages: BTreeMap<Key, Box<Page>>,
     small: BTreeMap<SmallFile, Bytes>,
 }
 
-impl Store {
+impl PageStore {
     pub(super) fn get(&self, key: Key) -> Option<&Page> {
         self.pages.get(&key).map(|page| &**page)
     }
