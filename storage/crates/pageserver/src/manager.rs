@@ -212,7 +212,7 @@ impl TenantManager {
         let source = self
             .options
             .wal
-            .source(tenant.id, id, timeline.safekeepers());
+            .source(tenant.id, id, timeline.safekeepers().list());
         timeline.start(source);
         tenant.timelines.write().insert(id, timeline.clone());
         timeline

@@ -58,7 +58,7 @@ pub async fn sick_safekeepers(State(manager): Manager) -> Response {
     let mut found = Vec::new();
     for tenant in manager.tenants() {
         for timeline in tenant.working_timelines() {
-            let sick = timeline.sick_safekeepers().into_iter();
+            let sick = timeline.safekeepers().sick().into_iter();
             found.extend(sick.map(|sick| SickSafekeeperOfTimeline {
                 tenant_id: timeline.tenant(),
                 timeline_id: timeline.id(),

@@ -104,7 +104,7 @@ async fn report(
 }
 
 async fn ingest(timeline: &Arc<Timeline>, source: &dyn WalSource, committed: &watch::Sender<Lsn>) {
-    let mut safekeepers = timeline.safekeepers();
+    let mut safekeepers = timeline.safekeepers().list();
     loop {
         let reason = ingest_until_stopped(timeline, source, committed, &mut safekeepers).await;
         timeline.stop(reason);
@@ -134,14 +134,21 @@ async fn ingest_until_stopped(
         match ended {
             Ended::Stopped(reason) => return reason,
             Ended::Bad(why) => {
-                timeline.found_sick(&tried.reading, SickKind::Damaged, at, &why);
+                timeline
+                    .safekeepers()
+                    .found_sick(&tried.reading, SickKind::Damaged, at, &why);
                 if let Some(reason) = tried.was_bad(at, &why, source) {
                     return reason;
                 }
             }
             // The next attempt compares everyone's history, and finds this one's or another one.
             Ended::Other(other) => {
-                timeline.found_sick(&tried.reading, SickKind::Diverged, at, &other.to_string());
+                timeline.safekeepers().found_sick(
+                    &tried.reading,
+                    SickKind::Diverged,
+                    at,
+                    &other.to_string(),
+                );
                 tried.ended(at);
             }
             Ended::Source(error) => {

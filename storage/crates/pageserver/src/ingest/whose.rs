@@ -31,7 +31,9 @@ pub(super) async fn open(
         timeline.found_ingested(found);
     }
     for (place, why) in &opening.others {
-        timeline.found_sick(place, SickKind::Diverged, start, why);
+        timeline
+            .safekeepers()
+            .found_sick(place, SickKind::Diverged, start, why);
     }
     if let Some(reason) = tried.are_others(start, opening.others, source) {
         return Err(Ended::Stopped(reason));
@@ -41,12 +43,14 @@ pub(super) async fn open(
 
 /// Notes which safekeepers a report at `at` found to agree with the ingested log, and which keep another log.
 pub(super) fn reported(timeline: &Timeline, at: Lsn, reported: &Reported) {
-    timeline.found_to_agree(&reported.agreeing);
-    let named = timeline.safekeepers();
+    timeline.safekeepers().found_to_agree(&reported.agreeing);
+    let named = timeline.safekeepers().list();
     for (place, why) in &reported.others {
         // The safekeeper may have been removed from the list meanwhile.
         if named.borrow().contains(place) {
-            timeline.found_sick(place, SickKind::Diverged, at, why);
+            timeline
+                .safekeepers()
+                .found_sick(place, SickKind::Diverged, at, why);
         }
     }
 }
@@ -54,7 +58,7 @@ pub(super) fn reported(timeline: &Timeline, at: Lsn, reported: &Reported) {
 /// Notes that WAL of a stream that was opened at `start` on the safekeeper `place` has been ingested.
 pub(super) fn taken(timeline: &Timeline, place: &str, start: Lsn) {
     timeline.note_terms();
-    timeline.read_well(place, start);
+    timeline.safekeepers().read_well(place, start);
 }
 
 /// Checks that a piece is of the log whose WAL was received up to `received`. An announced history is compared as far

@@ -58,7 +58,7 @@ impl TenantManager {
         let tenant = self.tenant(tenant)?;
         let _one_at_a_time = tenant.changing.lock().await;
         let timeline = tenant.timeline(timeline)?;
-        timeline.set_safekeepers(safekeepers).await?;
+        timeline.safekeepers().set(safekeepers).await?;
         Ok(timeline)
     }
 }

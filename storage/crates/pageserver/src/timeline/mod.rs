@@ -11,7 +11,7 @@
 //! - `remote_consistent_lsn` is what the uploaded index names; the WAL behind it may be trimmed.
 //!
 //! A timeline is made of parts, each of which owns its state and knows only parts named before it here: `Identity`,
-//! `Position`, `Terms`, `Images`, `Reads`, `Backpressure`, `LayerStack`, `Compaction`. No part knows [`Timeline`],
+//! `Position`, `Terms`, `Images`, `Reads`, `Backpressure`, `LayerStack`, `Compaction`, `Retention`, `Safekeepers`. No part knows [`Timeline`],
 //! which opens them, knows its ancestors, and hands requests on. `lock_order` says which lock may be taken under
 //! which.
 //!
@@ -46,7 +46,6 @@ use layers::Put;
 use parking_lot::RwLock;
 use pg_types::{Key, Lsn, TenantId, TimelineId};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wal_decode::TimelineState;
@@ -56,9 +55,10 @@ use self::compaction::Compaction;
 use self::identity::Identity;
 use self::images::Images;
 use self::layer_stack::LayerStack;
-use self::lock_order::Ranked;
 use self::position::Position;
 use self::reads::Reads;
+use self::retention::Retention;
+use self::safekeepers::Safekeepers;
 use self::terms::Terms;
 use crate::api::Chains;
 use crate::clock::Clock;
@@ -92,11 +92,8 @@ pub struct Timeline {
     compaction: Arc<Compaction>,
     detaching: detach::DetachWork,
     clock: Arc<Clock>,
-    /// Why history is cut by another time than the wall clock's.
-    history_held: Ranked<{ lock_order::HISTORY_HELD }, Option<String>>,
-    /// The safekeepers from which the timeline gets its WAL now, `host:port`.
-    safekeepers: watch::Sender<Vec<String>>,
-    sick_safekeepers: Ranked<{ lock_order::SICK_SAFEKEEPERS }, safekeepers::Sick>,
+    retention: Retention,
+    safekeepers: Safekeepers,
     cancel: CancellationToken,
     tasks: TaskTracker,
     /// Where what no request waits for is run.
@@ -120,59 +117,60 @@ pub struct OpenTimeline {
 
 impl Timeline {
     pub(crate) fn open(parts: OpenTimeline) -> Arc<Timeline> {
-        let OpenTimeline {
-            tenant,
-            id,
-            config,
-            ancestor,
-            store,
-            index,
-            state,
-            memory,
-            clock,
-            background,
-        } = parts;
-        let identity = Arc::new(Identity::new(tenant, id, index.manifest(), config));
-        let index = Arc::new(index);
-        let position = Arc::new(Position::new(identity.clone(), state));
-        let terms = Terms::new(identity.clone(), position.clone(), index.clone());
-        let terms = Arc::new(terms);
-        let images = Images::new(identity.clone(), position.clone(), store.clone());
-        let images = Arc::new(images);
+        let (clock, store) = (parts.clock, parts.store);
+        let identity = Arc::new(Identity::new(
+            parts.tenant,
+            parts.id,
+            parts.index.manifest(),
+            parts.config,
+        ));
+        let index = Arc::new(parts.index);
+        let position = Arc::new(Position::new(identity.clone(), parts.state));
+        let terms = Arc::new(Terms::new(
+            identity.clone(),
+            position.clone(),
+            index.clone(),
+        ));
+        let images = Arc::new(Images::new(
+            identity.clone(),
+            position.clone(),
+            store.clone(),
+        ));
         let reads = Reads::new(identity.clone(), store.clone(), images.clone());
         let backpressure = Arc::new(Backpressure::new(
             identity.clone(),
             store.clone(),
             images.clone(),
-            memory.clone(),
+            parts.memory.clone(),
         ));
-        let layers = Arc::new(LayerStack::new(layer_stack::Parts {
+        let (layers, compaction) = Timeline::open_layers(layer_stack::Parts {
             identity: identity.clone(),
             position: position.clone(),
             store: store.clone(),
             index: index.clone(),
             terms: terms.clone(),
             images: images.clone(),
-            backpressure: backpressure.clone(),
-            memory: memory.clone(),
-        }));
-        let compaction = Compaction::new(
-            identity.clone(),
-            index.clone(),
-            store.clone(),
-            memory.clone(),
             backpressure,
+            memory: parts.memory,
+        });
+        let retention = Retention::new(
+            identity.clone(),
+            position.clone(),
+            index.clone(),
             layers.clone(),
+            compaction.clone(),
+            clock.clone(),
         );
-        layers.report_layers();
-        let member: Weak<dyn memory::Member> = Arc::downgrade(&layers) as _;
-        memory.join(member);
+        let safekeepers = Safekeepers::new(
+            identity.clone(),
+            position.clone(),
+            index.clone(),
+            clock.clone(),
+        );
         Arc::new(Timeline {
-            safekeepers: watch::Sender::new(identity.manifest.safekeepers.clone()),
-            sick_safekeepers: Ranked::default(),
             identity,
             position,
-            ancestor: RwLock::new(ancestor),
+            ancestor: RwLock::new(parts.ancestor),
             store,
             ingest: tokio::sync::Mutex::new(IngestState::default()),
             index,
@@ -180,14 +178,31 @@ impl Timeline {
             reads,
             images,
             layers,
-            compaction: Arc::new(compaction),
+            compaction,
             detaching: detach::DetachWork::default(),
             clock,
-            history_held: Ranked::default(),
+            retention,
+            safekeepers,
             cancel: CancellationToken::new(),
             tasks: TaskTracker::new(),
-            background,
+            background: parts.background,
         })
+    }
+
+    fn open_layers(parts: layer_stack::Parts) -> (Arc<LayerStack>, Arc<Compaction>) {
+        let (identity, index, store) = (
+            parts.identity.clone(),
+            parts.index.clone(),
+            parts.store.clone(),
+        );
+        let (backpressure, memory) = (parts.backpressure.clone(), parts.memory.clone());
+        let layers = Arc::new(LayerStack::new(parts));
+        layers.report_layers();
+        let member: Weak<dyn memory::Member> = Arc::downgrade(&layers) as _;
+        memory.join(member);
+        let below = layers.clone();
+        let compaction = Compaction::new(identity, index, store, memory, backpressure, below);
+        (layers, Arc::new(compaction))
     }
 
     pub fn tenant(&self) -> TenantId {
@@ -213,6 +228,11 @@ impl Timeline {
     /// What can be read of it at an LSN that the caller has waited for.
     pub fn reads(&self) -> &Reads {
         &self.reads
+    }
+
+    /// The safekeepers from which it gets its WAL.
+    pub fn safekeepers(&self) -> &Safekeepers {
+        &self.safekeepers
     }
 
     pub(crate) fn store(&self) -> &Arc<VersionStore> {

@@ -53,14 +53,14 @@ impl Timeline {
             ancestor_lsn: ancestor.map(|(_, branch_lsn)| branch_lsn),
             current_logical_size: size,
             history_bytes: self.history_bytes(),
-            history_held: self.history_held(),
+            history_held: self.retention.held(),
             uploads_failing: self.uploads_failing(),
             full_page_writes: full_page_writes(&state),
             image_threshold: self.config().threshold(state.full_page_writes),
             max_term: self.max_term().0,
             layers,
-            safekeepers: self.safekeepers.borrow().clone(),
-            sick_safekeepers: self.sick_safekeepers(),
+            safekeepers: self.safekeepers.list().borrow().clone(),
+            sick_safekeepers: self.safekeepers.sick(),
         }
     }
 

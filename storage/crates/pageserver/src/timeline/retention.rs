@@ -15,27 +15,138 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use layers::Retention;
 use pg_types::Lsn;
 
 use super::Timeline;
+use super::compaction::Compaction;
+use super::identity::Identity;
+use super::layer_stack::LayerStack;
+use super::lock_order::{HISTORY_HELD, Ranked};
+use super::position::Position;
 use crate::api::LsnKind;
+use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::timeline_index::Lease;
+use crate::timeline_index::{Lease, TimelineIndex};
 use crate::timestamp::PgTimestamp;
 
 /// Longest lease, seconds.
 const LONGEST_LEASE: u64 = 7 * 86_400;
 
-impl Timeline {
+/// How much of its own history a timeline keeps. What its ancestors keep is asked of them, by [`Timeline`].
+pub struct Retention {
+    identity: Arc<Identity>,
+    position: Arc<Position>,
+    index: Arc<TimelineIndex>,
+    layers: Arc<LayerStack>,
+    compaction: Arc<Compaction>,
+    clock: Arc<Clock>,
+    /// Why history is cut by another time than the wall clock's.
+    held: Ranked<HISTORY_HELD, Option<String>>,
+}
+
+impl Retention {
+    pub(super) fn new(
+        identity: Arc<Identity>,
+        position: Arc<Position>,
+        index: Arc<TimelineIndex>,
+        layers: Arc<LayerStack>,
+        compaction: Arc<Compaction>,
+        clock: Arc<Clock>,
+    ) -> Retention {
+        Retention {
+            identity,
+            position,
+            index,
+            layers,
+            compaction,
+            clock,
+            held: Ranked::default(),
+        }
+    }
+
     /// Below it only branch points and leases are readable; [`Lsn::INVALID`] while nothing has been given up.
     pub fn horizon(&self) -> Lsn {
         self.index.horizon()
     }
 
+    /// Where the history begins that is in the timeline's own layers.
+    pub fn begin(&self) -> Lsn {
+        match self.index.is_detached() {
+            true => self.horizon(),
+            false => self.horizon().max(self.identity.manifest.start_lsn),
+        }
+    }
+
+    /// Why history is not cut by the wall clock at present.
+    pub fn held(&self) -> Option<String> {
+        self.held.lock().clone()
+    }
+
+    /// Whether a lease of this timeline keeps exactly this LSN readable.
+    fn is_leased(&self, at: Lsn) -> bool {
+        let now = self.clock.seconds();
+        let holds = |lease: &Lease| lease.lsn == at && lease.until > now;
+        self.index.leases().iter().any(holds)
+    }
+
+    /// Keeps a record boundary of this timeline's own history readable for so many seconds of even time.
+    async fn lease(&self, lsn: Lsn, seconds: u64) -> Result<Lease> {
+        let until = self.clock.seconds() + seconds;
+        let lease = Lease { lsn, until };
+        self.index.store_lease(lease).await?;
+        crash::point!("lease.stored");
+        Ok(lease)
+    }
+
+    /// The time before which history is older than the window; `None` when the clock can't say.
+    fn window_limit(&self, window: Duration) -> Option<PgTimestamp> {
+        let time = self.clock.history_time(window);
+        *self.held.lock() = time.why;
+        let newest = PgTimestamp(self.position.state().last_commit_timestamp);
+        let window = i64::try_from(window.as_micros()).unwrap_or(i64::MAX);
+        let now = time.now?;
+        Some(PgTimestamp(newest.min(now).0.saturating_sub(window)))
+    }
+
+    /// Lets go of history before `window_begin`, which is `None` while no commit lies before the window, save at
+    /// `branch_points` and leased LSNs.
+    async fn trim(&self, window_begin: Option<Lsn>, branch_points: Vec<Lsn>) -> Result<()> {
+        let last = self.position.last_record_lsn();
+        let reached = self.index.consistent_lsn().min(last);
+        let before = self.horizon();
+        let horizon = window_begin.map_or(before, |lsn| lsn.min(reached).max(before));
+        let now = self.clock.seconds();
+        // A lease that has run out is forgotten for good, whatever the clock says later.
+        let expired = self.index.leases().iter().any(|lease| lease.until <= now);
+        if horizon > before || expired {
+            crash::point!("history.before-horizon");
+            self.index.store_horizon(horizon, now).await?;
+            crash::point!("history.horizon-stored");
+            let (tenant, timeline) = (self.identity.tenant, self.identity.id);
+            tracing::debug!(%tenant, %timeline, %horizon, "history starts later now");
+        }
+        let leases = self.index.leases();
+        let points = branch_points
+            .into_iter()
+            .chain(leases.iter().map(|lease| lease.lsn));
+        self.compaction
+            .keep(layers::Retention::new(horizon, points));
+        let last = self.position.last_record_lsn();
+        self.identity.metrics.set_horizon(last, self.begin());
+        self.layers.want_compaction();
+        Ok(())
+    }
+}
+
+impl Timeline {
+    /// What it keeps of its own history.
+    pub fn retention(&self) -> &Retention {
+        &self.retention
+    }
+
     /// Where the history of this timeline and its ancestors begins.
     pub fn oldest_lsn(&self) -> Lsn {
-        let (own, start) = (self.horizon(), self.identity.manifest.start_lsn);
+        let (own, start) = (self.retention.horizon(), self.identity.manifest.start_lsn);
         match &*self.ancestor.read() {
             _ if own > start => own,
             // What the ancestor has before the branch point, unless it has let go of some of that.
@@ -50,14 +161,6 @@ impl Timeline {
             // It has taken its ancestors' history along.
             None if self.index.is_detached() => own,
             None => start,
-        }
-    }
-
-    /// Where the history begins that is in the timeline's own layers.
-    pub(super) fn own_history_begin(&self) -> Lsn {
-        match self.index.is_detached() {
-            true => self.horizon(),
-            false => self.horizon().max(self.identity.manifest.start_lsn),
         }
     }
 
@@ -77,10 +180,7 @@ impl Timeline {
     /// Whether a lease keeps exactly this LSN readable.
     pub(super) fn is_leased(&self, at: Lsn) -> bool {
         let owner = self.owner_of(at);
-        let owner = owner.as_deref().unwrap_or(self);
-        let now = self.clock.seconds();
-        let holds = |lease: &Lease| lease.lsn == at && lease.until > now;
-        owner.index.leases().iter().any(holds)
+        owner.as_deref().unwrap_or(self).retention.is_leased(at)
     }
 
     /// The ancestor whose own history an LSN lies in; none if it is this timeline's.
@@ -111,13 +211,7 @@ impl Timeline {
         let lsn = self.boundary(lsn).await?;
         let owner = self.owner_of(lsn);
         let owner = owner.as_deref().unwrap_or(self);
-        let lease = Lease {
-            lsn,
-            until: self.clock.seconds() + seconds,
-        };
-        owner.index.store_lease(lease).await?;
-        crash::point!("lease.stored");
-        Ok(lease)
+        owner.retention.lease(lsn, seconds).await
     }
 
     /// Lets go of history older than the window, save at `branch_points` and leased LSNs. The caller holds the
@@ -130,53 +224,20 @@ impl Timeline {
         if !self.has_ancestors_back() {
             return Ok(());
         }
-        let reached = self.remote_consistent_lsn().min(self.last_record_lsn());
-        let before = self.horizon();
-        let horizon = match self.window_begin(window).await? {
-            Some(lsn) => lsn.min(reached).max(before),
-            None => before,
-        };
-        let now = self.clock.seconds();
-        // A lease that has run out is forgotten for good, whatever the clock says later.
-        let expired = self.index.leases().iter().any(|lease| lease.until <= now);
-        if horizon > before || expired {
-            crash::point!("history.before-horizon");
-            self.index.store_horizon(horizon, now).await?;
-            crash::point!("history.horizon-stored");
-            tracing::debug!(tenant = %self.tenant(), timeline = %self.id(), %horizon, "history starts later now");
-        }
-        let leases = self.index.leases();
-        let points = branch_points
-            .into_iter()
-            .chain(leases.iter().map(|lease| lease.lsn));
-        self.compaction.keep(Retention::new(horizon, points));
-        self.identity
-            .metrics
-            .set_horizon(self.last_record_lsn(), self.own_history_begin());
-        self.layers.want_compaction();
-        Ok(())
+        let begin = self.window_begin(window).await?;
+        self.retention.trim(begin, branch_points).await
     }
 
     /// The LSN at which the window begins; `None` while no commit lies before it, or the clock can't say.
     async fn window_begin(&self, window: Duration) -> Result<Option<Lsn>> {
-        let time = self.clock.history_time(window);
-        *self.history_held.lock() = time.why;
-        let Some(now) = time.now else {
+        let Some(limit) = self.retention.window_limit(window) else {
             return Ok(None);
         };
-        let newest = PgTimestamp(self.state().last_commit_timestamp);
-        let window = i64::try_from(window.as_micros()).unwrap_or(i64::MAX);
-        let limit = PgTimestamp(newest.min(now).0.saturating_sub(window));
         let found = self.lsn_by_timestamp(limit).await?;
         Ok(match found.kind {
             LsnKind::Past => None,
             LsnKind::Present | LsnKind::Future => Some(found.lsn),
         })
-    }
-
-    /// Why history is not cut by the wall clock at present.
-    pub fn history_held(&self) -> Option<String> {
-        self.history_held.lock().clone()
     }
 }
 

@@ -1,33 +1,67 @@
 //! The safekeepers from which a timeline gets its WAL, how the list changes while the timeline is open, and which of
 //! them were found sick.
 
+use std::sync::Arc;
+
 use pg_types::Lsn;
 use tokio::sync::watch;
 
-use super::Timeline;
+use super::identity::Identity;
+use super::lock_order::{Ranked, SICK_SAFEKEEPERS};
+use super::position::Position;
 use crate::api::{SickKind, SickSafekeeper};
+use crate::clock::Clock;
 use crate::error::Result;
+use crate::timeline_index::TimelineIndex;
 
-impl Timeline {
+/// The safekeepers of one timeline, and which of them are sick. The list is stored in the index; who is sick is not.
+pub struct Safekeepers {
+    identity: Arc<Identity>,
+    position: Arc<Position>,
+    index: Arc<TimelineIndex>,
+    clock: Arc<Clock>,
+    /// `host:port`.
+    list: watch::Sender<Vec<String>>,
+    sick: Ranked<SICK_SAFEKEEPERS, Sick>,
+}
+
+impl Safekeepers {
+    pub(super) fn new(
+        identity: Arc<Identity>,
+        position: Arc<Position>,
+        index: Arc<TimelineIndex>,
+        clock: Arc<Clock>,
+    ) -> Safekeepers {
+        Safekeepers {
+            list: watch::Sender::new(identity.manifest.safekeepers.clone()),
+            sick: Ranked::default(),
+            identity,
+            position,
+            index,
+            clock,
+        }
+    }
+
     /// The safekeepers from which WAL comes, `host:port`. Each request to change the list wakes the receiver, also a
     /// request that repeats the list: repeating it asks for another attempt where ingest has stopped.
-    pub fn safekeepers(&self) -> watch::Receiver<Vec<String>> {
-        self.safekeepers.subscribe()
+    pub fn list(&self) -> watch::Receiver<Vec<String>> {
+        self.list.subscribe()
     }
 
     /// Takes WAL from these safekeepers, once the list is durable. The caller makes one change at a time. After an
     /// error either list may be stored until the request is repeated: a list that could not be stored now is stored
     /// with the next change of the index.
-    pub(crate) async fn set_safekeepers(&self, safekeepers: Vec<String>) -> Result<()> {
+    pub(crate) async fn set(&self, safekeepers: Vec<String>) -> Result<()> {
         self.index.store_safekeepers(safekeepers.clone()).await?;
-        self.sick_safekeepers.lock().retain(&safekeepers);
-        tracing::info!(tenant = %self.tenant(), timeline = %self.id(), ?safekeepers, "the safekeepers are these from now on");
-        self.safekeepers.send_replace(safekeepers);
+        self.sick.lock().retain(&safekeepers);
+        let (tenant, timeline) = (self.identity.tenant, self.identity.id);
+        tracing::info!(%tenant, %timeline, ?safekeepers, "the safekeepers are these from now on");
+        self.list.send_replace(safekeepers);
         Ok(())
     }
 
-    pub fn sick_safekeepers(&self) -> Vec<SickSafekeeper> {
-        self.sick_safekeepers.lock().0.clone()
+    pub fn sick(&self) -> Vec<SickSafekeeper> {
+        self.sick.lock().0.clone()
     }
 
     /// What a safekeeper has behind `lsn` is not to be read; a source that has no name is not remembered.
@@ -39,14 +73,15 @@ impl Timeline {
             reason: reason.to_owned(),
             since: self.clock.shown_at(self.clock.seconds()).to_string(),
         };
-        if self.sick_safekeepers.lock().found(found) {
+        let (tenant, timeline) = (self.identity.tenant, self.identity.id);
+        if self.sick.lock().found(found) {
             tracing::error!(
-                tenant = %self.tenant(), timeline = %self.id(), safekeeper, %lsn,
+                %tenant, %timeline, safekeeper, %lsn,
                 "what a safekeeper has is not the timeline's WAL: {reason}"
             );
         } else {
             tracing::debug!(
-                tenant = %self.tenant(), timeline = %self.id(), safekeeper, %lsn,
+                %tenant, %timeline, safekeeper, %lsn,
                 "the WAL is still not the timeline's: {reason}"
             );
         }
@@ -54,18 +89,21 @@ impl Timeline {
 
     /// What a safekeeper sent from `start` on was ingested.
     pub(crate) fn read_well(&self, safekeeper: &str, start: Lsn) {
-        let mut sick = self.sick_safekeepers.lock();
-        if !sick.0.is_empty() && sick.read_well(safekeeper, start, self.last_record_lsn()) {
-            tracing::info!(tenant = %self.tenant(), timeline = %self.id(), safekeeper, "its WAL is read again");
+        let mut sick = self.sick.lock();
+        if !sick.0.is_empty() && sick.read_well(safekeeper, start, self.position.last_record_lsn())
+        {
+            let (tenant, timeline) = (self.identity.tenant, self.identity.id);
+            tracing::info!(%tenant, %timeline, safekeeper, "its WAL is read again");
         }
     }
 
     /// These safekeepers' logs are the one that was ingested.
     pub(crate) fn found_to_agree(&self, safekeepers: &[String]) {
-        let mut sick = self.sick_safekeepers.lock();
+        let (tenant, timeline) = (self.identity.tenant, self.identity.id);
+        let mut sick = self.sick.lock();
         for known in sick.found_to_agree(safekeepers) {
             tracing::info!(
-                tenant = %self.tenant(), timeline = %self.id(), safekeeper = known.safekeeper,
+                %tenant, %timeline, safekeeper = known.safekeeper,
                 "its log is the timeline's again"
             );
         }

@@ -67,7 +67,7 @@ impl Timeline {
 
     /// WAL bytes from where the timeline's own history begins to its newest record.
     pub fn history_bytes(&self) -> u64 {
-        let first = self.own_history_begin();
+        let first = self.retention.begin();
         self.last_record_lsn().0.saturating_sub(first.0)
     }
 
