@@ -41,3 +41,28 @@ async def test_signals_stay_with_the_worker() -> None:
     async with Health(free_port()):
         await asyncio.sleep(0.1)
         assert signal.getsignal(signal.SIGTERM) is before
+
+
+async def test_a_connection_outlives_a_client_s_pause_of_six_seconds() -> None:
+    """A server that closes one just as a request is sent on it costs a scrape, or a probe of the worker's health."""
+    port = free_port()
+    async with Health(port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for pause in (0, 6):
+            await asyncio.sleep(pause)
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: worker\r\n\r\n")
+            assert (await reader.read(4096)).startswith(b"HTTP/1.1 503 ")
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_its_end_waits_for_no_idle_connection_and_frees_the_port() -> None:
+    port = free_port()
+    loop = asyncio.get_running_loop()
+    async with Health(port):
+        _, silent = await asyncio.open_connection("127.0.0.1", port)
+        began = loop.time()
+    assert loop.time() - began < 10
+    silent.close()
+    async with Health(port):
+        pass

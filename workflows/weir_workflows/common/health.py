@@ -13,6 +13,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS
+
 
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
@@ -32,7 +34,14 @@ class Health:
         app = FastAPI(openapi_url=None, exception_handlers={404: _not_found})
         app.add_api_route("/healthz", self._healthz)
         app.add_api_route("/metrics", _metrics)
-        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+            timeout_keep_alive=SERVER_KEEP_ALIVE_SECONDS,
+        )
         self._socket = socket.create_server(("127.0.0.1", self._port))
         # Connections inherit it. asyncio sets it only on sockets that it has made; without it an answer waits 40 ms.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
