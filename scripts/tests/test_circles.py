@@ -58,6 +58,22 @@ def test_a_module_and_what_lies_in_it_are_one_room(tmp_path: Path):
     assert circles.circles(arrows) == []
 
 
+def test_rooms_that_use_each_other_by_different_files_are_a_circle(tmp_path: Path):
+    arrows = crate(
+        tmp_path,
+        {
+            "lib.rs": "mod a; mod b;",
+            "a.rs": "mod x; mod y;",
+            "a/x.rs": "use crate::b::B; pub struct X(B);",
+            "a/y.rs": "pub struct Y;",
+            "b.rs": "mod part; pub struct B;",
+            "b/part.rs": "fn of() -> crate::a::y::Y { todo!() }",
+        },
+    )
+    assert circles.circles(arrows) == []
+    assert circles.circles(circles.rooms(arrows)) == [("a", "b")]
+
+
 @pytest.mark.parametrize(
     "unused",
     [

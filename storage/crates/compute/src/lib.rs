@@ -13,5 +13,6 @@ mod metrics;
 pub mod pages;
 pub mod postgres;
 pub mod source;
+pub mod spec;
 pub mod start;
 pub mod volume;

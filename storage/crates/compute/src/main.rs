@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Parser;
-use compute::agent::spec::Spec;
 use compute::agent::{Agent, Terminate, Verdict, http};
+use compute::spec::Spec;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};

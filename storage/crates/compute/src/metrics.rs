@@ -8,7 +8,7 @@ use prometheus::{
     register_gauge_vec, register_histogram_vec, register_int_counter_vec, register_int_gauge_vec,
 };
 
-use crate::agent::spec::Spec;
+use crate::spec::Spec;
 
 const LABELS: [&str; 3] = ["compute_id", "tenant_id", "timeline_id"];
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-use crate::reader::Block;
+use crate::block::Block;
 
 /// Reader id and block number.
 type Slot = (u64, u32);

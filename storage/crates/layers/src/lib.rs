@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod block;
 mod bloom;
 mod cache;
 mod check;

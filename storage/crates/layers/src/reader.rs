@@ -4,7 +4,6 @@
 //! every block is checked against its CRC before it is used. Whatever the bytes are, the result is an
 //! error that names the layer, never a panic and never an allocation beyond the format's limits.
 
-mod block;
 mod lookup;
 
 use std::ops::ControlFlow;
@@ -25,7 +24,7 @@ use crate::format::{
 use crate::source::{BlockSource, check_index, read_raw, read_section};
 use crate::value::Version;
 
-pub(crate) use block::Block;
+use crate::block::Block;
 
 /// An open layer file.
 pub struct LayerReader<S> {

@@ -1,7 +1,8 @@
 //! What differs between Postgres major versions, in one visible place.
 //!
 //! A new major starts with a row here and its own module beside [`crate::v15`], [`crate::v17`] and [`crate::v18`],
-//! which hold the numbers and say what changed; code elsewhere asks [`PgMajor::facts`] instead of knowing them.
+//! which hold the numbers and say what changed; code elsewhere asks [`PgMajor::facts`] instead of knowing them. The
+//! control file of [`crate::v15`], whose layout later majors have kept, asks too, so that the two use each other.
 
 use serde::{Deserialize, Serialize};
 

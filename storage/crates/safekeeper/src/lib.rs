@@ -39,6 +39,7 @@ pub mod metrics;
 pub mod offload;
 pub mod open_error;
 pub mod origin;
+pub mod positions;
 mod recovery;
 pub mod registry;
 pub mod repair;

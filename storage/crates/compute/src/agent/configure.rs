@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::spec::{Spec, SpecError};
 use super::{Agent, State, SwitchError};
 use crate::postgres::{self, AdminError};
+use crate::spec::{Spec, SpecError};
 
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(30);
 

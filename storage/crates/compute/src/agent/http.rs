@@ -15,11 +15,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::spec::Spec;
 use super::{
     Agent, ChangeMembersError, ChosenError, ConfigureError, State, SwitchError, Terminate,
     WalByRelationError,
 };
+use crate::spec::Spec;
 
 const DEFAULT_TIMEOUT_MS: u64 = 30_000;
 const MAX_TIMEOUT_MS: u64 = 600_000;

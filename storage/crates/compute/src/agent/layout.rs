@@ -7,10 +7,10 @@ use anyhow::Context as _;
 use nix::mount::{MntFlags, umount2};
 
 use super::Paths;
-use super::spec::Spec;
 use crate::bundle::Bundle;
 use crate::pages::StorageSource;
 use crate::postgres::{self, DataDirectory, Files, OsUser, SERVED};
+use crate::spec::Spec;
 use crate::start::{self, StartPoint};
 use crate::volume::Volume;
 use crate::volume::mount::Mounted;

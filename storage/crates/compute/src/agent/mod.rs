@@ -15,7 +15,6 @@ mod layout;
 mod live;
 mod members;
 mod run;
-pub mod spec;
 mod state;
 mod status;
 mod storage;
@@ -46,7 +45,7 @@ pub use wal_by_relation::{WalByRelation, WalByRelationError};
 
 use crate::metrics::Metrics;
 use crate::postgres::OsUser;
-use spec::Spec;
+use crate::spec::Spec;
 use unconfirmed::LogWatch;
 
 /// First pause before a new run after one that did not last.

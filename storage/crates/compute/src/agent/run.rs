@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 use super::fetch::{fetch_bundle, fetch_ingested};
 use super::layout::Layout;
 use super::live::{Live, Stack};
-use super::spec::{SUPERUSER, Spec};
 use super::state::State;
 use super::status::StartTiming;
 use super::storage::{StorageError, TimelineClient};
@@ -20,6 +19,7 @@ use super::{Agent, End, Terminate, audit, fpw, suspend, watch};
 use crate::bundle::Bundle;
 use crate::pages::{ClientConfig, PageClient, StorageSource};
 use crate::postgres::{self, Postmaster};
+use crate::spec::{SUPERUSER, Spec};
 use crate::start::StartPoint;
 
 /// Connections to the page service.

@@ -15,10 +15,10 @@ use pg_types::v15::ControlFile;
 
 use super::Agent;
 use super::live::Live;
-use super::spec::Spec;
 use super::storage::TimelineClient;
 use crate::bundle::pack;
 use crate::postgres::Postmaster;
+use crate::spec::Spec;
 
 /// How long commits that wait may take to be confirmed.
 const CONFIRM_PATIENCE: Duration = Duration::from_secs(10);

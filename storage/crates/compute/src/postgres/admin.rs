@@ -6,7 +6,7 @@ use std::time::Duration;
 use pg_types::Lsn;
 use tokio_postgres::{Client, Config, NoTls};
 
-use crate::agent::spec::SUPERUSER;
+use crate::spec::SUPERUSER;
 
 /// A statement of the agent never runs longer.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);

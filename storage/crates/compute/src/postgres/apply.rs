@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::admin::{Admin, AdminError, identifier, literal};
 use super::config;
-use crate::agent::spec::{Database, Role, SettingValue, Spec};
+use crate::spec::{Database, Role, SettingValue, Spec};
 
 /// Marks what the agent has made.
 const MARK: &str = "managed by Weir";
@@ -170,7 +170,7 @@ async fn drop_role(admin: &Admin, reach: Reach<'_>, name: &str) -> Result<(), Ad
         };
         let there = Admin::connect(reach.socket, reach.port, database).await?;
         let heir = if owner == name {
-            crate::agent::spec::SUPERUSER
+            crate::spec::SUPERUSER
         } else {
             owner
         };

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::agent::spec::{SUPERUSER, SettingValue, Spec};
+use crate::spec::{SUPERUSER, SettingValue, Spec};
 
 /// Name of the file with the spec's settings.
 pub const SETTINGS_FILE: &str = "weir.settings.conf";

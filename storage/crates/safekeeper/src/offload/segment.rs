@@ -6,18 +6,10 @@ use std::time::Duration;
 use consensus::{Configuration, MemberId};
 use pg_types::{Lsn, TimelineId, WAL_SEGMENT_BYTES};
 
+use crate::positions::Positions;
+
 /// How much later each further voter uploads what those before it have not.
 pub const FALLBACK: Duration = Duration::from_secs(10);
-
-/// Where a log is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Positions {
-    /// The first byte that is here.
-    pub oldest: Lsn,
-    /// What is before is durable as pages.
-    pub horizon: Lsn,
-    pub commit: Lsn,
-}
 
 /// The bytes to offload next when everything up to `done` is: to the end of a segment, or of a log that is idle. Nothing
 /// that is not committed, and nothing that is durable as pages.

@@ -8,7 +8,7 @@ use pg_types::Lsn;
 use wire::wal::Failure;
 
 use super::Timeline;
-use crate::offload::segment::Positions;
+use crate::positions::Positions;
 
 /// A log whose WAL may be offloaded.
 #[derive(Clone, PartialEq, Debug)]
