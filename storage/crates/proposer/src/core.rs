@@ -1,6 +1,7 @@
 //! What the tasks of one proposer share.
 
 use std::collections::VecDeque;
+use std::io;
 use std::time::{Duration, Instant};
 
 use consensus::{
@@ -16,6 +17,7 @@ use wire::wal::{AcceptorMessage, Greeting};
 use crate::buffer::WalBuffer;
 use crate::metrics::Metrics;
 use crate::peers::Peers;
+use crate::reactor::Reactor;
 use crate::tries::Tries;
 use crate::{Fatal, FpwChange, Positions, ProposerConfig};
 
@@ -30,6 +32,7 @@ pub struct Shared {
     pub fpw_change: watch::Sender<Option<FpwChange>>,
     pub fatal: watch::Sender<Option<Fatal>>,
     pub closed: CancellationToken,
+    pub reactor: Reactor,
     pub traceparent: String,
 }
 
@@ -68,10 +71,12 @@ pub struct Core {
 }
 
 impl Shared {
-    pub fn new(config: ProposerConfig) -> Shared {
+    /// Fails when there is no thread to run on.
+    pub fn new(config: ProposerConfig) -> io::Result<Shared> {
         let count = config.safekeepers.len();
+        let closed = CancellationToken::new();
         let candidate = CandidateId(*uuid::Uuid::new_v4().as_bytes());
-        Shared {
+        Ok(Shared {
             metrics: Metrics::new(&config),
             core: Mutex::new(Core {
                 proposer: Proposer::new(candidate, count),
@@ -90,10 +95,11 @@ impl Shared {
             positions: watch::Sender::new(Positions::default()),
             fpw_change: watch::Sender::new(None),
             fatal: watch::Sender::new(None),
-            closed: CancellationToken::new(),
+            reactor: Reactor::start(closed.clone())?,
+            closed,
             traceparent: telemetry::current_traceparent(),
             config,
-        }
+        })
     }
 
     pub fn core<T>(&self, with: impl FnOnce(&mut Core) -> T) -> T {
@@ -405,6 +411,11 @@ impl Core {
             .unwrap_or(commit);
         let excess = Lsn(self.buffer.end().0.saturating_sub(limit as u64));
         self.buffer.trim(slowest.max(excess).min(commit));
+    }
+
+    /// End of the last whole record received from Postgres.
+    pub fn record_end(&self) -> Lsn {
+        self.record_end
     }
 
     pub fn announcement(&self) -> Option<ElectedRequest> {

@@ -30,6 +30,8 @@ pub enum ElectError {
         timeout: Duration,
         detail: String,
     },
+    #[error("cannot start the proposer's thread: {0}")]
+    Thread(#[source] std::io::Error),
     #[error(transparent)]
     Fatal(#[from] Fatal),
 }
@@ -80,14 +82,14 @@ pub async fn elect(config: ProposerConfig) -> Result<Elected, ElectError> {
     async move {
         let timeout = config.election_timeout;
         let timeline = config.timeline.to_string();
-        let shared = Arc::new(Shared::new(config));
+        let shared = Arc::new(Shared::new(config).map_err(ElectError::Thread)?);
         shared.core(|core| core.proposer.require(shared.config.ingested_lsn));
         let running = Running {
             _guard: shared.closed.clone().drop_guard(),
             shared: shared.clone(),
         };
         for index in 0..shared.config.safekeepers.len() {
-            tokio::spawn(member::run(shared.clone(), index));
+            shared.reactor.spawn(member::run(shared.clone(), index));
         }
         match tokio::time::timeout(timeout, win(&shared)).await {
             Ok(settled) => settled?,
@@ -148,7 +150,7 @@ fn elected(running: Running) -> Elected {
     tracing::Span::current().record("term", term.0);
     tracing::info!(%term, %start_lsn, "elected");
     let watched = shared.clone();
-    tokio::spawn(async move {
+    shared.reactor.spawn(async move {
         tokio::select! {
             () = watched.watch_quorum() => {}
             () = watched.closed.cancelled() => {}

@@ -3,8 +3,9 @@
 //!
 //! [`elect`] wins a term, finds L, brings a majority up to it and makes it known as committed.
 //! [`Elected::stream`] then speaks physical replication to the compute's own Postgres, as its one synchronous
-//! standby, from L on. Each safekeeper has a task of its own that pushes WAL without waiting for replies; a slow
-//! or dead one holds up nobody and is supplied later, from memory or from a peer.
+//! standby, from L on. Each safekeeper has a task of its own, so that a slow or dead one holds up nobody and is
+//! supplied later, from memory or from a peer. All tasks of a proposer run on one thread (`reactor`). The WAL of
+//! commits that come while others are under way travels together (`batch`).
 //!
 //! Invariants:
 //! - Postgres is told `flush` only up to the commit LSN, which only `consensus` moves;
@@ -18,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod batch;
 mod buffer;
 mod connection;
 mod core;
@@ -28,6 +30,7 @@ mod member;
 mod members;
 mod metrics;
 mod peers;
+mod reactor;
 mod relations;
 mod replication;
 mod running;

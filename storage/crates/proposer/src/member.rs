@@ -16,6 +16,7 @@ use wire::wal::{
     self, AcceptorMessage, FirstMessage, MAX_WAL_BYTES, ProposeRequest, ProposerMessage,
 };
 
+use crate::batch::Batch;
 use crate::connection::{Frames, connect};
 use crate::core::Shared;
 use crate::supply;
@@ -101,6 +102,7 @@ async fn session(shared: &Shared, index: usize, address: &str) -> anyhow::Result
         announced: false,
         configured: Generation::ZERO,
         sent: Lsn::INVALID,
+        batch: Batch::new(),
         known_commit: Lsn::INVALID,
         positions,
     };
@@ -184,6 +186,7 @@ struct Sender<'a> {
     configured: Generation,
     /// Where the next append begins.
     sent: Lsn,
+    batch: Batch,
     known_commit: Lsn,
     /// Flushed position, once the term is adopted.
     positions: watch::Receiver<Option<Lsn>>,
@@ -231,6 +234,7 @@ impl Sender<'_> {
             let due = commit_due.unwrap_or_else(|| Instant::now() + HEARTBEAT_PERIOD);
             tokio::select! {
                 () = self.shared.woken(self.index) => {}
+                changed = self.positions.changed() => changed?,
                 () = tokio::time::sleep_until(due), if commit_due.is_some() => {}
                 _ = heartbeat.tick() => self.beat().await?,
             }
@@ -273,6 +277,10 @@ impl Sender<'_> {
                 return Work::Fetch {
                     to: core.buffer.start(),
                 };
+            }
+            let (end, record_end) = (core.buffer.end(), core.record_end());
+            if !self.batch.is_due(position, self.sent, end, record_end) && end > self.sent {
+                return Work::Nothing;
             }
             if let Some(bytes) = core.buffer.piece(self.sent, MAX_WAL_BYTES) {
                 let end_lsn = self.sent + bytes.len() as u64;

@@ -149,7 +149,7 @@ async fn greeting(
 ) -> Result<MemberId, MemberError> {
     let index = shared.peers.find(address).unwrap_or_else(|| {
         let index = shared.add_peer(address);
-        tokio::spawn(member::run(shared.clone(), index));
+        shared.reactor.spawn(member::run(shared.clone(), index));
         index
     });
     loop {

@@ -12,6 +12,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
+/// Read at once, bytes: all that commits left there while the WAL before it was on its way.
+const READ_BYTES: usize = 256 << 10;
 /// Postgres sends at most 128 KiB of WAL in a message; nothing else here comes near this.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
 const PROTOCOL_3_0: u32 = 196_608;
@@ -83,24 +85,43 @@ impl Reader {
     /// The next message: its type and its body.
     async fn message(&mut self) -> anyhow::Result<(u8, Bytes)> {
         loop {
-            if let Some(length) = self.buffer.get(1..5) {
-                let length =
-                    u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
-                if !(4..=MAX_MESSAGE_BYTES).contains(&length) {
-                    bail!("Postgres sent a message of {length} bytes");
-                }
-                if self.buffer.len() > length {
-                    let mut message = self.buffer.split_to(length + 1).freeze();
-                    let kind = message.get_u8();
-                    message.advance(4);
-                    return Ok((kind, message));
-                }
-                self.buffer.reserve(length + 1 - self.buffer.len());
+            if let Some(message) = self.buffered()? {
+                return Ok(message);
             }
+            self.buffer.reserve(READ_BYTES);
             if self.socket.read_buf(&mut self.buffer).await? == 0 {
                 bail!("Postgres closed the replication connection");
             }
         }
+    }
+
+    /// The next message if all of it is here.
+    fn buffered(&mut self) -> anyhow::Result<Option<(u8, Bytes)>> {
+        let Some(length) = self.message_bytes()? else {
+            return Ok(None);
+        };
+        let mut message = self.buffer.split_to(length).freeze();
+        let kind = message.get_u8();
+        message.advance(4);
+        Ok(Some((kind, message)))
+    }
+
+    /// Whether another message is here as a whole.
+    pub fn has_message(&self) -> bool {
+        // What is wrong with its length is said when it is taken.
+        !matches!(self.message_bytes(), Ok(None))
+    }
+
+    /// Size of the next message with its type, if all of it is here.
+    fn message_bytes(&self) -> anyhow::Result<Option<usize>> {
+        let Some(length) = self.buffer.get(1..5) else {
+            return Ok(None);
+        };
+        let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
+        if !(4..=MAX_MESSAGE_BYTES).contains(&length) {
+            bail!("Postgres sent a message of {length} bytes");
+        }
+        Ok((self.buffer.len() > length).then_some(length + 1))
     }
 
     /// The next message that is not a notice or a parameter report.

@@ -14,6 +14,11 @@ use crate::replication::{Event, Reader, Replication, StandbyStatus, Writer};
 use crate::running::Running;
 use crate::{Fatal, FpwChange, PgConn, Positions};
 
+/// WAL of commits that come while others are under way stays with Postgres for at most this long, and is then read and
+/// sent together.
+const GATHER_PERIOD: Duration = Duration::from_millis(2);
+/// WAL that is worth to be sent at once, bytes.
+const LARGE_BYTES: usize = 16 << 10;
 const RETRY_PERIOD: Duration = Duration::from_millis(50);
 /// Postgres is told where things stand at least this often, changed or not.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
@@ -81,7 +86,7 @@ pub fn start(
         received: start_lsn,
         system_identifier,
     };
-    tokio::spawn(source.run());
+    running.shared.reactor.spawn(source.run());
     ProposerHandle {
         running: Arc::new(running),
     }
@@ -178,6 +183,15 @@ impl Source {
                     self.shared.received(wal.clone());
                     self.received = start + wal.len() as u64;
                     self.check_records(start, &wal, since)?;
+                    let small = wal.len() < LARGE_BYTES;
+                    if small && !reader.has_message() {
+                        let under_way = positions.borrow().record_end;
+                        let committed = positions.wait_for(|now| now.commit >= under_way);
+                        // Whoever waits for a keepalive's answer must not wait for a majority.
+                        if let Ok(ended) = tokio::time::timeout(GATHER_PERIOD, committed).await {
+                            ended?;
+                        }
+                    }
                     // WAL that no majority has must not fill memory: Postgres waits, and its pg_wal holds it.
                     // Only whole records count, a broken-off one can't be committed before its end has come.
                     positions

@@ -199,7 +199,6 @@ impl Registry {
     }
 
     fn start_timeline(&self, timeline: Arc<Timeline>) {
-        tokio::spawn(timeline.clone().run_flusher());
         if let Some(offload) = &self.offload {
             tokio::spawn(offload.clone().watch(timeline.clone()));
         }

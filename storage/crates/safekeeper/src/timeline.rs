@@ -19,7 +19,6 @@ pub use repairing::{MendError, Mended, RepairView, Verified};
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -86,7 +85,6 @@ pub struct Timeline {
     fsync: Mutex<()>,
     state: Mutex<State>,
     progress: watch::Sender<Progress>,
-    flush_wanted: Notify,
     connections: AtomicU64,
     /// See [`Timeline::offloaded_lsn`]; 0 for none.
     offloaded: AtomicU64,
@@ -184,7 +182,6 @@ impl Timeline {
             fsync: Mutex::new(()),
             state: Mutex::new(state),
             progress: watch::Sender::new(progress),
-            flush_wanted: Notify::new(),
             connections: AtomicU64::new(0),
             offloaded: AtomicU64::new(0),
             health: Mutex::default(),
@@ -305,8 +302,11 @@ impl Timeline {
             ingested_lsn: state.ingested_lsn,
             remote_consistent_lsn: state.acceptor.durable().remote_consistent_lsn,
         };
-        self.progress
-            .send_if_modified(|current| std::mem::replace(current, progress) != progress);
+        self.progress.send_if_modified(|current| {
+            // WAL that is only in memory is of no use to anybody yet.
+            current.reply.write_lsn = progress.reply.write_lsn;
+            std::mem::replace(current, progress) != progress
+        });
     }
 
     fn store(&self, stored: &mut Control, control: Control) -> Result<(), Failure> {
@@ -354,19 +354,6 @@ impl Timeline {
         state.acceptor.flushed(ticket);
         self.publish(&state);
         Ok(())
-    }
-
-    /// Fsyncs whenever something is written, until the timeline closes.
-    pub async fn run_flusher(self: Arc<Timeline>) {
-        loop {
-            tokio::select! {
-                () = self.closed.cancelled() => return,
-                () = self.flush_wanted.notified() => {}
-            }
-            let timeline = self.clone();
-            // An error has stopped the timeline and is reported by whoever asks next.
-            let _ = tokio::task::spawn_blocking(move || timeline.flush()).await;
-        }
     }
 
     /// Stores the commit LSN and the readers' positions if they moved, then trims. Blocks.

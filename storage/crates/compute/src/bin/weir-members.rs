@@ -127,7 +127,9 @@ async fn run(arguments: Arguments) -> Result<Members, (u8, String)> {
             ElectError::Fatal(Fatal::NoQuorum { .. }) | ElectError::NoQuorum { .. } => {
                 EXIT_NO_MAJORITY
             }
-            ElectError::Fatal(_) | ElectError::NoSafekeepers => EXIT_REFUSED,
+            ElectError::Fatal(_) | ElectError::NoSafekeepers | ElectError::Thread(_) => {
+                EXIT_REFUSED
+            }
         };
         (code, error.to_string())
     })?;

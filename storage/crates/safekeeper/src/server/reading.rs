@@ -21,6 +21,9 @@ use crate::timeline::{Committed, Timeline};
 pub(super) const WITHOUT_HISTORY: u16 = 2;
 
 const HEARTBEAT_PERIOD: Duration = Duration::from_secs(1);
+/// A reader that has all WAL gets the next of it after this long, with that of all commits until then: it costs the
+/// reader and this program a few wake-ups, and commits on the same machine would wait for them.
+const GATHER_PERIOD: Duration = Duration::from_millis(10);
 
 pub(super) async fn read(
     timeline: Arc<Timeline>,
@@ -127,6 +130,9 @@ async fn stream_wal(
             None => send_wal(writer, &frame, bytes).await?,
         }
         check = check.and_then(|check| check.sent(timeline, frame.start_lsn, &sent));
+        if sent.len() < FRAME_WAL_BYTES / 4 {
+            tokio::time::sleep(GATHER_PERIOD).await;
+        }
     }
 }
 

@@ -166,13 +166,13 @@ impl Timeline {
         ))
     }
 
-    /// Takes WAL into the page cache; the fsync follows by itself.
+    /// Takes WAL into the page cache. Returns whether there is something to fsync, which is left to the caller.
     pub fn append(
         &self,
         connection: u64,
         header: &AppendHeader,
         wal: &[u8],
-    ) -> Result<(), TimelineError> {
+    ) -> Result<bool, TimelineError> {
         let mut state = self.state.lock();
         let state = self.running(&mut state)?;
         // The term comes first: a fenced proposer must learn that it is.
@@ -193,12 +193,8 @@ impl Timeline {
         state
             .acceptor
             .announce_commit(header.term, header.commit_lsn);
-        let flush = state.acceptor.begin_flush().is_some();
         self.publish(state);
-        if flush {
-            self.flush_wanted.notify_one();
-        }
-        Ok(())
+        Ok(state.acceptor.begin_flush().is_some())
     }
 
     /// Checks new WAL record by record; the end of the last whole one.
