@@ -9,12 +9,14 @@
 //! pages without a chain. Nothing is stored; a crash loses it.
 
 mod lengths;
+mod rule;
 
 use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 use pg_types::{Key, Lsn};
 
+pub use self::rule::ImageRule;
 use crate::format::KeyStat;
 use crate::value::{LsnRange, Put, ValueRef};
 use crate::weigh::{Habits, Policy, Weigher};
@@ -26,15 +28,6 @@ const IDLE_PAGES: usize = 1 << 17;
 
 /// A chain of so many thresholds is long: its page comes before all that are merely due.
 pub const LONG: u32 = 3;
-
-/// When a page is due for an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ImageRule {
-    /// At so many deltas.
-    Fixed(u32),
-    /// When that is cheapest for the reads and writes there are, at `bound` deltas at the latest.
-    Adaptive { bound: u32 },
-}
 
 /// Packed, so that with its key it takes 48 bytes of the table, which is large and read at random.
 #[repr(C, packed(4))]
@@ -132,12 +125,10 @@ impl ChainCounts {
     /// Changes the rule; pages that are due by the new one are so at once. The adaptive rule begins to learn anew
     /// when it was not in force, or its bound was another.
     pub fn set_rule(&mut self, rule: ImageRule) {
-        let (ImageRule::Fixed(threshold) | ImageRule::Adaptive { bound: threshold }) = rule;
-        let threshold = threshold.max(1);
-        let is_adaptive = matches!(rule, ImageRule::Adaptive { .. });
-        if threshold == self.threshold && is_adaptive == self.weigher.is_some() {
+        if self.has_rule(rule) {
             return;
         }
+        let (threshold, is_adaptive) = rule.parts();
         self.threshold = threshold;
         self.weigher = is_adaptive.then(|| Box::new(Weigher::new(threshold)));
         self.counts.retain(|_, count| count.deltas > 0);
@@ -148,6 +139,11 @@ impl ChainCounts {
             };
         }
         self.find_due();
+    }
+
+    /// Whether `rule` is what counts already: to set another one costs a look at all pages.
+    pub fn has_rule(&self, rule: ImageRule) -> bool {
+        rule.parts() == (self.threshold, self.weigher.is_some())
     }
 
     fn find_due(&mut self) {

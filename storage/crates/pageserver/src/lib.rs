@@ -40,6 +40,7 @@ pub mod page_service;
 mod pages;
 mod recent;
 mod redo;
+mod schedule;
 pub mod term_history;
 pub mod timeline;
 pub mod timeline_index;

@@ -35,6 +35,7 @@ use crate::layer_cache::LayerCache;
 use crate::memory::MemoryBudget;
 use crate::page_cache::PageCache;
 use crate::recent::RecentLayers;
+use crate::schedule::Schedule;
 use crate::timeline::{OpenTimeline, SharedConfig, Timeline};
 use crate::timeline_index::TimelineIndex;
 use crate::version_store::VersionStore;
@@ -137,6 +138,7 @@ pub struct TenantManager {
     memory: Arc<MemoryBudget>,
     clock: Arc<Clock>,
     background: Background,
+    schedule: Arc<Schedule>,
     tenants: RwLock<BTreeMap<TenantId, Arc<Tenant>>>,
     /// The scanned template cluster, read when the first project is created.
     template: OnceCell<Arc<Import>>,
@@ -159,6 +161,7 @@ impl TenantManager {
             blocks,
             clock,
             background: Background::start().context("start background threads")?,
+            schedule: Arc::default(),
             tenants: RwLock::default(),
             template: OnceCell::new(),
             creating: tokio::sync::Mutex::default(),
@@ -166,6 +169,8 @@ impl TenantManager {
         });
         // Before anything is opened: timelines ingest from the moment they are.
         tokio::spawn(MemoryBudget::share(&manager.memory));
+        let scheduled = Schedule::run(&manager.schedule);
+        manager.background.handle().spawn(scheduled);
         tokio::spawn(DiskCache::keep(&manager.disk));
         manager.open_tenants().await?;
         tokio::spawn(broken::keep_trying(Arc::downgrade(&manager)));
@@ -213,7 +218,7 @@ impl TenantManager {
             .options
             .wal
             .source(tenant.id, id, timeline.safekeepers().list());
-        timeline.start(source);
+        timeline.start(source, &self.schedule);
         tenant.timelines.write().insert(id, timeline.clone());
         timeline
     }

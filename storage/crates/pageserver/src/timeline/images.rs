@@ -32,6 +32,7 @@ use crate::api::{ChainBar, Chains, ImagePolicy};
 use crate::chain_histogram::ChainHistogram;
 use crate::error::Result;
 use crate::metrics::CHAIN_BARS;
+use crate::schedule::Scheduled;
 use crate::version_store::VersionStore;
 
 /// Chains of this many thresholds make ingest wait for an image.
@@ -45,8 +46,6 @@ const BATCH: usize = 64;
 /// Between batches: pages that are written all the time get one image for more deltas, and ingest gets the
 /// processor.
 const PAUSE: Duration = Duration::from_millis(5);
-/// How often a change of the threshold is noticed while nothing is ingested.
-const TICK: Duration = Duration::from_millis(500);
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The lengths of all pages' chains, and the task that makes images of long ones.
@@ -246,13 +245,10 @@ impl Images {
     /// The background task.
     pub async fn image_task(self: Arc<Images>) {
         loop {
-            let wanted = async {
-                tokio::select! {
-                    () = self.wanted.notified() => {}
-                    () = self.awaited.notified() => {}
-                }
-            };
-            let _ = tokio::time::timeout(TICK, wanted).await;
+            tokio::select! {
+                () = self.wanted.notified() => {}
+                () = self.awaited.notified() => {}
+            }
             if let Err(error) = self.make_due_images().await {
                 tracing::error!(tenant = %self.identity.tenant, timeline = %self.identity.id, "cannot make page images: {error}");
                 tokio::time::sleep(RETRY).await;
@@ -373,6 +369,25 @@ impl Images {
             longest: counts.max(),
             pending_images: counts.due(),
             reads: self.chain_reads.bars(),
+        }
+    }
+}
+
+impl Scheduled for Images {
+    /// Has images made that are due by a change of the settings, or by reads of which too few came to tell of them.
+    fn wake_if_due(&self) {
+        let rule = self.position.image_rule();
+        let is_due = {
+            let mut counts = self.counts.lock();
+            let is_changed = !counts.has_rule(rule);
+            if !is_changed {
+                self.reads.pass_on(&mut counts);
+            }
+            is_changed || counts.due() > 0
+        };
+        // What is due no more is to be forgotten as well.
+        if is_due || self.due_since.lock().is_some() {
+            self.wanted.notify_one();
         }
     }
 }

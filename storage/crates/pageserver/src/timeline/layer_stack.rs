@@ -31,11 +31,10 @@ use super::report::kind_name;
 use super::terms::Terms;
 use crate::error::Result;
 use crate::memory::{Member, MemoryBudget, Usage};
+use crate::schedule::Scheduled;
 use crate::timeline_index::TimelineIndex;
 use crate::version_store::{Frozen, VersionStore};
 
-/// How often the age of what is in memory is looked at.
-const TICK: Duration = Duration::from_millis(250);
 const RETRY: Duration = Duration::from_secs(1);
 
 /// A frozen layer as a file in memory.
@@ -306,7 +305,7 @@ impl LayerStack {
     /// The background task: flushes what ingest froze, and what has been in memory for too long.
     pub async fn flush_task(self: Arc<LayerStack>) {
         loop {
-            let _ = tokio::time::timeout(TICK, self.wanted.notified()).await;
+            self.wanted.notified().await;
             let result = if self.is_overdue() {
                 self.checkpoint().await
             } else {
@@ -359,6 +358,16 @@ impl LayerStack {
         let (memory, uploading) = (self.store.memory_bytes(), self.store.uploading_bytes());
         self.identity.metrics.memory_bytes.set(gauged(memory));
         self.identity.metrics.uploading_bytes.set(gauged(uploading));
+    }
+}
+
+impl Scheduled for LayerStack {
+    /// Has flushed what is in memory for too long, and what an earlier attempt could not flush.
+    fn wake_if_due(&self) {
+        self.report_memory();
+        if self.is_overdue() || self.store.frozen_count() > 0 {
+            self.wanted.notify_one();
+        }
     }
 }
 

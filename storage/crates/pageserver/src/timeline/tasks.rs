@@ -1,12 +1,16 @@
 //! The background tasks of a timeline, from its start to its shutdown.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::Timeline;
 use crate::ingest;
+use crate::schedule::{Schedule, Scheduled};
 use crate::wal_source::WalSource;
 
+/// Ticks of the schedule after which what is in memory is asked for its age, and images for changed settings.
+const LAYERS_PERIOD: u64 = 1;
+const IMAGES_PERIOD: u64 = 2;
 /// How long a branch waits for its ancestors before it says so.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -37,7 +41,15 @@ impl Timeline {
 
     /// Starts the background work. Ingest begins once the chain lengths of the past are known, so that
     /// no page's chain is ever undercounted.
-    pub(crate) fn start(self: &Arc<Timeline>, source: Option<Arc<dyn WalSource>>) {
+    pub(crate) fn start(
+        self: &Arc<Timeline>,
+        source: Option<Arc<dyn WalSource>>,
+        schedule: &Schedule,
+    ) {
+        let layers: Weak<dyn Scheduled> = Arc::downgrade(&self.layers) as _;
+        schedule.add(layers, LAYERS_PERIOD);
+        let images: Weak<dyn Scheduled> = Arc::downgrade(&self.images) as _;
+        schedule.add(images, IMAGES_PERIOD);
         self.spawn_behind(self.layers.clone().flush_task());
         self.spawn_behind(self.images.clone().image_task());
         self.spawn_behind(self.compaction.clone().l0_task());
