@@ -25,10 +25,6 @@ CRATES = REPO / "storage" / "crates"
 # Circles that are one thing in several files: `crate: module, module`, and why. The head of one of the files says it
 # too.
 ONE_THING: dict[str, str] = {
-    "pageserver: ingest, ingest::apply, ingest::gather, ingest::whose, timeline": (
-        "ingest is the writing side of a timeline: it works on all parts of one, and the timeline starts and ends it"
-    ),
-    "pageserver: ingest, timeline": "the same, as rooms",
     "pg-types: v15, v17, v18, version": (
         "a control file is laid out as 15 has it, and holds its numbers against the facts of whichever major wrote it"
     ),

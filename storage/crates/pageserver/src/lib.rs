@@ -28,7 +28,6 @@ mod eviction;
 pub mod floor;
 pub mod http;
 pub mod import;
-pub mod ingest;
 mod inventory;
 mod layer_cache;
 mod layer_file;

@@ -3,6 +3,8 @@
 //! Ingest sees only this trait, so that WAL comes from safekeepers in operation and from a file in tests. Invariant:
 //! a source hands out committed bytes only, so that no byte which a later term may truncate reaches a timeline.
 
+mod safekeeper;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,6 +12,7 @@ use bytes::Bytes;
 use consensus::TermHistory;
 use pg_types::{Lsn, Term};
 
+pub use self::safekeeper::SafekeeperSource;
 use crate::term_history::Ingested;
 
 /// A piece of committed WAL, cut anywhere; empty when it only carries news.

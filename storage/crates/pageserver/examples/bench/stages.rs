@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use layers::{ChainCounts, MemoryLayer, WriterOptions};
 use pageserver::config::TenantConfig;
-use pageserver::ingest::{DeltaWriter, EncodedValue};
+use pageserver::timeline::{DeltaWriter, EncodedValue};
 use pg_types::{Key, Lsn, PgMajor, WAL_SEGMENT_BYTES};
 use serde_json::{Value, json};
 use wal_decode::{InterpretError, MetaChange, PageStep, Sink, TimelineState};

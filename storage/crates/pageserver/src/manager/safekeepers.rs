@@ -9,8 +9,8 @@ use tokio::sync::watch;
 
 use super::TenantManager;
 use crate::error::{Error, Result};
-use crate::ingest::SafekeeperSource;
 use crate::timeline::Timeline;
+use crate::wal_source::SafekeeperSource;
 use crate::wal_source::WalSource;
 
 /// Makes the WAL source of a timeline.

@@ -114,7 +114,7 @@ impl Timeline {
         if self.index.is_detached() {
             return Ok(false);
         }
-        if self.ancestor.read().is_none() {
+        if self.lineage.parent().is_none() {
             return Err(Error::Conflict(format!(
                 "timeline {} has no ancestor: there is nothing to detach it from",
                 self.id()
@@ -140,7 +140,7 @@ impl Timeline {
     pub fn detach_info(&self) -> DetachInfo {
         let work = &self.detaching;
         let request = work.request.lock();
-        let is_done = self.index.is_detached() && self.ancestor.read().is_none();
+        let is_done = self.index.is_detached() && self.lineage.parent().is_none();
         DetachInfo {
             state: match (is_done, request.running, &request.failed) {
                 (true, ..) => DetachState::Detached,
@@ -187,24 +187,12 @@ impl Timeline {
         .into())
     }
 
-    /// The ancestors, each with where it is left by what reads it here.
-    fn lineage(&self) -> Vec<(Arc<Timeline>, Lsn)> {
-        let (mut found, mut upto) = (Vec::new(), Lsn::MAX);
-        let mut next = self.ancestor();
-        while let Some((ancestor, branch_lsn)) = next {
-            upto = upto.min(branch_lsn);
-            next = ancestor.ancestor();
-            found.push((ancestor, upto));
-        }
-        found
-    }
-
     /// Which layers there are to copy as of now, and where the history in them begins.
     async fn parts_to_copy(&self) -> Result<(Vec<Part>, Lsn)> {
         self.wait_for_ancestors(self.config().wait_lsn_timeout())
             .await?;
         let mut parts = Vec::new();
-        for (from, upto) in self.lineage() {
+        for (from, upto) in self.lineage.all() {
             // Until it returns, what the index reaches may still be in memory alone.
             from.checkpoint().await?;
             for file in from.store.map().iter() {
@@ -324,7 +312,7 @@ impl Timeline {
                 .store_aux(self.identity.manifest.start_lsn, aux)
                 .await?;
         }
-        let lineage = self.lineage();
+        let lineage = self.lineage.all();
         let leases = lineage.iter().flat_map(|(ancestor, upto)| {
             let leases = ancestor.index.leases().into_iter();
             leases.filter(|lease: &Lease| lease.lsn <= *upto)
@@ -337,7 +325,7 @@ impl Timeline {
         self.index.detach(inherited).await?;
         crash::point!("detach.indexed");
         self.store.leave_ancestors(layers.clone());
-        *self.ancestor.write() = None;
+        self.lineage.leave();
         // Until it is known again what must stay, all does.
         self.compaction.keep(layers::Retention::everything());
         crash::point!("detach.cut-off");

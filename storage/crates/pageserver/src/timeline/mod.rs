@@ -11,8 +11,8 @@
 //! - `remote_consistent_lsn` is what the uploaded index names; the WAL behind it may be trimmed.
 //!
 //! A timeline is made of parts, each of which owns its state and knows only parts named before it here: `Identity`,
-//! `Position`, `Terms`, `Images`, `Reads`, `Backpressure`, `LayerStack`, `Compaction`, `Retention`, `Safekeepers`. No part knows [`Timeline`],
-//! which opens them, knows its ancestors, and hands requests on. `lock_order` says which lock may be taken under
+//! `Position`, `Terms`, `Images`, `Reads`, `Backpressure`, `LayerStack`, `Compaction`, `Retention`, `Safekeepers`, `Ingest`. No part knows [`Timeline`],
+//! which opens them and hands requests on; only `Lineage` knows the timelines above. `lock_order` says which lock may be taken under
 //! which.
 //!
 //! A crash leaves the index and the layers it names. Opening the timeline again reads the state at the index's LSN
@@ -26,7 +26,9 @@ mod digest;
 mod history;
 mod identity;
 mod images;
+mod ingest;
 mod layer_stack;
+mod lineage;
 mod lock_order;
 mod noted;
 mod position;
@@ -42,9 +44,8 @@ mod waiting;
 
 use std::sync::{Arc, Weak};
 
-use layers::Put;
 use parking_lot::RwLock;
-use pg_types::{Key, Lsn, TenantId, TimelineId};
+use pg_types::{Lsn, TenantId, TimelineId};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -54,7 +55,9 @@ use self::backpressure::Backpressure;
 use self::compaction::Compaction;
 use self::identity::Identity;
 use self::images::Images;
+use self::ingest::Ingest;
 use self::layer_stack::LayerStack;
+use self::lineage::Lineage;
 use self::position::Position;
 use self::reads::Reads;
 use self::retention::Retention;
@@ -64,13 +67,13 @@ use crate::api::Chains;
 use crate::clock::Clock;
 use crate::config::TenantConfig;
 use crate::error::Result;
-use crate::ingest::IngestState;
 use crate::memory::{self, MemoryBudget};
 use crate::metrics::TimelineMetrics;
 use crate::timeline_index::{Manifest, TimelineIndex};
 use crate::version_store::VersionStore;
 
 pub use history::{decode_state, encode_state};
+pub use ingest::{DeltaWriter, EncodedValue};
 pub(crate) use reads::decode_u32;
 
 /// The settings of a tenant, shared with all its timelines.
@@ -80,20 +83,19 @@ pub type SharedConfig = Arc<RwLock<Arc<TenantConfig>>>;
 pub struct Timeline {
     identity: Arc<Identity>,
     position: Arc<Position>,
-    ancestor: RwLock<Option<(Arc<Timeline>, Lsn)>>,
+    lineage: Lineage,
     store: Arc<VersionStore>,
-    /// The writer's side: one record at a time.
-    ingest: tokio::sync::Mutex<IngestState>,
+    ingest: Arc<Ingest>,
     index: Arc<TimelineIndex>,
     terms: Arc<Terms>,
     images: Arc<Images>,
-    reads: Reads,
+    reads: Arc<Reads>,
     layers: Arc<LayerStack>,
     compaction: Arc<Compaction>,
     detaching: detach::DetachWork,
     clock: Arc<Clock>,
     retention: Retention,
-    safekeepers: Safekeepers,
+    safekeepers: Arc<Safekeepers>,
     cancel: CancellationToken,
     tasks: TaskTracker,
     /// Where what no request waits for is run.
@@ -117,14 +119,9 @@ pub struct OpenTimeline {
 
 impl Timeline {
     pub(crate) fn open(parts: OpenTimeline) -> Arc<Timeline> {
-        let (clock, store) = (parts.clock, parts.store);
-        let identity = Arc::new(Identity::new(
-            parts.tenant,
-            parts.id,
-            parts.index.manifest(),
-            parts.config,
-        ));
-        let index = Arc::new(parts.index);
+        let (clock, store, index) = (parts.clock, parts.store, Arc::new(parts.index));
+        let identity = Identity::new(parts.tenant, parts.id, index.manifest(), parts.config);
+        let identity = Arc::new(identity);
         let position = Arc::new(Position::new(identity.clone(), parts.state));
         let terms = Arc::new(Terms::new(
             identity.clone(),
@@ -136,7 +133,7 @@ impl Timeline {
             position.clone(),
             store.clone(),
         ));
-        let reads = Reads::new(identity.clone(), store.clone(), images.clone());
+        let reads = Arc::new(Reads::new(identity.clone(), store.clone(), images.clone()));
         let backpressure = Arc::new(Backpressure::new(
             identity.clone(),
             store.clone(),
@@ -161,18 +158,28 @@ impl Timeline {
             compaction.clone(),
             clock.clone(),
         );
-        let safekeepers = Safekeepers::new(
+        let safekeepers = Arc::new(Safekeepers::new(
             identity.clone(),
             position.clone(),
             index.clone(),
             clock.clone(),
-        );
+        ));
+        let ingest = Arc::new(Ingest::new(ingest::Parts {
+            identity: identity.clone(),
+            position: position.clone(),
+            index: index.clone(),
+            terms: terms.clone(),
+            images: images.clone(),
+            reads: reads.clone(),
+            layers: layers.clone(),
+            safekeepers: safekeepers.clone(),
+        }));
         Arc::new(Timeline {
             identity,
             position,
-            ancestor: RwLock::new(parts.ancestor),
+            lineage: Lineage::new(parts.ancestor),
             store,
-            ingest: tokio::sync::Mutex::new(IngestState::default()),
+            ingest,
             index,
             terms,
             reads,
@@ -241,7 +248,7 @@ impl Timeline {
 
     /// What it is a branch of, and from where on it is its own; none once it was detached.
     pub fn ancestor(&self) -> Option<(Arc<Timeline>, Lsn)> {
-        self.ancestor.read().clone()
+        self.lineage.parent()
     }
 
     pub fn config(&self) -> Arc<TenantConfig> {
@@ -272,58 +279,9 @@ impl Timeline {
         self.images.chains()
     }
 
-    /// Counts what a record puts, before it is published. Whether a chain has become so long that ingest has to wait
-    /// for an image before it goes on.
-    pub(crate) fn count_chains<'a>(
-        &self,
-        values: impl IntoIterator<Item = (Key, Lsn, Put<'a>)>,
-        rule: layers::ImageRule,
-    ) -> bool {
-        self.images.ingested(values, rule)
-    }
-
-    /// Whether more WAL than what has come is waiting to be ingested: what can wait until it is, does.
-    pub(crate) fn set_catching_up(&self, catching_up: bool) {
-        self.images.set_catching_up(catching_up);
-    }
-
-    /// See [`LayerStack::publish`].
-    pub(crate) fn publish<'a>(
-        &self,
-        state: TimelineState,
-        values: impl IntoIterator<Item = (Key, Lsn, Put<'a>)>,
-        growth: i64,
-    ) -> Result<()> {
-        self.layers.publish(state, values, growth)
-    }
-
-    /// See [`LayerStack::append_ahead`].
-    pub(crate) async fn append_ahead(&self, values: Vec<(Key, Lsn, layers::Value)>) -> Result<()> {
-        self.layers.append_ahead(values).await
-    }
-
-    /// See [`LayerStack::pace_ingest`].
-    pub(crate) async fn pace_ingest(&self) -> Result<()> {
-        self.layers.pace_ingest().await
-    }
-
     /// Writes everything ingested so far to the object store.
     pub async fn checkpoint(&self) -> Result<()> {
         self.layers.checkpoint().await
-    }
-
-    /// Ingest cannot go on; reads up to the last record still work.
-    pub(crate) fn stop(&self, reason: String) {
-        self.position.stop(reason);
-    }
-
-    /// Ingest tries again.
-    pub(crate) fn resume(&self) {
-        self.position.resume();
-    }
-
-    pub(crate) fn ingest_state(&self) -> &tokio::sync::Mutex<IngestState> {
-        &self.ingest
     }
 
     pub(crate) async fn delete_objects(&self) -> Result<()> {

@@ -1,6 +1,5 @@
 //! Terms and positions of a timeline: which term may read and write, how far ingest is, and waiting for an LSN.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use pg_types::{Lsn, Term};
@@ -44,32 +43,12 @@ impl Timeline {
         let last = self.last_record_lsn();
         let is_here = not_modified_since.max(at.unwrap_or_default()) <= last;
         let at = at.unwrap_or(last);
-        (is_here && self.has_ancestors_back() && self.check_readable(at).is_ok()).then_some(at)
+        (is_here && self.lineage.has_all() && self.check_readable(at).is_ok()).then_some(at)
     }
 
     /// After a restart an ancestor may have to ingest again what lay in memory below a branch point.
     pub async fn wait_for_ancestors(&self, timeout: Duration) -> Result<()> {
-        let mut next = self.ancestor();
-        while let Some((ancestor, branch_lsn)) = next {
-            if ancestor.last_record_lsn() < branch_lsn {
-                ancestor.wait_lsn(branch_lsn, timeout).await?;
-            }
-            next = ancestor.ancestor();
-        }
-        Ok(())
-    }
-
-    /// Whether every ancestor has ingested what this branch reads of it.
-    pub(super) fn has_ancestors_back(&self) -> bool {
-        let is_back = |(ancestor, lsn): &(Arc<Timeline>, Lsn)| {
-            ancestor.last_record_lsn() >= *lsn && ancestor.has_ancestors_back()
-        };
-        self.ancestor.read().as_ref().is_none_or(is_back)
-    }
-
-    /// Whether a read waits, or waited in vain, for WAL that has not come.
-    pub(crate) fn is_wanted_beyond(&self, lsn: Lsn) -> bool {
-        self.position.is_wanted_beyond(lsn)
+        self.lineage.wait_for_all(timeout).await
     }
 
     pub(super) fn shutting_down(&self) -> Error {

@@ -147,15 +147,15 @@ impl Timeline {
     /// Where the history of this timeline and its ancestors begins.
     pub fn oldest_lsn(&self) -> Lsn {
         let (own, start) = (self.retention.horizon(), self.identity.manifest.start_lsn);
-        match &*self.ancestor.read() {
+        match self.lineage.parent() {
             _ if own > start => own,
             // What the ancestor has before the branch point, unless it has let go of some of that.
             Some((ancestor, branch_lsn)) => {
                 let oldest = ancestor.oldest_lsn();
-                if oldest <= *branch_lsn {
+                if oldest <= branch_lsn {
                     oldest
                 } else {
-                    *branch_lsn
+                    branch_lsn
                 }
             }
             // It has taken its ancestors' history along.
@@ -221,7 +221,7 @@ impl Timeline {
         window: Duration,
         branch_points: Vec<Lsn>,
     ) -> Result<()> {
-        if !self.has_ancestors_back() {
+        if !self.lineage.has_all() {
             return Ok(());
         }
         let begin = self.window_begin(window).await?;

@@ -4,7 +4,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::Timeline;
-use crate::ingest;
 use crate::schedule::{Schedule, Scheduled};
 use crate::wal_source::WalSource;
 
@@ -58,7 +57,7 @@ impl Timeline {
         self.spawn(async move {
             timeline.prepare().await;
             if let Some(source) = source {
-                ingest::follow(timeline, source).await;
+                timeline.ingest.follow(&*source).await;
             }
         });
     }

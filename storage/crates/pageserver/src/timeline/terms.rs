@@ -161,34 +161,4 @@ impl Timeline {
     pub fn ingested(&self) -> Option<Ingested> {
         self.terms.ingested()
     }
-
-    /// See [`Terms::found`].
-    pub(crate) fn found_ingested(&self, found: Ingested) {
-        self.terms.found(found);
-    }
-
-    /// See [`Terms::compare`].
-    pub(crate) fn compare_terms(
-        &self,
-        received: Lsn,
-        theirs: &TermHistory,
-        committed: Lsn,
-    ) -> Result<(), OtherHistory> {
-        self.terms.compare(received, theirs, committed)
-    }
-
-    /// See [`Terms::follow`].
-    pub(crate) fn follow_terms(
-        &self,
-        received: Lsn,
-        theirs: &TermHistory,
-        committed: Lsn,
-    ) -> Result<bool, OtherHistory> {
-        self.terms.follow(received, theirs, committed)
-    }
-
-    /// See [`Terms::note`].
-    pub(crate) fn note_terms(&self) {
-        self.terms.note();
-    }
 }

@@ -116,7 +116,10 @@ impl Machine {
         let value = Value::Meta(encode_state(&state).expect("state"));
         let values = [(Key::timeline_state(), lsn, value)];
         let values = (values.iter()).map(|(key, lsn, value)| (*key, *lsn, value.into()));
-        self.timeline.publish(state, values, 0).expect("publish");
+        self.timeline
+            .layers
+            .publish(state, values, 0)
+            .expect("publish");
         self.timeline.checkpoint().await.expect("checkpoint");
         lsn
     }

@@ -21,12 +21,12 @@ use pg_types::{BLCKSZ, ForkNumber, Key, Lsn, RelTag, SLRU_PAGES_PER_SEGMENT, Slr
 use smallvec::SmallVec;
 use wal_decode::{MetaChange, PageStep, Sink, TimelineState};
 
+use super::Ingest;
 use super::directory::Directory;
 use super::encode::{DeltaWriter, EncodeError, EncodedValue};
 use crate::config::TenantConfig;
 use crate::error::Result;
 use crate::import::encode_u32;
-use crate::timeline::Timeline;
 
 /// Gathered values of so many bytes are published.
 const ENOUGH_BYTES: usize = 128 << 10;
@@ -128,10 +128,10 @@ pub struct Gathered {
 
 impl Gathered {
     /// Nothing, behind the last record published.
-    pub fn new(timeline: &Timeline) -> Gathered {
+    pub fn new(ingest: &Ingest) -> Gathered {
         Gathered {
-            state: timeline.state(),
-            config: timeline.config(),
+            state: ingest.position.state(),
+            config: ingest.identity.config(),
             values: Vec::new(),
             counted: 0,
             bytes: 0,
@@ -202,17 +202,17 @@ impl Gathered {
     }
 
     /// Ends a record, which the state is behind now.
-    pub fn record_taken(&mut self, timeline: &Timeline, writer: &DeltaWriter) {
+    pub fn record_taken(&mut self, ingest: &Ingest, writer: &DeltaWriter) {
         self.records += 1;
         if self.values.len() - self.counted >= COUNTED_AT_ONCE {
-            self.count(timeline, writer);
+            self.count(ingest, writer);
         }
     }
 
-    fn count(&mut self, timeline: &Timeline, writer: &DeltaWriter) {
+    fn count(&mut self, ingest: &Ingest, writer: &DeltaWriter) {
         let rule = self.config.image_rule(self.state.full_page_writes);
         let values = lent(&self.values[self.counted..], writer);
-        self.overlong |= timeline.count_chains(values, rule);
+        self.overlong |= ingest.images.ingested(values, rule);
         self.counted = self.values.len();
     }
 
@@ -222,16 +222,18 @@ impl Gathered {
     }
 
     /// Makes all of it visible. What `writer` has encoded for it is copied and forgotten.
-    pub fn publish(&mut self, timeline: &Timeline, writer: &mut DeltaWriter) -> Result<()> {
+    pub fn publish(&mut self, ingest: &Ingest, writer: &mut DeltaWriter) -> Result<()> {
         if self.records == 0 {
             return Ok(());
         }
-        self.count(timeline, writer);
-        timeline.publish(self.state, lent(&self.values, writer), self.growth)?;
+        self.count(ingest, writer);
+        ingest
+            .layers
+            .publish(self.state, lent(&self.values, writer), self.growth)?;
         self.values.clear();
         writer.clear();
-        timeline.metrics().wal_records.inc_by(self.records);
-        self.config = timeline.config();
+        ingest.identity.metrics.wal_records.inc_by(self.records);
+        self.config = ingest.identity.config();
         (self.counted, self.bytes, self.records) = (0, 0, 0);
         (self.growth, self.overlong) = (0, false);
         Ok(())

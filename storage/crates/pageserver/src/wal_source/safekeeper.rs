@@ -26,8 +26,8 @@ use wire::wal::{
     Feedback, FirstMessage, MAX_FRAME_BYTES, READ_VERSION, ReadReply, StreamFrame, StreamRequest,
 };
 
+use super::{Opening, Reported, Standing, WalChunk, WalFeedback, WalSource, WalStream};
 use crate::term_history::{self, Ingested, OtherHistory};
-use crate::wal_source::{Opening, Reported, Standing, WalChunk, WalFeedback, WalSource, WalStream};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const REPORT_TIMEOUT: Duration = Duration::from_secs(3);

@@ -5,22 +5,21 @@ use std::sync::Arc;
 use consensus::TermHistory;
 use pg_types::Lsn;
 
-use super::Ended;
 use super::tried::Tried;
+use super::{Ended, Ingest};
 use crate::api::SickKind;
 use crate::term_history::OtherHistory;
-use crate::timeline::Timeline;
 use crate::wal_source::{Reported, Standing, WalChunk, WalSource, WalStream};
 
 /// Opens a stream of the log whose WAL was ingested.
 pub(super) async fn open(
-    timeline: &Timeline,
+    ingest: &Ingest,
     source: &dyn WalSource,
     tried: &mut Tried,
     start: Lsn,
 ) -> Result<Box<dyn WalStream>, Ended> {
     tried.reading.clear();
-    let ingested = timeline.ingested();
+    let ingested = ingest.terms.ingested();
     let standing = Standing {
         start,
         in_vain: tried.in_vain(start),
@@ -28,11 +27,11 @@ pub(super) async fn open(
     };
     let opening = source.open_for(standing).await;
     if let Some(found) = opening.found {
-        timeline.found_ingested(found);
+        ingest.terms.found(found);
     }
     for (place, why) in &opening.others {
-        timeline
-            .safekeepers()
+        ingest
+            .safekeepers
             .found_sick(place, SickKind::Diverged, start, why);
     }
     if let Some(reason) = tried.are_others(start, opening.others, source) {
@@ -42,30 +41,30 @@ pub(super) async fn open(
 }
 
 /// Notes which safekeepers a report at `at` found to agree with the ingested log, and which keep another log.
-pub(super) fn reported(timeline: &Timeline, at: Lsn, reported: &Reported) {
-    timeline.safekeepers().found_to_agree(&reported.agreeing);
-    let named = timeline.safekeepers().list();
+pub(super) fn reported(ingest: &Ingest, at: Lsn, reported: &Reported) {
+    ingest.safekeepers.found_to_agree(&reported.agreeing);
+    let named = ingest.safekeepers.list();
     for (place, why) in &reported.others {
         // The safekeeper may have been removed from the list meanwhile.
         if named.borrow().contains(place) {
-            timeline
-                .safekeepers()
+            ingest
+                .safekeepers
                 .found_sick(place, SickKind::Diverged, at, why);
         }
     }
 }
 
 /// Notes that WAL of a stream that was opened at `start` on the safekeeper `place` has been ingested.
-pub(super) fn taken(timeline: &Timeline, place: &str, start: Lsn) {
-    timeline.note_terms();
-    timeline.safekeepers().read_well(place, start);
+pub(super) fn taken(ingest: &Ingest, place: &str, start: Lsn) {
+    ingest.terms.note();
+    ingest.safekeepers.read_well(place, start);
 }
 
 /// Checks that a piece is of the log whose WAL was received up to `received`. An announced history is compared as far
 /// as the safekeeper's log is committed, and compared again with later pieces until it covers all that is known of
 /// the ingested WAL.
 pub(super) fn check(
-    timeline: &Timeline,
+    ingest: &Ingest,
     announced: &mut Option<Arc<TermHistory>>,
     chunk: &WalChunk,
     received: Lsn,
@@ -77,9 +76,9 @@ pub(super) fn check(
         return Ok(());
     };
     if chunk.bytes.is_empty() {
-        return timeline.compare_terms(received, history, chunk.commit_lsn);
+        return ingest.terms.compare(received, history, chunk.commit_lsn);
     }
-    if timeline.follow_terms(received, history, chunk.commit_lsn)? {
+    if ingest.terms.follow(received, history, chunk.commit_lsn)? {
         *announced = None;
     }
     Ok(())

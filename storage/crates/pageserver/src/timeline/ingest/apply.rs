@@ -17,19 +17,19 @@ use pg_types::slru::{segment_of, truncation_removes};
 use pg_types::{ForkNumber, Key, Lsn, RelTag, SLRU_PAGES_PER_SEGMENT, SlruKind};
 use wal_decode::MetaChange;
 
+use super::Ingest;
 use super::directory::{Directory, DirectoryUpdate, Segments, Sizes};
 use super::gather::{Changes, PageValue};
 use crate::error::Result;
 use crate::floor::RelFloor;
 use crate::import::encode_u32;
-use crate::timeline::Timeline;
 
 /// Pages copied per read when a database directory is copied.
 const COPY_PAGES: usize = 256;
 
 /// The versions one record writes, and the directory changes that come with them.
 pub struct Batch<'a> {
-    timeline: &'a Timeline,
+    ingest: &'a Ingest,
     directory: &'a Directory,
     /// State before the record is read at this LSN.
     before: Lsn,
@@ -43,14 +43,9 @@ pub struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     /// Starts the batch of the record that ends at `lsn`, after everything up to `before`.
-    pub fn new(
-        timeline: &'a Timeline,
-        directory: &'a Directory,
-        before: Lsn,
-        lsn: Lsn,
-    ) -> Batch<'a> {
+    pub fn new(ingest: &'a Ingest, directory: &'a Directory, before: Lsn, lsn: Lsn) -> Batch<'a> {
         Batch {
-            timeline,
+            ingest,
             directory,
             before,
             lsn,
@@ -118,7 +113,7 @@ impl<'a> Batch<'a> {
                 return Ok(*size);
             }
         }
-        let size = self.timeline.reads().rel_size(rel, self.before).await?;
+        let size = self.ingest.reads.rel_size(rel, self.before).await?;
         self.fetched.sizes.insert(rel, size);
         Ok(size)
     }
@@ -127,7 +122,7 @@ impl<'a> Batch<'a> {
     async fn truncate_floor(&mut self, rel: RelTag, blocks: u32) -> Result<()> {
         let mut floor = match self.floors.remove(&rel) {
             Some(floor) => floor,
-            None => self.timeline.reads().rel_floor(rel, self.before).await?,
+            None => self.ingest.reads.rel_floor(rel, self.before).await?,
         };
         floor.truncate(self.lsn, blocks);
         self.floors.insert(rel, floor);
@@ -146,8 +141,8 @@ impl<'a> Batch<'a> {
             }
         }
         let value = self
-            .timeline
-            .reads()
+            .ingest
+            .reads
             .value(Key::slru_segment(kind, segno), self.before)
             .await?;
         let pages = value
@@ -247,8 +242,8 @@ impl<'a> Batch<'a> {
             MetaChange::SlruExtend { kind, pageno } => self.extend_slru(kind, pageno).await?,
             MetaChange::SlruTruncate { kind, cutoff_page } => {
                 for (segno, _) in self
-                    .timeline
-                    .reads()
+                    .ingest
+                    .reads
                     .list_slru_segments(kind, self.before)
                     .await?
                 {
@@ -259,8 +254,8 @@ impl<'a> Batch<'a> {
             }
             MetaChange::SlruDropSegments { kind, first, last } => {
                 for (segno, _) in self
-                    .timeline
-                    .reads()
+                    .ingest
+                    .reads
                     .list_slru_segments(kind, self.before)
                     .await?
                 {
@@ -282,12 +277,7 @@ impl<'a> Batch<'a> {
     }
 
     async fn drop_database(&mut self, spc: u32, db: u32) -> Result<()> {
-        for (rel, _) in self
-            .timeline
-            .reads()
-            .list_rels(spc, db, self.before)
-            .await?
-        {
+        for (rel, _) in self.ingest.reads.list_rels(spc, db, self.before).await? {
             self.drop_fork(rel).await?;
         }
         self.values.push((Key::relmap(spc, db), Value::Tombstone));
@@ -299,19 +289,15 @@ impl<'a> Batch<'a> {
     async fn copy_database(&mut self, source: (u32, u32), target: (u32, u32)) -> Result<()> {
         let (spc, db) = target;
         for (rel, blocks) in self
-            .timeline
-            .reads()
+            .ingest
+            .reads
             .list_rels(source.0, source.1, self.before)
             .await?
         {
             let copy = RelTag { spc, db, ..rel };
             let numbers: Vec<u32> = (0..blocks).collect();
             for chunk in numbers.chunks(COPY_PAGES) {
-                let pages = self
-                    .timeline
-                    .reads()
-                    .rel_pages(rel, chunk, self.before)
-                    .await?;
+                let pages = self.ingest.reads.rel_pages(rel, chunk, self.before).await?;
                 let copies = chunk
                     .iter()
                     .zip(pages)
@@ -322,13 +308,13 @@ impl<'a> Batch<'a> {
                     })
                     .collect();
                 // Not gathered with the rest: a database can be larger than memory.
-                self.timeline.append_ahead(copies).await?;
+                self.ingest.layers.append_ahead(copies).await?;
             }
             self.sizes.insert(copy, Some(blocks));
         }
         if let Some(map) = self
-            .timeline
-            .reads()
+            .ingest
+            .reads
             .value(Key::relmap(source.0, source.1), self.before)
             .await?
         {
@@ -339,7 +325,7 @@ impl<'a> Batch<'a> {
     }
 
     fn create_database(&mut self, spc: u32, db: u32) {
-        let version = format!("{}\n", self.timeline.pg_version());
+        let version = format!("{}\n", self.ingest.identity.manifest.pg_version);
         self.values
             .push((Key::database(spc, db), Value::Meta(version.into())));
     }
