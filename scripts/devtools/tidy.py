@@ -123,6 +123,20 @@ def forbidden(name: str, text: str) -> Iterator[str]:
                 yield f"{name}:{number} holds {why}: {line.strip()[:100]}"
 
 
+_PRONOUN = re.compile(
+    r"\s*/// (?:It|Its|They|Their|Who|Whose|Whom|Whoever|Nobody|Somebody|Everybody|Told|Said|Asked)\b"
+)
+
+
+def nameless(name: str, text: str) -> Iterator[str]:
+    """Documentation of Rust items that begins with a pronoun: its subject has to be guessed from the code."""
+    before = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if _PRONOUN.match(line) and not before.lstrip().startswith("///"):
+            yield f"{name}:{number} begins with a pronoun, name the subject: {line.strip()[:100]}"
+        before = line
+
+
 def allowances() -> dict[str, int]:
     """`path[:function] limit  reason` a line; `#` starts a comment."""
     allowed: dict[str, int] = {}
@@ -149,6 +163,8 @@ def check() -> list[str]:
                     used.add(finding.key)
                 else:
                     problems.append(finding.text)
+        if path.suffix == ".rs":
+            problems.extend(nameless(name, path.read_text(errors="replace")))
         if name not in UNSEARCHED and path.stat().st_size < TEXT_LIMIT:
             raw = path.read_bytes()
             if b"\0" not in raw:

@@ -47,3 +47,11 @@ def test_a_retired_name_is_found(kind: str, name: str):
     assert len(list(tidy.forbidden("a.rs", f"    {kind} {name}(&self)"))) == 1
     # Words of a sentence and longer names are not retired.
     assert not list(tidy.forbidden("a.rs", f"/// {name} after each batch.\n{kind} {name}_off"))
+
+
+def test_documentation_that_begins_with_a_pronoun_is_found():
+    found = list(tidy.nameless("a.rs", "    /// Whose log this is.\n    pub member: MemberId,\n"))
+    assert len(found) == 1
+    # A later sentence may begin so, and so may a comment within code.
+    text = "/// The member whose log this is.\n/// It never changes.\npub member: MemberId,\n// It is known here.\n"
+    assert not list(tidy.nameless("a.rs", text))

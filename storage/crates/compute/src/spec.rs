@@ -13,7 +13,7 @@ pub struct Spec {
     pub timeline_id: TimelineId,
     pub pg_version: u32,
     pub pg_bin_dir: PathBuf,
-    /// Who runs Postgres when the agent is root.
+    /// The user that runs Postgres when the agent is root.
     #[serde(default = "default_pg_user")]
     pub pg_user: String,
     pub listen: String,

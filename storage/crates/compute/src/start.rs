@@ -29,7 +29,7 @@ pub struct StartPoint {
 pub struct StartFiles {
     /// Start of the checkpoint record: behind a page header when the LSN is at a page's start.
     pub checkpoint: Lsn,
-    /// Its end: the first position Postgres writes itself.
+    /// End of the shutdown checkpoint's record: the first position that Postgres writes itself.
     pub end: Lsn,
     /// `global/pg_control`.
     pub pg_control: Vec<u8>,

@@ -10,10 +10,10 @@ use crate::message::CandidateId;
 /// What survives a crash beside the log itself.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Durable {
-    /// Whose log this was made to be; another one's where the disk is a copy, or one from the past.
+    /// The member that this log was made to be; another member where the disk is a copy, or one from the past.
     pub member: MemberId,
     pub term: Term,
-    /// Who got the vote for `term`; `None` when the term was learned from its winner.
+    /// The candidate that got the vote for `term`; `None` when the term was learned from its winner.
     pub voted_for: Option<CandidateId>,
     pub history: TermHistory,
     /// A committed record boundary that is in the log; may lag the one in memory.

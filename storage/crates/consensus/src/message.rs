@@ -13,7 +13,7 @@ pub struct CandidateId(pub [u8; 16]);
 /// How far an acceptor's log reaches, and what is known about it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct LogPosition {
-    /// Whose log this is.
+    /// The member whose log this is.
     pub member: MemberId,
     /// The newest configuration that the acceptor knows.
     pub configuration: Configuration,

@@ -341,7 +341,7 @@ impl Proposer {
         self.peers.listable()
     }
 
-    /// Who greeted last at the peer's address.
+    /// The member that greeted last at the peer's address.
     pub fn id_of(&self, peer: usize) -> Option<MemberId> {
         self.peers.all[peer].id
     }

@@ -34,7 +34,7 @@ const SETTLED_PER_FRESH: u64 = 4;
 pub struct CompactionPlan {
     /// Level-0 layers oldest first, others by first key.
     pub inputs: Vec<LayerDesc>,
-    /// Their size together, bytes.
+    /// Size of all inputs together, bytes.
     pub bytes: u64,
     /// Level of the layers to write.
     pub level: u8,

@@ -65,7 +65,7 @@ impl Count {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageTask {
     pub key: Key,
-    /// Its chain length when the plan was made.
+    /// The page's chain length when the plan was made.
     pub deltas: u32,
 }
 

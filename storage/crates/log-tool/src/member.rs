@@ -89,7 +89,7 @@ pub struct Member {
 
 /// Clock and output of whoever looks.
 pub struct Outside<'a> {
-    /// Told whose bytes were read, and how many.
+    /// Called after each read with the member whose bytes were read, and their number.
     pub progress: &'a mut dyn FnMut(&str, u64),
     pub pause: &'a dyn Fn(),
 }

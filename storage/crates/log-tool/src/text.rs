@@ -117,7 +117,7 @@ fn write_promises(f: &mut Formatter<'_>, member: &Member) -> fmt::Result {
     Ok(())
 }
 
-/// Whose log this is, and whom it knows as members.
+/// The member whose log this is, and the members that the log names.
 fn write_membership(f: &mut Formatter<'_>, control: &Control) -> fmt::Result {
     let (durable, known) = (&control.durable, &control.durable.configuration);
     let role = match known.role_of(control.member) {

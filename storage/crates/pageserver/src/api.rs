@@ -192,7 +192,7 @@ pub enum DetachState {
     Running,
     /// The last attempt has failed; what it copied is used again.
     Failed,
-    /// It reads of no ancestor any more.
+    /// The branch reads of no ancestor any more.
     Detached,
 }
 

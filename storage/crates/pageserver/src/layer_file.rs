@@ -140,7 +140,7 @@ impl LayerFile {
         self.is_copy
     }
 
-    /// Its name in the object store.
+    /// The layer's name in the object store.
     pub(crate) fn object_name(&self) -> String {
         self.remote.object_name()
     }

@@ -52,7 +52,7 @@ struct Args {
         default_value = "/usr/lib/postgresql/15/bin"
     )]
     pg_bin_dir: PathBuf,
-    /// Who runs initdb when this program runs as root.
+    /// The user that runs initdb when this program runs as root.
     #[arg(long, env = "WEIR_PG_USER", default_value = "postgres")]
     pg_user: String,
     /// Memory for decompressed blocks of layers, MiB.

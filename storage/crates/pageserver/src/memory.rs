@@ -205,7 +205,7 @@ pub struct MemoryBudget {
     limit: u64,
     /// Bytes in all accounts, and on their way to the object store.
     total: AtomicU64,
-    /// Told when the total passes what is free for the asking, and beyond that whenever it has changed.
+    /// Notified when the total passes what is free for the asking, and beyond that whenever it has changed.
     pressed: Notify,
     members: Mutex<Vec<Weak<dyn Member>>>,
     allowance: AtomicU64,

@@ -48,7 +48,7 @@ pub struct Member {
     pub commit_lsn: Lsn,
     /// Below this its WAL may be gone.
     pub trimmed_lsn: Lsn,
-    /// Whom its WAL was fetched from.
+    /// The peers that its WAL was fetched from.
     pub tries: Tries,
     ingested_lsn: Lsn,
     remote_consistent_lsn: Lsn,

@@ -50,7 +50,7 @@ pub use members::{MemberChange, MemberError};
 pub use relations::RelationLedger;
 pub use stream::ProposerHandle;
 
-/// Whom to write for and to.
+/// The timeline to write to, and the safekeepers that hold its log.
 #[derive(Clone, Debug)]
 pub struct ProposerConfig {
     pub tenant: TenantId,

@@ -48,7 +48,7 @@ pub enum MemberError {
 }
 
 impl ProposerHandle {
-    /// Whom the log names as its members now.
+    /// The members that the log names now.
     pub fn members(&self) -> Configuration {
         members(self.shared())
     }
@@ -65,7 +65,7 @@ impl ProposerHandle {
 }
 
 impl Elected {
-    /// Whom the log names as its members now.
+    /// The members that the log names now.
     pub fn members(&self) -> Configuration {
         members(self.shared())
     }
@@ -140,7 +140,7 @@ async fn listed(shared: &Shared, deadline: Instant) -> Result<(), MemberError> {
     Ok(())
 }
 
-/// Who answers at the address, which becomes one of the proposer's if it is new.
+/// The member that answers at the address. A new address becomes one of the proposer's.
 async fn greeting(
     shared: &Arc<Shared>,
     address: &str,

@@ -2,7 +2,7 @@
 
 use pg_types::Lsn;
 
-/// Who was asked for WAL from a place, while a safekeeper's log ended there.
+/// The peers that were asked for WAL from a position, while a safekeeper's log ended there.
 #[derive(Default)]
 pub struct Tries {
     at: Lsn,

@@ -16,7 +16,7 @@ use crate::log::{Log, Record};
 pub enum Standing {
     Candidate,
     Winner,
-    /// It found that its voters lack WAL that is known to be committed, and will do no more.
+    /// A compute that found that its voters lack WAL that is known to be committed, and will do no more.
     FoundLoss,
 }
 

@@ -50,7 +50,7 @@ pub fn one_winner_for_a_term(_: &ProtocolModel, state: &State) -> bool {
     pairs(&all).all(|(a, b)| a.machine.term() != b.machine.term())
 }
 
-/// Everybody who believes that a position is committed has the same record there, and a proposer has committed it.
+/// All that believe a position to be committed have the same record there, and a proposer has committed it.
 pub fn committed_is_the_same(_: &ProtocolModel, state: &State) -> bool {
     let mut all: Vec<&[Record]> = winners(state).map(Compute::committed).collect();
     let most = all.iter().map(|it| it.len()).max().unwrap_or(0);
@@ -72,7 +72,7 @@ pub fn logs_match(_: &ProtocolModel, state: &State) -> bool {
     })
 }
 
-/// Whoever has kept its disk has kept what it acknowledged, so no election ever finds any of that missing.
+/// A safekeeper that has kept its disk has kept what it acknowledged, so no election finds any of that missing.
 pub fn nobody_finds_wal_lost(_: &ProtocolModel, state: &State) -> bool {
     let found = |it: &Compute| it.standing == Standing::FoundLoss;
     !state.computes.iter().any(|it| found(it))

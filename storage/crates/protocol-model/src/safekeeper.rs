@@ -23,7 +23,7 @@ struct Flush {
 
 #[derive(Clone)]
 pub struct Safekeeper {
-    /// Whose log this is now.
+    /// The member whose log this is now.
     pub id: MemberId,
     pub machine: Acceptor,
     pub log: Log,

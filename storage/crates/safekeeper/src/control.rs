@@ -33,7 +33,7 @@ pub struct Identity {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Control {
     pub identity: Identity,
-    /// Whose log this is on this disk; [`MemberId::UNKNOWN`] until a log of an older format is claimed. It differs from
+    /// The member that this log is on this disk; [`MemberId::UNKNOWN`] until a log of an older format is claimed. It differs from
     /// `durable.member` where the log was copied here, or put back from a copy.
     pub member: MemberId,
     /// Of the log's directory, when it was claimed.

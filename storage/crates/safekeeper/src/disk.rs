@@ -186,7 +186,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Whose log the control file in `dir` is here. The control file is changed, and has to be stored, when it was
+    /// Gives the log in `dir` a member's name on this disk, unless it has one. The control file is changed, and has to be stored, when it was
     /// written before logs had identities, or when the log was copied here. Returns whether it was changed. Blocks.
     pub fn claim(&self, dir: &Path, control: &mut Control) -> Result<bool, DiskError> {
         let log = (control.identity.tenant, control.identity.timeline);

@@ -35,7 +35,7 @@ pub type Id = (TenantId, TimelineId);
 #[derive(Clone)]
 enum Entry {
     Open(Arc<Timeline>),
-    /// It could not be opened.
+    /// A timeline whose files could not be opened.
     Broken {
         reason: String,
         since: Instant,
@@ -59,7 +59,7 @@ pub struct Registry {
 pub enum Created {
     New,
     Same,
-    /// It exists with other values.
+    /// The timeline exists already, with other values.
     Different,
 }
 

@@ -88,7 +88,7 @@ pub struct Means<'a> {
     pub major: PgMajor,
     /// WAL of another system is refused when this is known.
     pub system_identifier: Option<u64>,
-    /// Told how many bytes were read.
+    /// Called with the number of bytes after each read.
     pub progress: &'a mut dyn FnMut(u64),
     /// Waits a moment, for a writer to go on.
     pub pause: &'a dyn Fn(),

@@ -13,7 +13,7 @@ use proposer::{ElectError, Fatal, elect};
 /// What happens to the log of the first safekeeper.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It is lost, and a control plane that has not noticed founds it again.
+    /// The disk is lost, and a control plane that has not noticed founds the log on it again.
     FoundedAgain,
     /// The blocks of its disk are those from before the rows.
     FromThePast,

@@ -23,7 +23,7 @@ pub struct Flush {
 }
 
 pub struct SimAcceptor {
-    /// Whose log this is now.
+    /// The member whose log this is now.
     pub id: MemberId,
     /// `None` while it is down.
     pub machine: Option<Acceptor>,
@@ -38,7 +38,7 @@ pub struct SimAcceptor {
     copy: Option<(Durable, Log, Lsn)>,
     cuts: u32,
     flushing: bool,
-    /// Who appended last, and hears of finished fsyncs.
+    /// The proposer that appended last, and hears of finished fsyncs.
     writer: Option<usize>,
     bug: Option<Bug>,
 }
@@ -48,7 +48,7 @@ pub struct SimAcceptor {
 pub struct Outcome {
     pub reply: Option<ToProposer>,
     pub flush: Option<Flush>,
-    /// It died in the middle of the step, without a reply.
+    /// Whether the acceptor died in the middle of the step, without a reply.
     pub crashed: bool,
 }
 

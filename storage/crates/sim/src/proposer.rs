@@ -29,7 +29,7 @@ pub struct SimProposer {
     pub id: usize,
     pub machine: Proposer,
     pub alive: bool,
-    /// Its own WAL from L on; before, what its donor held, so that the checker can compare.
+    /// The proposer's own WAL from L on, and what its donor held before L, so that the checker can compare.
     pub log: Log,
     /// Where the donor's WAL began.
     pub oldest: Lsn,
@@ -42,7 +42,7 @@ pub struct SimProposer {
     listed: Vec<bool>,
     /// Where each acceptor's log reaches, once it has adopted the history.
     positions: Vec<Option<Lsn>>,
-    /// Who answered last at each address.
+    /// The member that answered last at each address.
     ids: Vec<Option<MemberId>>,
     configure: Option<ConfigureRequest>,
     /// Changes of the configuration made.
@@ -85,7 +85,7 @@ impl SimProposer {
         (0..listed.len()).filter(move |member| listed[*member])
     }
 
-    /// Who answered last at an acceptor's address.
+    /// The member that answered last at an acceptor's address.
     pub fn id_of(&self, acceptor: usize) -> Option<MemberId> {
         self.ids[acceptor]
     }

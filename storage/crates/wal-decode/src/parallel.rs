@@ -304,6 +304,6 @@ enum FirstRecord {
     At(Lsn),
     /// A record goes through all of this segment.
     Later,
-    /// Its header is not one, or it is not there.
+    /// The segment's header is none, or the segment is not there.
     Unknown,
 }

@@ -101,7 +101,7 @@ impl Hasher for RelationHasher {
     }
 }
 
-/// Whose WAL it was.
+/// The relations that WAL was written for, each with its bytes.
 #[derive(Clone, Debug, Default)]
 pub struct WalByRelation {
     relations: HashMap<RelationId, RelationBytes, BuildHasherDefault<RelationHasher>>,

@@ -124,7 +124,7 @@ impl WalWriter {
 pub struct SegmentFile {
     /// First position of the segment.
     pub start: Lsn,
-    /// Its leading bytes; the file is zero from there to [`WAL_SEGMENT_BYTES`].
+    /// The leading bytes of the file; the file is zero from there to [`WAL_SEGMENT_BYTES`].
     pub head: Vec<u8>,
 }
 

@@ -139,7 +139,7 @@ struct MembersRequest {
     /// Numbers of safekeepers.
     promote: Option<u64>,
     remove: Option<u64>,
-    /// Whose log is meant. A compute that runs on another timeline changes nothing.
+    /// The timeline whose log is meant. A compute that runs on another timeline changes nothing.
     #[serde(default)]
     timeline_id: Option<TimelineId>,
     #[serde(default)]

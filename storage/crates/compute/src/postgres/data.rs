@@ -30,7 +30,7 @@ const LOCAL: [&str; 15] = [
     "pg_twophase",
 ];
 
-/// Who owns what Postgres uses.
+/// The user and group that own the files of Postgres.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OsUser {
     pub name: String,

@@ -68,7 +68,7 @@ impl Unread {
         self.take(blocks, &self.stats.read_ahead_used);
     }
 
-    /// Nobody will read these any more as they came.
+    /// Notes that these blocks will not be read any more as they came.
     pub fn gone(&self, blocks: Range<u32>) {
         self.take(blocks, &self.stats.read_ahead_unused);
     }

@@ -20,7 +20,7 @@ pub fn bin_dir() -> PathBuf {
         .map_or_else(|| "/usr/lib/postgresql/15/bin".into(), PathBuf::from)
 }
 
-/// Whom Postgres runs as: it refuses root.
+/// The user that Postgres runs as: Postgres refuses root.
 pub fn os_user() -> (u32, u32) {
     if nix::unistd::geteuid().is_root() {
         let user = nix::unistd::User::from_name("postgres")

@@ -113,7 +113,7 @@ pub fn disk(root: &Path, name: &str) -> Disk {
     Disk::open(&dir, name.bytes().map(u64::from).sum()).expect("disk")
 }
 
-/// Who a log that is about to be made there will be.
+/// The member that a log about to be made there will be.
 pub fn next_member(root: &Path, name: &str) -> MemberId {
     let disk = disk(root, name);
     disk.next_member((TENANT, TIMELINE)).expect("member")

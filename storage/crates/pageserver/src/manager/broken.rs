@@ -39,7 +39,7 @@ impl Broken {
         }
     }
 
-    /// It is opened after its ancestor, if that ever is.
+    /// A branch of a broken timeline: it is opened after its ancestor, if the ancestor ever is.
     pub fn without_ancestor(found: Found) -> Broken {
         Broken {
             reason: "its ancestor is missing or broken".to_owned(),

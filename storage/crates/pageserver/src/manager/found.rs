@@ -21,6 +21,6 @@ impl Found {
 /// What a timeline was branched from, as far as its index says.
 pub(super) enum Descent {
     Known(Option<TimelineId>),
-    /// Its index can't be read.
+    /// The index can't be read.
     Unknown,
 }

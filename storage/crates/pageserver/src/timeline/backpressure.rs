@@ -49,7 +49,7 @@ pub(super) struct Backpressure {
     level_0_layers: AtomicUsize,
     /// Whether the last attempt to compact level 0 failed.
     compaction_fails: AtomicBool,
-    /// Told when level 0 has become smaller, or has failed to.
+    /// Notified when level 0 has become smaller, or has failed to.
     level_0_changed: Notify,
     /// Tells compaction that ingest waits for it, or that there may be something to do.
     level_0_wanted: Notify,

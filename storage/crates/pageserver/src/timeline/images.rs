@@ -71,7 +71,7 @@ pub(super) struct Images {
     urgent: Ranked<URGENT_PAGE, Option<Key>>,
     /// Whether a wait was in vain since the last images were made.
     stalled: AtomicBool,
-    /// Told after each batch of images.
+    /// Notified after each batch of images.
     made: Notify,
 }
 

@@ -75,7 +75,7 @@ impl Terms {
         before < term.0
     }
 
-    /// Whose WAL was ingested; none as long as that is not known.
+    /// The terms that wrote the WAL that was ingested; none as long as they are not known.
     pub fn ingested(&self) -> Option<Ingested> {
         // In this order: the terms say enough of what was published before.
         let last = self.position.last_record_lsn();
@@ -157,7 +157,7 @@ impl Timeline {
         self.terms.raise(term)
     }
 
-    /// Whose WAL was ingested; none as long as that is not known.
+    /// The terms that wrote the WAL that was ingested; none as long as they are not known.
     pub fn ingested(&self) -> Option<Ingested> {
         self.terms.ingested()
     }

@@ -45,7 +45,7 @@ struct Connected {
 enum ReportOutcome {
     /// The safekeeper's log is the one whose WAL was ingested.
     Agrees(Lsn),
-    /// It is not known whether the log is the same: the safekeeper does not say enough of its log, or it is not known
+    /// Unknown whether the log is the same: the safekeeper does not say enough of its log, or it is not known
     /// whose WAL was ingested.
     Unknown(Lsn),
     /// The safekeeper's log is another one, and it was not told how far ingest is.

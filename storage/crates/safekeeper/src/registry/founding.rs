@@ -9,7 +9,7 @@ pub type Founder = (u64, DiskId);
 /// How a log begins.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Founding {
-    /// It names no members until a compute writes them down; what an older control plane asks for.
+    /// A log that names no members until a compute writes them down. Older control planes ask for this.
     Unlisted,
     /// With these members.
     On(Vec<Founder>),

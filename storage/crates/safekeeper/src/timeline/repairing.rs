@@ -76,7 +76,7 @@ impl Timeline {
         self.health.lock().verified
     }
 
-    /// Somebody has met WAL here that is not as it should be: the log is looked at soon, and all of it.
+    /// Notes that a reader found damaged WAL here: all of the log is checked soon.
     pub fn suspect(&self, why: &dyn std::fmt::Display) {
         let Identity {
             tenant, timeline, ..
@@ -86,7 +86,7 @@ impl Timeline {
         self.suspected.notify_one();
     }
 
-    /// What is known of damage has changed: whoever repairs looks at that.
+    /// Wakes the task that repairs: what is known of damage has changed.
     pub fn wake_care(&self) {
         self.suspected.notify_one();
     }
@@ -96,12 +96,12 @@ impl Timeline {
         self.is_suspected.load(Ordering::Relaxed)
     }
 
-    /// Until the log is suspected.
+    /// Waits until the log is suspected.
     pub async fn suspicion(&self) {
         self.suspected.notified().await;
     }
 
-    /// Whoever takes it looks at the log from now on.
+    /// The task that takes the suspicion checks the log from now on.
     pub fn take_suspicion(&self) -> bool {
         self.is_suspected.swap(false, Ordering::Relaxed)
     }

@@ -390,7 +390,7 @@ impl Drop for Postgres {
     }
 }
 
-/// It refuses to start while processes of one before it are left.
+/// A Postgres refuses to start while processes of one before it are left.
 fn has_exited(child: &mut Child) -> bool {
     !matches!(child.try_wait(), Ok(None))
 }

@@ -11,7 +11,7 @@ use crate::record::{BlockRef, DecodedRecord};
 /// The GiST page's own space: split sequence number (`nsn`), right neighbour, flags, page id.
 const GIST_SPECIAL_BYTES: usize = 16;
 const GIST_FLAGS: usize = 12;
-/// Whoever comes to the page must also look at its right neighbour, which has no downlink yet.
+/// A flag: a search that comes to the page must also search its right neighbour, which has no downlink yet.
 const GIST_FOLLOW_RIGHT: u16 = 1 << 3;
 
 /// Whether the block is the left half of a split whose right half gets its downlink by this record. What

@@ -12,7 +12,7 @@ pub enum Proof {
     /// No image is logged. The pages it changes (SLRU pages, those of a relation created, copied, cut or
     /// dropped) are compared with the cluster's files at the end.
     Files,
-    /// It changes no page. Understood and followed, nothing to compare here; what the timeline's state
+    /// The record changes no page. Understood and followed, nothing to compare here; what the timeline's state
     /// takes from it is compared with `pg_control`.
     NoPage,
     /// The record is a page image and restoring it is all there is; the file at the end shows the result.

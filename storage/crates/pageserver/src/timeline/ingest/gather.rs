@@ -62,7 +62,7 @@ impl Changes {
 pub struct PageValue<V> {
     pub key: Key,
     pub value: V,
-    /// It only clears bits on a visibility map page, and so means nothing for a page that does not exist.
+    /// Whether the change only clears bits on a visibility map page, and so means nothing for a page that does not exist.
     pub clears_map: bool,
 }
 
