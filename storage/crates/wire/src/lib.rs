@@ -4,6 +4,7 @@
 //! before anything is allocated.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod page;
 pub mod page_frames;

@@ -30,38 +30,55 @@ pub const MAX_FRAME_BYTES: usize = 16 << 20;
 /// Most WAL that a sender puts into one frame, bytes.
 pub const MAX_WAL_BYTES: usize = 1 << 20;
 
+/// The first frame of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FirstMessage {
+    /// The connection writes WAL.
     Propose(ProposeRequest),
+    /// The connection copies WAL to a lagging peer.
     Fetch(FetchRequest),
+    /// The connection follows committed WAL.
     Read(StreamRequest),
 }
 
+/// A proposer connects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProposeRequest {
+    /// [`VERSION`] of the sender.
     pub version: u16,
+    /// The tenant that the timeline belongs to.
     pub tenant: TenantId,
+    /// The timeline that is to be written.
     pub timeline: TimelineId,
     /// W3C `traceparent` of the start that this election belongs to, empty if there is none.
     pub traceparent: String,
 }
 
+/// The first message to a proposer: what this safekeeper has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Greeting {
+    /// Number of the safekeeper in the installation.
     pub safekeeper_id: u64,
+    /// Postgres's identifier of the cluster that the WAL is of.
     pub system_identifier: u64,
+    /// Postgres's major version, such as 15.
     pub pg_version: u32,
     /// Where the timeline's WAL began when it was created.
     pub timeline_start_lsn: Lsn,
     /// First byte of WAL that is still here.
     pub oldest_lsn: Lsn,
+    /// Where the log is, and what it has promised.
     pub position: LogPosition,
 }
 
+/// What a proposer sends after its first message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProposerMessage {
+    /// Asks for a vote; answered by `Vote`.
     Vote(VoteRequest),
+    /// Announces a won election; answered by `Elected`.
     Elected(ElectedRequest),
+    /// Has the log begin anew at a later position; answered by the positions.
     Reset(ResetRequest),
     /// Answered by the positions, like an `Append`.
     Configure(ConfigureRequest),
@@ -69,18 +86,25 @@ pub enum ProposerMessage {
     Append(AppendHeader),
 }
 
+/// What a safekeeper sends to a proposer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AcceptorMessage {
+    /// Comes first.
     Greeting(Greeting),
+    /// The vote, or the refusal of one.
     Vote(VoteReply),
+    /// The log follows the announced history.
     Elected(ElectedReply),
+    /// Where the log is: after an fsync, after a heartbeat, and when a promise has changed.
     Append {
+        /// The positions of the log.
         reply: AppendReply,
         /// Highest position that a pageserver reading here has ingested.
         ingested_lsn: Lsn,
         /// Position below which every holding reader needs no WAL any more.
         remote_consistent_lsn: Lsn,
     },
+    /// A rule of consensus forbids what was asked for.
     Refused(Refusal),
     /// Nothing can be done with this timeline here; the connection ends.
     Failed(Failure),
@@ -89,27 +113,40 @@ pub enum AcceptorMessage {
 /// WAL `[start_lsn, end_lsn)` of the log that `term` continued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetchRequest {
+    /// [`VERSION`] of the sender.
     pub version: u16,
+    /// The tenant that the timeline belongs to.
     pub tenant: TenantId,
+    /// The timeline whose WAL is wanted.
     pub timeline: TimelineId,
+    /// The term whose history the log must follow.
     pub term: Term,
+    /// First byte wanted.
     pub start_lsn: Lsn,
+    /// Behind the last byte wanted.
     pub end_lsn: Lsn,
 }
 
+/// A part of the WAL that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FetchReply {
     /// Followed by the WAL from `start_lsn` on.
     Wal {
+        /// LSN of the first byte that follows.
         start_lsn: Lsn,
     },
+    /// The WAL cannot be given; the connection ends.
     Failed(Failure),
 }
 
+/// A reader asks for committed WAL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamRequest {
+    /// [`READ_VERSION`] of the sender.
     pub version: u16,
+    /// The tenant that the timeline belongs to.
     pub tenant: TenantId,
+    /// The timeline whose WAL is wanted.
     pub timeline: TimelineId,
     /// First byte wanted; may lie ahead of what is committed here, the stream then waits.
     pub start_lsn: Lsn,
@@ -122,17 +159,25 @@ pub struct StreamRequest {
     pub traceparent: String,
 }
 
+/// The answer to [`StreamRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReadReply {
+    /// WAL follows, to a reader of version 2.
     Ok {
+        /// Up to where the log here is known to be committed.
         commit_lsn: Lsn,
+        /// First byte of WAL that is still here.
         oldest_lsn: Lsn,
+        /// The term that wrote the last committed byte.
         term: Term,
     },
+    /// No WAL will come; the connection ends.
     Refused(Failure),
     /// In place of `Ok` from version 3 on.
     Follows {
+        /// Up to where the log here is known to be committed.
         commit_lsn: Lsn,
+        /// First byte of WAL that is still here.
         oldest_lsn: Lsn,
         /// Which terms wrote the log. What is committed here is of this history; behind it, it may come to another.
         history: TermHistory,
@@ -151,14 +196,17 @@ pub enum StreamFrame {
 /// Committed WAL, `[start_lsn, start_lsn + bytes)`, cut at any byte but never past `commit_lsn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WalFrame {
+    /// LSN of the first byte that follows.
     pub start_lsn: Lsn,
     /// A record boundary; the stream pauses there until more is committed.
     pub commit_lsn: Lsn,
+    /// The term that wrote the last committed byte.
     pub term: Term,
     /// When the safekeeper sent this, microseconds since the Unix epoch.
     pub sent_at_us: u64,
 }
 
+/// How far a reader is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feedback {
     /// Last record applied, in memory.
@@ -171,10 +219,13 @@ pub struct Feedback {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
+    /// For programs.
     pub kind: FailureKind,
+    /// For people: what happened to what, and what to do.
     pub message: String,
 }
 
+/// What a caller can do about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureKind {
     /// The timeline does not exist on this safekeeper.
@@ -185,23 +236,34 @@ pub enum FailureKind {
     Stopped,
     /// A newer connection of the same proposer has taken over, or a newer term.
     Superseded,
+    /// The request is malformed or contradicts itself.
     BadRequest,
+    /// The safekeeper is at fault; another one may serve.
     Internal,
 }
 
+/// Why bytes are not the message that was expected.
 #[derive(Debug, thiserror::Error)]
 pub enum CodecError {
+    /// The length of a frame, bytes, is above [`MAX_FRAME_BYTES`].
     #[error("frame of {0} bytes; the limit is {MAX_FRAME_BYTES}")]
     TooLarge(usize),
+    /// The body is not what `postcard` makes of the message.
     #[error("frame of {bytes} bytes does not hold a valid {expected}: {source}")]
     Malformed {
+        /// Name of the message's type.
         expected: &'static str,
+        /// Size of the body.
         bytes: usize,
+        /// What `postcard` says.
         source: postcard::Error,
     },
+    /// The message is followed by bytes where no WAL may follow.
     #[error("{expected} is followed by {surplus} bytes that do not belong to it")]
     Surplus {
+        /// Name of the message's type.
         expected: &'static str,
+        /// Number of those bytes.
         surplus: usize,
     },
 }
