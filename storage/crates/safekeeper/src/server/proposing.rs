@@ -134,8 +134,8 @@ impl Proposing {
         }
     }
 
-    /// Takes a message and those that have come behind it, up to one that is no append, then fsyncs. Returns false when
-    /// the proposer has closed the connection.
+    /// Takes a message and, if it needs an fsync, those that have come behind it, then fsyncs. Returns false when the
+    /// proposer has closed the connection.
     async fn take_and_flush(
         &self,
         connection: u64,
