@@ -55,12 +55,16 @@ pub async fn serve(listener: TcpListener, registry: Arc<Registry>, id: u64) {
     }
 }
 
+fn frames_of(reader: OwnedReadHalf) -> Frames {
+    LengthDelimitedCodec::builder()
+        .max_frame_length(MAX_FRAME_BYTES)
+        .new_read(reader)
+}
+
 async fn handle(stream: TcpStream, registry: Arc<Registry>, id: u64) -> anyhow::Result<()> {
     stream.set_nodelay(true)?;
     let (reader, mut writer) = stream.into_split();
-    let mut frames = LengthDelimitedCodec::builder()
-        .max_frame_length(MAX_FRAME_BYTES)
-        .new_read(reader);
+    let mut frames = frames_of(reader);
     let first = tokio::time::timeout(FIRST_MESSAGE_TIMEOUT, frames.next())
         .await
         .context("nothing came within the time for a first message")?;

@@ -31,7 +31,13 @@ impl Lineage {
 
     /// What it is a branch of, and from where on it is its own; none once it was detached.
     pub fn parent(&self) -> Option<Ancestor> {
-        self.parent.read().clone()
+        self.with_parent(|parent| parent.cloned())
+    }
+
+    /// Asks something of the parent without counting a reference to it: each read of a branch does so. The parent cannot
+    /// be left meanwhile.
+    pub fn with_parent<T>(&self, ask: impl FnOnce(Option<&Ancestor>) -> T) -> T {
+        ask(self.parent.read().as_ref())
     }
 
     /// All ancestors, the nearest first, each with the LSN up to which the branch reads of it.
@@ -64,7 +70,7 @@ impl Lineage {
         let is_back = |(ancestor, lsn): &Ancestor| {
             ancestor.last_record_lsn() >= *lsn && ancestor.lineage.has_all()
         };
-        self.parent.read().as_ref().is_none_or(is_back)
+        self.with_parent(|parent| parent.is_none_or(is_back))
     }
 
     /// The branch has everything itself from now on.

@@ -147,21 +147,14 @@ impl Timeline {
     /// Where the history of this timeline and its ancestors begins.
     pub fn oldest_lsn(&self) -> Lsn {
         let (own, start) = (self.retention.horizon(), self.identity.manifest.start_lsn);
-        match self.lineage.parent() {
+        self.lineage.with_parent(|parent| match parent {
             _ if own > start => own,
             // What the ancestor has before the branch point, unless it has let go of some of that.
-            Some((ancestor, branch_lsn)) => {
-                let oldest = ancestor.oldest_lsn();
-                if oldest <= branch_lsn {
-                    oldest
-                } else {
-                    branch_lsn
-                }
-            }
+            Some((ancestor, branch_lsn)) => ancestor.oldest_lsn().min(*branch_lsn),
             // It has taken its ancestors' history along.
             None if self.index.is_detached() => own,
             None => start,
-        }
+        })
     }
 
     /// Refuses LSNs that this timeline cannot be read at any more. To be asked after a read as well: history may

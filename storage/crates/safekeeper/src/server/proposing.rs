@@ -22,14 +22,12 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex as AsyncMutex, watch};
-use tokio_util::codec::LengthDelimitedCodec;
 use tracing::{Instrument as _, Span};
 use wire::wal::{
-    self, AcceptorMessage, Failure, FailureKind, Greeting, MAX_FRAME_BYTES, ProposeRequest,
-    ProposerMessage,
+    self, AcceptorMessage, Failure, FailureKind, Greeting, ProposeRequest, ProposerMessage,
 };
 
-use super::{Frames, send};
+use super::{Frames, frames_of, send};
 use crate::metrics::Connection;
 use crate::timeline::{Progress, Timeline, TimelineError};
 
@@ -79,9 +77,7 @@ impl Proposing {
         let _open = Connection::open("proposer");
         own.block_on(async {
             let (reader, writer) = TcpStream::from_std(stream)?.into_split();
-            let mut frames = LengthDelimitedCodec::builder()
-                .max_frame_length(MAX_FRAME_BYTES)
-                .new_read(reader);
+            let mut frames = frames_of(reader);
             *frames.read_buffer_mut() = received;
             let replies = Arc::new(Replies::new(self.timeline.clone(), writer));
             let lives = shared.spawn(replies.clone().show_life().in_current_span());
@@ -168,7 +164,7 @@ impl Proposing {
     ) -> anyhow::Result<usize> {
         let (message, wal) = wal::decode_with_wal::<ProposerMessage>(frame.freeze())?;
         let reply = match self.handle(connection, message, &wal) {
-            Ok(Reply::Flush) => return Ok(wal.len().max(1)),
+            Ok(Reply::Flush) => return Ok(wal.len()),
             Ok(Reply::Nothing) => return Ok(0),
             Ok(Reply::Positions) => return replies.send_positions().await.map(|()| 0),
             Ok(Reply::Message(message)) => message,
@@ -342,6 +338,7 @@ mod tests {
     use consensus::Configuration;
     use pg_types::{Lsn, TenantId, TimelineId};
     use tokio::net::TcpListener;
+    use tokio_util::codec::LengthDelimitedCodec;
 
     use super::*;
     use crate::control::Identity;
