@@ -4,6 +4,7 @@
 //! on any input, and anything unknown is an error that names the record and its LSN.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod change;
 pub mod error;

@@ -23,6 +23,8 @@ const PIECE: usize = 256 << 10;
 
 /// Where the bytes of a stretch of WAL come from, for several readers at once.
 pub trait WalSource: Sync {
+    /// Why bytes could not be had. Also the error of what [`fold`] calls with each record, which may find it
+    /// malformed.
     type Error: From<WalError> + Send;
 
     /// The WAL from `from` on, as much as is to be had in one go: in `buffer`, or where it lies anyway. At most as

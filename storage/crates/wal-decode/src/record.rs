@@ -21,10 +21,14 @@ const RECORD_PREV: std::ops::Range<usize> = 8..16;
 const RECORD_CRC: std::ops::Range<usize> = 20..24;
 
 /// A full-page image carried by a record, still compressed as it was logged.
+/// Header: `xlogrecord.h: XLogRecordBlockImageHeader`, and `XLogRecordBlockCompressHeader` behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockImage<'a> {
+    /// The page without its hole, compressed if `info` says so.
     pub bytes: &'a [u8],
+    /// First byte of the page that was left out because it was zero; 0 when there is no hole.
     pub hole_offset: u16,
+    /// Bytes that were left out; 0 when there is no hole.
     pub hole_length: u16,
     /// `bimg_info` bits as Postgres defines them for the major version (apply, compression method).
     pub info: u8,
@@ -33,35 +37,46 @@ pub struct BlockImage<'a> {
 }
 
 /// One block a record refers to.
+/// Header: `xlogrecord.h: XLogRecordBlockHeader`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRef<'a> {
     /// Block id within the record (0..=32).
     pub id: u8,
+    /// The relation's fork.
     pub rel: RelTag,
+    /// Number of the block in its fork.
     pub blkno: u32,
     /// The record initialises the page from nothing (`BKPBLOCK_WILL_INIT`).
     pub will_init: bool,
+    /// The page after the record, if it was logged. Whether redo may use it says [`BlockImage::apply`].
     pub image: Option<BlockImage<'a>>,
     /// Data registered for this block; empty when there is none.
     pub data: &'a [u8],
 }
 
 /// A record with its headers parsed; all slices borrow from the record's bytes.
+/// Header: `xlogrecord.h: XLogRecord`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedRecord<'a> {
     /// Where the record starts.
     pub start_lsn: Lsn,
     /// First byte after the record, MAXALIGNed: the LSN that pages changed by it carry.
     pub end_lsn: Lsn,
+    /// Start of the record before (`xl_prev`); 0 for a record kept to be redone ([`unlink`]).
     pub prev_lsn: Lsn,
+    /// The transaction that wrote the record (`xl_xid`), 0 where none with an id did.
     pub xid: u32,
     /// Resource manager id.
     pub rmid: u8,
     /// `xl_info`, including the low (XLR) bits.
     pub info: u8,
+    /// Of a subtransaction's first record with `wal_level` logical, the transaction that it is part of.
     pub top_level_xid: Option<u32>,
+    /// Id of the replication origin that the record was replayed from; `None` where none was logged.
     pub origin: Option<u16>,
+    /// Blocks in the order of their ids, which may have gaps.
     pub blocks: SmallVec<[BlockRef<'a>; 4]>,
+    /// What the resource manager logged for the record as a whole; empty when there is none.
     pub main_data: &'a [u8],
     /// The whole record as it stands in the WAL, without page headers.
     pub raw: &'a [u8],
@@ -121,6 +136,7 @@ impl<'a> DecodedRecord<'a> {
         Ok(())
     }
 
+    /// The figures of this record that statistics need.
     pub fn summary(&self) -> Summary {
         let images = self.blocks.iter().filter_map(|block| block.image.as_ref());
         let (mut count, mut bytes) = (0, 0);
@@ -187,12 +203,15 @@ impl BlockHeaders for Images {
 /// What counts in statistics of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
+    /// Resource manager id, `xl_rmid`.
     pub rmid: u8,
+    /// `xl_info`, including the low (XLR) bits.
     pub info: u8,
     /// Bytes of the record, images included.
     pub bytes: u32,
     /// Page images that redo must restore, and their bytes as logged.
     pub images: u32,
+    /// Bytes of those images.
     pub image_bytes: u32,
 }
 

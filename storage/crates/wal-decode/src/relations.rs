@@ -24,8 +24,11 @@ pub const CAPACITY: usize = 1024;
 /// another `relfilenode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelationId {
+    /// The tablespace's oid.
     pub tablespace: u32,
+    /// The database's oid, 0 for shared relations.
     pub database: u32,
+    /// Name of the relation's first file in its directory, which is not the relation's oid.
     pub relfilenode: u32,
 }
 
@@ -42,12 +45,16 @@ impl From<RelTag> for RelationId {
 /// WAL bytes, split as [`crate::stats::RmgrStats`] splits them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelationBytes {
+    /// Records whose first block is the relation's.
     pub records: u64,
+    /// Bytes of the page images that recovery restores, as logged.
     pub image_bytes: u64,
+    /// Bytes of the records without those images.
     pub rest_bytes: u64,
 }
 
 impl RelationBytes {
+    /// Bytes of images and of the rest together.
     pub fn bytes(&self) -> u64 {
         self.image_bytes + self.rest_bytes
     }
@@ -182,6 +189,7 @@ impl WalByRelation {
         (relations, other)
     }
 
+    /// Bytes of records that name no relation: commits, checkpoints, SLRUs.
     pub fn without_relation(&self) -> RelationBytes {
         self.without_relation
     }

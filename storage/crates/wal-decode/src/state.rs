@@ -24,6 +24,7 @@ const CHECKPOINT_RECORD_BYTES: u64 = (RECORD_HEADER_BYTES + 2 + CHECKPOINT_BYTES
 /// forward, because what it says may be older than records before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimelineState {
+    /// The version that writes the timeline's WAL; decides how records and checkpoints are read.
     pub major: PgMajor,
     /// Next transaction id with its epoch. Checkpoints; every record's own xid; subtransactions in commit,
     /// abort and prepare records; members of new multixacts; `XLOG_RUNNING_XACTS`.

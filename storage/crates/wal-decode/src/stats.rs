@@ -8,6 +8,7 @@ use crate::record::Summary;
 /// Totals of one resource manager.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RmgrStats {
+    /// Number of records.
     pub records: u64,
     /// Bytes of the page images that recovery restores, as logged, that is after compression. These are what
     /// `full_page_writes` costs (and what a few record kinds always need).
@@ -54,6 +55,7 @@ pub struct WalStats {
 }
 
 impl WalStats {
+    /// Counts one record.
     #[inline(always)]
     pub fn add(&mut self, record: &Summary) {
         match self.by_rmgr.get_mut(usize::from(record.rmid)) {
@@ -100,6 +102,7 @@ impl WalStats {
             .filter(|(_, stats)| stats.records > 0)
     }
 
+    /// The sum over all resource managers, those of extensions included.
     pub fn total(&self) -> RmgrStats {
         let mut total = RmgrStats::default();
         for (_, stats) in self.by_rmgr() {

@@ -47,8 +47,10 @@ fn xids(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
 }
 
 /// A commit or abort, prepared or not.
+/// Body: `xact.h: xl_xact_commit` or `xl_xact_abort`, then the parts that `xl_xact_xinfo` announces.
 #[derive(Clone, Debug)]
 pub struct XactEnd<'a> {
+    /// Whether the transaction committed; false for an abort.
     pub committed: bool,
     /// The transaction that ended; 0 for one that never got an id.
     pub xid: u32,
@@ -58,6 +60,7 @@ pub struct XactEnd<'a> {
     pub timestamp: i64,
     /// What commit_ts stores: the origin's time for a replicated transaction.
     pub commit_ts: i64,
+    /// The replication origin's id, 0 for a transaction of this cluster.
     pub origin: u16,
     subxacts: &'a [u8],
     rels: &'a [u8],
@@ -163,8 +166,10 @@ pub(crate) fn rel_tag(bytes: &[u8], fork: ForkNumber) -> Option<RelTag> {
 }
 
 /// A prepared transaction, as its prepare record and its state file have it.
+/// Body: `xact.h: xl_xact_prepare`, which `twophase.c` calls `TwoPhaseFileHeader`, then the arrays it counts.
 #[derive(Clone, Debug)]
 pub struct Prepared<'a> {
+    /// The transaction's id, without its epoch.
     pub xid: u32,
     subxacts: &'a [u8],
 }
@@ -174,6 +179,8 @@ impl<'a> Prepared<'a> {
     const HEADER_BYTES: usize = 72;
     const MAGIC: u32 = 0x57F9_4534;
 
+    /// Parses a record whose kind the caller has found to be prepare. Malformed if the state's magic is another, or
+    /// its subtransactions are cut short.
     pub fn parse(record: &DecodedRecord<'a>) -> Result<Prepared<'a>, InterpretError> {
         Self::read(record.main_data)
             .ok_or_else(|| malformed(record, "its transaction state makes no sense"))
@@ -191,14 +198,17 @@ impl<'a> Prepared<'a> {
         Some(Prepared { xid, subxacts })
     }
 
+    /// The transaction's subtransactions.
     pub fn subxacts(&self) -> impl Iterator<Item = u32> + '_ {
         xids(self.subxacts)
     }
 }
 
 /// A new multixact.
+/// Body: `multixact.h: xl_multixact_create`.
 #[derive(Clone, Debug)]
 pub struct MultixactCreate<'a> {
+    /// The multixact's id (`mid`).
     pub multi: u32,
     /// Number of its first member.
     pub offset: u32,
@@ -209,6 +219,8 @@ impl<'a> MultixactCreate<'a> {
     const HEADER_BYTES: usize = 12;
     const MEMBER_BYTES: usize = 8;
 
+    /// Parses a record whose kind the caller has found to be the creation of a multixact. Malformed if members are
+    /// missing.
     pub fn parse(record: &DecodedRecord<'a>) -> Result<MultixactCreate<'a>, InterpretError> {
         Self::read(record.main_data)
             .ok_or_else(|| malformed(record, "its member list is cut short"))
@@ -225,6 +237,7 @@ impl<'a> MultixactCreate<'a> {
         })
     }
 
+    /// Number of members.
     pub fn member_count(&self) -> u32 {
         (self.members.len() / Self::MEMBER_BYTES) as u32
     }

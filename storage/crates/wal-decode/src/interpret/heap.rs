@@ -23,8 +23,11 @@ const ALL_FROZEN_CLEARED: u8 = 0x01;
 
 /// Heap blocks of one relation whose map bits a record clears, and which bits.
 pub struct MapClears {
+    /// The heap's relation and fork, not the map's.
     pub rel: RelTag,
+    /// Block numbers of the heap: two for an update that clears bits of both its pages, otherwise one.
     pub blknos: SmallVec<[u32; 2]>,
+    /// Bits to clear (`visibilitymapdefs.h: VISIBILITYMAP_ALL_VISIBLE`, `VISIBILITYMAP_ALL_FROZEN`).
     pub flags: u8,
 }
 

@@ -33,11 +33,14 @@ use crate::state::TimelineState;
 /// What one record changes, as storage keeps it. Pages carry the record's end LSN.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interpreted {
+    /// Each page with its change; a key comes once.
     pub pages: SmallVec<[(Key, PageChange); 2]>,
+    /// Changes of what exists, in the order in which they apply, and before those of pages.
     pub meta: SmallVec<[MetaChange; 1]>,
 }
 
 impl Interpreted {
+    /// Whether the record changes nothing that storage keeps.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty() && self.meta.is_empty()
     }

@@ -12,10 +12,13 @@ use crate::record::{BlockRef, DecodedRecord, strip_images};
 /// Takes what records change, in WAL order. What a record changes of what exists comes before what it changes of
 /// pages; each key comes at most once a record.
 pub trait Sink {
+    /// Why a change could not be taken, or a record could not be read as one.
     type Error: From<InterpretError>;
 
+    /// Takes a change of what exists. An error ends the record.
     fn meta(&mut self, change: MetaChange) -> Result<(), Self::Error>;
 
+    /// Takes the step of the page under `key`. An error ends the record.
     fn page(&mut self, key: Key, step: PageStep<'_, '_>) -> Result<(), Self::Error>;
 }
 
@@ -24,38 +27,58 @@ pub trait Sink {
 pub enum PageStep<'r, 'a> {
     /// The page becomes the image that the record has for this block: [`PageStep::restore`].
     Image {
+        /// The record that carries the image.
         record: &'r DecodedRecord<'a>,
+        /// The reference to this page among the record's blocks; it has an image.
         block: &'r BlockRef<'a>,
     },
     /// The page becomes all zeroes.
     Zero,
     /// The record is to be redone on this block's page.
     Redo {
+        /// The record as it was read.
         record: &'r DecodedRecord<'a>,
+        /// The reference to this page among the record's blocks.
         block: &'r BlockRef<'a>,
     },
     /// See [`PageDelta::VisibilityMapClear`], and so on.
     VisibilityMapClear {
+        /// Block numbers of the heap, not of the map.
         heap_blknos: &'r [u32],
+        /// Bits to clear (`visibilitymapdefs.h: VISIBILITYMAP_ALL_VISIBLE`, `VISIBILITYMAP_ALL_FROZEN`).
         flags: u8,
     },
+    /// See [`PageDelta::VisibilityMapTruncate`].
     VisibilityMapTruncate {
+        /// Blocks that the heap still has.
         heap_blocks: u32,
     },
+    /// See [`PageDelta::ClogSetStatus`].
     ClogSetStatus {
+        /// Transactions and subtransactions, all with their status on this page.
         xids: &'r [u32],
+        /// `TRANSACTION_STATUS_COMMITTED` or `TRANSACTION_STATUS_ABORTED` of `clog.h`.
         status: u8,
     },
+    /// See [`PageDelta::MultixactOffset`].
     MultixactOffset {
+        /// Each multixact with the number of its first member; all on this page.
         entries: &'r [(u32, u32)],
     },
+    /// See [`PageDelta::MultixactMembers`].
     MultixactMembers {
+        /// Number of the first of these members.
         first: u32,
+        /// Each member's transaction, and its status (`multixact.h: MultiXactStatus`).
         members: &'r [(u32, u8)],
     },
+    /// See [`PageDelta::CommitTimestamp`].
     CommitTimestamp {
+        /// Transactions and subtransactions, all with their entry on this page.
         xids: &'r [u32],
+        /// Microseconds since 2000-01-01 UTC.
         timestamp: i64,
+        /// The replication origin's id, 0 for a transaction of this cluster.
         origin: u16,
     },
 }

@@ -30,12 +30,16 @@ const MAX_START: Lsn = Lsn(1 << 62);
 /// `XLOG_SWITCH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawRecord<'a> {
+    /// First byte of the record.
     pub start_lsn: Lsn,
+    /// Where the next record may begin; the version of pages that the record makes.
     pub end_lsn: Lsn,
+    /// The record from its header on, in one piece and without padding.
     pub bytes: &'a [u8],
 }
 
 impl RawRecord<'_> {
+    /// The record's header; `None` only if the bytes are too short to be one, which no record lent by [`Records`] is.
     pub fn header(&self) -> Option<RecordHeader> {
         RecordHeader::parse(self.bytes)
     }
