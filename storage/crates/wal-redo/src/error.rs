@@ -7,24 +7,40 @@ use wal_decode::{DecodedRecord, WalError};
 /// A delta could not be applied. The page is lost at this version; an operator needs to know which.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RedoError {
+    /// A record cannot be redone on this page: the record or the page is not what the record's kind has, or no redo
+    /// is known for it. Reading the page at an earlier LSN may still work.
     #[error(
         "cannot redo the {} record (op {op:#04x}) that ends at {end_lsn} on {key}: {why}",
         rmgr::name(*rmid)
     )]
     Record {
+        /// End of the record, the version that the page would have.
         end_lsn: Lsn,
+        /// Resource manager id, `xl_rmid`.
         rmid: u8,
         /// `xl_info & 0xF0`.
         op: u8,
+        /// The page that could not be made.
         key: Key,
+        /// What does not fit, in words.
         why: String,
     },
+    /// The bytes kept of a record are no record any more, so the page cannot be made at this version or a later one.
     #[error("cannot read the record kept for {key}: {source}")]
-    Undecodable { key: Key, source: WalError },
+    Undecodable {
+        /// The page that could not be made.
+        key: Key,
+        /// What is wrong with the bytes.
+        source: WalError,
+    },
+    /// A delta belongs to a page of another kind, or its entries lie on another page.
     #[error("cannot apply a {what} delta to {key}: {why}")]
     Delta {
+        /// The page that could not be made.
         key: Key,
+        /// The kind of delta, such as "transaction status".
         what: &'static str,
+        /// What does not fit, in words.
         why: String,
     },
 }

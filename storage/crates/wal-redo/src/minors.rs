@@ -21,7 +21,9 @@ pub struct Difference {
     pub since: &'static [(PgMajor, u32)],
     /// The function of Postgres in which it is.
     pub place: &'static str,
+    /// What older minors do.
     pub before: &'static str,
+    /// What newer minors do.
     pub now: &'static str,
     /// Why either result will do.
     pub equivalent: &'static str,

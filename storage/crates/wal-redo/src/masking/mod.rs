@@ -36,16 +36,25 @@ const MASK: u8 = 0;
 /// How a page is laid out, as far as masking goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PageClass {
+    /// A page of a table, and any other whose special space is empty.
     Heap,
+    /// A page of a B-tree index.
     Btree,
+    /// A page of a hash index.
     Hash,
+    /// A page of a GIN index.
     Gin,
+    /// A page of a GiST index.
     Gist,
+    /// A page of an SP-GiST index.
     SpGist,
+    /// A page of a BRIN index.
     Brin,
     /// What an extension logs piece by piece.
     Generic,
+    /// The one page of a sequence.
     Sequence,
+    /// A page of a visibility map: bits behind the page header, without line pointers.
     VisibilityMap,
     /// Any other page with a standard header: other index kinds, free space maps.
     Other,

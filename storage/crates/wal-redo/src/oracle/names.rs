@@ -20,6 +20,7 @@ pub enum Proof {
 }
 
 impl Proof {
+    /// The word for reports.
     pub fn name(self) -> &'static str {
         match self {
             Proof::Image => "image",
@@ -33,9 +34,13 @@ impl Proof {
 /// One kind of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
+    /// Resource manager id, `xl_rmid`.
     pub rmid: u8,
+    /// The bits of `xl_info` that tell the kind: the upper four, without the top one where that means something else.
     pub op: u8,
+    /// The name without the resource manager's, such as `INSERT`.
     pub name: &'static str,
+    /// What proves that redo of this kind is right.
     pub proof: Proof,
 }
 

@@ -13,9 +13,17 @@ use crate::Page;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SmallFile {
     /// `pg_filenode.map` of this tablespace and database.
-    RelMap { spc: u32, db: u32 },
+    RelMap {
+        /// The tablespace's oid; the global one's for the map of shared relations.
+        spc: u32,
+        /// The database's oid, 0 for the map of shared relations.
+        db: u32,
+    },
     /// State of the prepared transaction.
-    TwoPhase { xid: u32 },
+    TwoPhase {
+        /// The transaction's id, without its epoch.
+        xid: u32,
+    },
 }
 
 #[derive(Default)]

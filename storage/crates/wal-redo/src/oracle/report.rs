@@ -28,6 +28,7 @@ pub enum Stage {
 /// One record kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpReport {
+    /// Records met.
     pub records: u64,
     /// Pages changed by redo.
     pub redone: u64,
@@ -41,6 +42,7 @@ pub struct OpReport {
     pub refused: u64,
     /// Pages compared with a consistency image, and how many differed.
     pub checked: u64,
+    /// Of the pages checked, those that differed by Postgres's rules.
     pub mismatched: u64,
     /// The same comparisons by the tight rules.
     pub tight_mismatched: u64,
@@ -49,11 +51,15 @@ pub struct OpReport {
 /// A page that is not what Postgres has.
 #[derive(Clone, Debug)]
 pub struct Mismatch {
+    /// The comparison that found the page.
     pub stage: Stage,
+    /// The version that wrote the records.
     pub major: PgMajor,
+    /// Resource manager and operation of the record, as [`Kind`] has them; two zeroes for a comparison with files.
     pub op: (u8, u8),
     /// End of the record, or of the WAL for a comparison with files.
     pub lsn: Lsn,
+    /// The page.
     pub key: Key,
     /// First byte that differs after masking.
     pub offset: usize,
@@ -130,14 +136,17 @@ pub struct Report {
     /// The version that wrote the records.
     pub major: PgMajor,
     ops: BTreeMap<(u8, u8), OpReport>,
+    /// End of the last record replayed.
     pub last_lsn: Lsn,
     /// The first few mismatches of each kind.
     pub mismatches: Vec<Mismatch>,
     /// Errors of redo, and records without a known redo, with how often they came.
     pub errors: BTreeMap<String, u64>,
+    /// Records without a known redo, as kind and reason, with how often they came.
     pub unknown: BTreeMap<String, u64>,
     /// Pages compared with files, and how many differed.
     pub files_checked: u64,
+    /// Of the pages compared with files, those that differed.
     pub files_mismatched: u64,
     /// Pages of files that the server never logs, and loses itself when it recovers; compared with nothing.
     pub not_logged: Vec<Key>,
