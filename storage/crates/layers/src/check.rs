@@ -15,14 +15,21 @@ use crate::value::{Value, Version};
 /// What a sound layer file holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LayerContent {
+    /// The description that the footer gives, and which the check found to be exact.
     pub desc: LayerDesc,
+    /// Data blocks.
     pub blocks: usize,
+    /// Versions of all keys.
     pub versions: u64,
+    /// Keys with at least one version.
     pub keys: u64,
     /// Bytes of all values, before compression.
     pub value_bytes: u64,
+    /// Pages as images, generated ones included.
     pub images: u64,
+    /// Pages of zeroes.
     pub zero_pages: u64,
+    /// Steps of pages, those that initialise their page included.
     pub deltas: u64,
     /// Metadata values and tombstones.
     pub other: u64,

@@ -127,8 +127,11 @@ pub struct MergeOptions {
     /// An output is closed once it is about this large, at the next key if the key is not larger itself, and never
     /// between two versions of a key at one LSN.
     pub target_bytes: u64,
+    /// Level of the outputs: 1, or 2 for a merge that settles what lies before the horizon.
     pub level: u8,
+    /// Decides which versions are left out.
     pub retention: Retention,
+    /// Block size and compression of the outputs.
     pub writer: WriterOptions,
 }
 

@@ -64,6 +64,7 @@ impl Count {
 /// One page that should get an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageTask {
+    /// The page.
     pub key: Key,
     /// The page's chain length when the plan was made.
     pub deltas: u32,
@@ -433,6 +434,7 @@ impl ChainCounts {
         self.due.len()
     }
 
+    /// Deltas counted of a page since its last image; 0 for a page without any, and for a key that is no page.
     pub fn get(&self, key: &Key) -> u32 {
         self.counts.get(key).map_or(0, |count| count.deltas)
     }

@@ -15,7 +15,7 @@ use crate::value::LsnRange;
 #[serde(rename_all = "lowercase")]
 pub enum LayerKind {
     /// Any values of many keys over a range of LSNs. Level 0 comes straight from memory and spans whatever
-    /// keys were written; level 1 is merged and partitioned by key.
+    /// keys were written; levels 1 and 2 are merged and partitioned by key.
     Delta,
     /// One value a key, all at one LSN; a key that is absent is simply not known from this layer.
     Image,
@@ -25,9 +25,14 @@ pub enum LayerKind {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct LayerDesc {
+    /// Whether the layer has a range of LSNs or one.
     pub kind: LayerKind,
+    /// How often what the layer holds was merged: 0 as flushed from memory, 1 compacted, 2 compacted before the
+    /// history horizon. Image layers have 1.
     pub level: u8,
+    /// First and last key with a version in the layer.
     pub keys: KeyRange,
+    /// LSNs of the oldest and the newest version in the layer; one LSN for an image layer.
     pub lsns: LsnRange,
     /// CRC32C of the file up to its last 12 bytes, as the file itself states it.
     pub checksum: u32,
@@ -36,6 +41,7 @@ pub struct LayerDesc {
 }
 
 impl LayerDesc {
+    /// The name, which says all but the size.
     pub fn name(&self) -> LayerName {
         let mut name = String::with_capacity(128);
         push_hex(&mut name, &self.keys.first.to_bytes());

@@ -40,6 +40,7 @@ pub(crate) const MAX_SECTION_BYTES: usize = 256 << 20;
 /// What a delta layer knows about one key, so that chain lengths are known without reading values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyStat {
+    /// The key.
     pub key: Key,
     /// LSN of the newest version in the layer that starts a chain; [`Lsn::INVALID`] if none does.
     pub start_lsn: Lsn,

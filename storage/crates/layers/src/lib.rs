@@ -21,6 +21,7 @@
 //! read.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod block;
 mod bloom;

@@ -42,6 +42,7 @@ impl<L> Default for LayerMap<L> {
 }
 
 impl<L: PersistentLayer> LayerMap<L> {
+    /// The map of these layers, in whatever order they come. No two may have the same name.
     pub fn new(mut layers: Vec<Arc<L>>) -> LayerMap<L> {
         layers.sort_by_key(|layer| (layer.desc().keys.first, layer.desc().lsns.first));
         let mut map = LayerMap {
@@ -128,10 +129,12 @@ impl<L: PersistentLayer> LayerMap<L> {
         self.search(middle + 1, high, keys, window, found);
     }
 
+    /// All layers, by first key; those with the same one by first LSN.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<L>> {
         self.layers.iter()
     }
 
+    /// The layer of this name; `None` if the map has none. Looks through all layers.
     pub fn get(&self, name: &LayerName) -> Option<&Arc<L>> {
         let wanted = name.parse(0).ok()?;
         let is_wanted = |layer: &&Arc<L>| layer.desc().is_named_as(&wanted);
@@ -149,18 +152,22 @@ impl<L: PersistentLayer> LayerMap<L> {
         layers
     }
 
+    /// Number of layers.
     pub fn len(&self) -> usize {
         self.layers.len()
     }
 
+    /// Whether there is no layer.
     pub fn is_empty(&self) -> bool {
         self.layers.is_empty()
     }
 
+    /// Size of all layer files together, bytes.
     pub fn total_bytes(&self) -> u64 {
         self.layers.iter().map(|layer| layer.desc().size).sum()
     }
 
+    /// The descriptions of all layers, in the order of [`LayerMap::iter`].
     pub fn descs(&self) -> Vec<LayerDesc> {
         self.layers
             .iter()

@@ -43,6 +43,7 @@ pub struct MemoryLayer {
 }
 
 impl MemoryLayer {
+    /// An open layer without versions.
     pub fn new() -> MemoryLayer {
         MemoryLayer::default()
     }
@@ -73,6 +74,7 @@ impl MemoryLayer {
         self.inner.write().frozen = true;
     }
 
+    /// Whether [`MemoryLayer::freeze`] was called.
     pub fn is_frozen(&self) -> bool {
         self.inner.read().frozen
     }
@@ -87,6 +89,7 @@ impl MemoryLayer {
         self.inner.read().count()
     }
 
+    /// Whether there is no version, so that there is nothing to flush.
     pub fn is_empty(&self) -> bool {
         self.versions() == 0
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct LayerName(pub String);
 
 impl LayerName {
+    /// The name as it stands in paths.
     pub fn as_str(&self) -> &str {
         &self.0
     }

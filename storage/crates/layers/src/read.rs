@@ -24,15 +24,20 @@ use crate::versions::{PersistentLayer, VersionSource};
 
 /// One timeline's own versions: its memory layers in any order (newest first is quickest), and its layer files.
 pub struct View<'a, L> {
+    /// The open layer, and the frozen ones that are in no file yet.
     pub memory: &'a [Arc<MemoryLayer>],
+    /// Layer files, as of the moment the read began.
     pub map: &'a LayerMap<L>,
 }
 
 /// Where a chain starts, if not with a delta.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Base {
+    /// A complete page.
     Image(Bytes),
+    /// A page of zeroes.
     Zero,
+    /// A complete metadata value.
     Meta(Bytes),
     /// The key does not exist.
     Tombstone,
@@ -41,7 +46,9 @@ pub enum Base {
 /// One step of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainDelta {
+    /// LSN of the version that the step makes.
     pub lsn: Lsn,
+    /// The step, in an encoding that only the caller's redo knows.
     pub bytes: Bytes,
     /// Initialises the page; only ever true of the first delta of a chain.
     pub starts_chain: bool,
@@ -53,7 +60,9 @@ pub struct ChainDelta {
 /// in the ancestor, if there is one ([`Chain::is_complete`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
+    /// The LSN of the start, and the start; `None` where a delta starts the chain, or where its start was not found.
     pub base: Option<(Lsn, Base)>,
+    /// The steps above the base, oldest first.
     pub deltas: Vec<ChainDelta>,
 }
 
@@ -107,6 +116,7 @@ pub struct ChainCollector {
 }
 
 impl ChainCollector {
+    /// A read of the versions of `key` in the window, which has found nothing yet.
     pub fn new(key: Key, window: Window) -> ChainCollector {
         ChainCollector {
             key,
@@ -176,6 +186,7 @@ impl ChainCollector {
         }
     }
 
+    /// Whether a version that starts the chain was found, so that no ancestor has to be visited.
     pub fn is_complete(&self) -> bool {
         self.start.is_some()
     }
@@ -192,6 +203,7 @@ impl ChainCollector {
         self.files_visited
     }
 
+    /// The chain of what was found. A version that was met twice counts once, and what the start hides is left out.
     pub fn finish(mut self) -> Chain {
         // Stable: of equal versions the first met stays.
         self.found.sort_by_key(|version| version.order());
@@ -242,6 +254,7 @@ pub struct RangeScan {
 }
 
 impl RangeScan {
+    /// A scan of these keys as of `lsn`, which has found nothing yet.
     pub fn new(keys: KeyRange, lsn: Lsn) -> RangeScan {
         RangeScan {
             keys,
@@ -261,6 +274,7 @@ impl RangeScan {
         Ok(())
     }
 
+    /// Gathers from one source. After an error, start a new scan.
     pub fn visit_source(&mut self, source: &dyn VersionSource) -> Result<(), LayerError> {
         let found = &mut self.found;
         source.scan_newest(&self.keys, self.window, &mut |key, version| {

@@ -35,6 +35,7 @@ impl Retention {
         Retention { horizon, points }
     }
 
+    /// The LSN from which on everything stays readable; 0 when nothing may go.
     pub fn horizon(&self) -> Lsn {
         self.horizon
     }

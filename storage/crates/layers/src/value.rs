@@ -14,7 +14,12 @@ pub enum Value {
     Zero,
     /// A step from the page's previous version, in an encoding that only the caller's redo knows. `starts_chain` when
     /// it initialises the page and so needs no previous version.
-    Delta { bytes: Bytes, starts_chain: bool },
+    Delta {
+        /// The step.
+        bytes: Bytes,
+        /// Whether the step needs no previous version.
+        starts_chain: bool,
+    },
     /// A complete metadata value.
     Meta(Bytes),
     /// The key does not exist (any more).
@@ -27,6 +32,7 @@ impl Value {
         self.as_ref().starts_chain()
     }
 
+    /// Whether the value is a step and not complete by itself.
     pub fn is_delta(&self) -> bool {
         self.as_ref().is_delta()
     }
@@ -88,10 +94,13 @@ impl<'a> ValueRef<'a> {
 /// A value to be put into memory, where a short one is copied anyway.
 #[derive(Clone, Copy, Debug)]
 pub enum Put<'a> {
+    /// A value, whose longer bytes are shared and not copied.
     Value(&'a Value),
     /// A [`Value::Delta`] with borrowed bytes.
     Delta {
+        /// The step.
         bytes: &'a [u8],
+        /// Whether the step needs no previous version.
         starts_chain: bool,
     },
 }
@@ -143,9 +152,11 @@ impl<'a> Put<'a> {
 /// One version of a key; ordered within the key by `(lsn, seq)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
+    /// LSN from which on a read sees the version.
     pub lsn: Lsn,
     /// Position among the versions of the key at this LSN.
     pub seq: u16,
+    /// What the key holds from then on.
     pub value: Value,
 }
 
@@ -153,6 +164,7 @@ impl Version {
     /// `seq` of an image the storage made itself: above everything the WAL put at that LSN.
     pub const GENERATED: u16 = u16::MAX;
 
+    /// What orders the versions of one key.
     pub fn order(&self) -> (Lsn, u16) {
         (self.lsn, self.seq)
     }
@@ -177,7 +189,9 @@ pub(crate) struct VersionRef<'a> {
 /// A range of LSNs, both ends inclusive: what a layer holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LsnRange {
+    /// The first LSN in the range.
     pub first: Lsn,
+    /// The last LSN in the range.
     pub last: Lsn,
 }
 
@@ -190,10 +204,12 @@ impl LsnRange {
         }
     }
 
+    /// Whether the LSN is in the range; both ends are.
     pub fn contains(&self, lsn: Lsn) -> bool {
         self.first <= lsn && lsn <= self.last
     }
 
+    /// Whether an LSN is in both ranges.
     pub fn overlaps(&self, other: &LsnRange) -> bool {
         self.first <= other.last && other.first <= self.last
     }
@@ -211,7 +227,9 @@ impl fmt::Debug for LsnRange {
 /// [`Lsn::INVALID`] when all are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
+    /// LSN of the last change that is not visible; [`Lsn::INVALID`] where all are.
     pub floor: Lsn,
+    /// LSN of the last change that is visible.
     pub upto: Lsn,
 }
 
@@ -224,10 +242,12 @@ impl Window {
         }
     }
 
+    /// Whether a version at this LSN is visible.
     pub fn contains(&self, lsn: Lsn) -> bool {
         self.floor < lsn && lsn <= self.upto
     }
 
+    /// Whether no version can be visible.
     pub fn is_empty(&self) -> bool {
         self.floor >= self.upto
     }

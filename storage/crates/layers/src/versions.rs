@@ -74,6 +74,7 @@ pub trait VersionSource {
 
 /// A layer file as its owner holds it.
 pub trait PersistentLayer {
+    /// The description of the file, known without opening it.
     fn desc(&self) -> &LayerDesc;
 
     /// The opened layer; [`LayerError::NotResident`] when it must be fetched first. Called once a read that

@@ -46,6 +46,7 @@ const WINDOW: u64 = 1 << 20;
 /// Pages whose reads and writes are such get an image at a chain of `chain` deltas, all others at the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
+    /// Deltas at which such a page gets an image; the bound counts where it is lower.
     pub chain: u32,
     /// At most so many deltas for each read; any page without it.
     pub deltas_per_read: Option<u32>,

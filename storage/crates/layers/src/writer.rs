@@ -73,7 +73,7 @@ pub struct LayerWriter<W: Write> {
 }
 
 impl<W: Write> LayerWriter<W> {
-    /// A delta layer of level 0 (flushed) or 1 (compacted).
+    /// A delta layer of level 0 (flushed), 1 or 2 (compacted).
     pub fn delta(out: W, level: u8, options: WriterOptions) -> Result<LayerWriter<W>, LayerError> {
         LayerWriter::new(out, LayerKind::Delta, level, options)
     }
@@ -116,6 +116,8 @@ impl<W: Write> LayerWriter<W> {
         Ok(writer)
     }
 
+    /// Appends a version. [`LayerError::OutOfOrder`] unless it is behind the one before, and in an image layer of
+    /// another key, of the layer's LSN and complete; [`LayerError::TooLarge`] above 16 MiB.
     pub fn push(&mut self, key: &Key, version: &Version) -> Result<(), LayerError> {
         self.push_ref(key, version.as_ref())
     }
@@ -199,6 +201,7 @@ impl<W: Write> LayerWriter<W> {
             + self.stats.len() as u64 / 4
     }
 
+    /// Whether no version was pushed yet.
     pub fn is_empty(&self) -> bool {
         self.versions == 0
     }

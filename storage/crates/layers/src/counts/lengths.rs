@@ -28,6 +28,7 @@ impl ChainCounts {
         reached.map_or(0, |(length, _)| length)
     }
 
+    /// Length of the longest chain, 0 without any. Lengths past the histogram's last slot count as that slot.
     pub fn max(&self) -> u32 {
         self.histogram().last().map_or(0, |(length, _)| length)
     }

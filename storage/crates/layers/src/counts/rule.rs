@@ -6,7 +6,10 @@ pub enum ImageRule {
     /// At so many deltas.
     Fixed(u32),
     /// When that is cheapest for the reads and writes there are, at `bound` deltas at the latest.
-    Adaptive { bound: u32 },
+    Adaptive {
+        /// Deltas at which a page gets an image however it is read.
+        bound: u32,
+    },
 }
 
 impl ImageRule {
