@@ -10,45 +10,74 @@ use crate::generation::Generation;
 /// An error of object storage; [`BlobError::is_transient`] says whether a repeated attempt can succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
+    /// The store cannot be reached, refuses, or lacks the object. Trying again can help.
     #[error("object store: {}", explain(.0))]
     Store(#[from] object_store::Error),
+    /// An object could not be written; whether it was is not known. Trying again can help.
     #[error("object store: put {path}: {}", explain(.source))]
     Put {
+        /// Where the object should be, below the store's prefix.
         path: String,
+        /// What the store says.
         source: object_store::Error,
     },
+    /// The store is unfit: choose another. [`Store::check`](crate::Store::check) finds it.
     #[error(
         "{0} lets an object be created twice: it ignores `If-None-Match: *`, so nothing would keep two pageservers \
          apart; use a store with conditional puts"
     )]
     CreatesTwice(String),
+    /// A local file or directory cannot be opened, read or written. Trying again can help.
     #[error("{}: {source}", path.display())]
     File {
+        /// The file or directory.
         path: PathBuf,
+        /// What the system says.
         source: std::io::Error,
     },
+    /// An object does not hold what its writer put there, or is another timeline's. A person has to look at it;
+    /// trying again is no use.
     #[error("object {path} is damaged: {reason}")]
-    Corrupt { path: String, reason: String },
+    Corrupt {
+        /// Where the object is, below the store's prefix.
+        path: String,
+        /// What is wrong with its content.
+        reason: String,
+    },
+    /// A newer version of Weir wrote the object. A program of that version can read it.
     #[error(
         "object {path} has format version {found}; this program reads up to {known}: use a newer one"
     )]
     TooNew {
+        /// Where the object is, below the store's prefix.
         path: String,
+        /// Version that the object says.
         found: u32,
+        /// Newest version that this program reads.
         known: u32,
     },
     /// Another pageserver has claimed the timeline: stop serving it here.
     #[error("generation {ours} of this pageserver is superseded by generation {newest}")]
     Fenced {
+        /// The generation under which something was to be written.
         ours: Generation,
+        /// The highest generation that anyone has claimed.
         newest: Generation,
     },
+    /// The timeline has the mark of a deletion, or nothing of it is left. Give it up here.
     #[error("timeline {0} is deleted or being deleted: nothing may be written to it")]
     Deleted(TimelineId),
+    /// A layer's content cannot be read or written.
     #[error(transparent)]
     Layer(#[from] LayerError),
+    /// An address cannot be opened as it stands; it, or a variable of the environment, has to be changed.
     #[error("object store address {address:?} is not supported: {reason}")]
-    Address { address: String, reason: String },
+    Address {
+        /// The address; without its rest where that may hold a password.
+        address: String,
+        /// What is not supported, and what is.
+        reason: String,
+    },
     /// The queue gave up for good; the reason is the error it met.
     #[error("uploads have stopped: {0}")]
     Stopped(String),

@@ -18,6 +18,7 @@ pub struct LocalLayerFile {
 }
 
 impl LocalLayerFile {
+    /// Opens a file as it is; its content is checked by who reads it. Fails with [`BlobError::File`].
     pub fn open(path: &Path) -> Result<LocalLayerFile, BlobError> {
         let failed = |source| BlobError::File {
             path: PathBuf::from(path),

@@ -15,12 +15,15 @@ const TRAILER: &[u8] = b"\ncrc32c ";
 /// A layer and the generation that wrote it: together its object name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct RemoteLayer {
+    /// What the layer holds.
     #[serde(flatten)]
     pub desc: LayerDesc,
+    /// The generation under which the layer was written.
     pub generation: Generation,
 }
 
 impl RemoteLayer {
+    /// The object's name in the timeline's folder of layers: `{layer}-{generation}`.
     pub fn object_name(&self) -> String {
         format!("{}-{}", self.desc.name(), self.generation.suffix())
     }
@@ -38,23 +41,30 @@ impl RemoteLayer {
 /// Where a branch came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Ancestor {
+    /// The timeline that the branch was made from.
     pub timeline: TimelineId,
+    /// Where the branch begins: the ancestor's history up to and including here is its own.
     pub lsn: Lsn,
 }
 
 /// The content of `index/{generation}.json`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct IndexPart {
+    /// [`INDEX_FORMAT_VERSION`] of the program that wrote the index; [`IndexPart::encode`] writes its own.
     pub format_version: u32,
+    /// The tenant that the timeline belongs to.
     pub tenant: TenantId,
+    /// The timeline.
     pub timeline: TimelineId,
     /// The generation that wrote this index.
     pub generation: Generation,
     /// Everything ingested up to and including here is in the layers.
     pub disk_consistent_lsn: Lsn,
+    /// `None` for a timeline that was not made as a branch, or was detached since.
     pub ancestor: Option<Ancestor>,
     /// What the pageserver keeps about the timeline; opaque here.
     pub metadata: serde_json::Value,
+    /// All layers of the timeline itself, without its ancestor's; all are durable.
     pub layers: Vec<RemoteLayer>,
 }
 
@@ -73,6 +83,7 @@ impl IndexPart {
         }
     }
 
+    /// The object's content: JSON and a line with its checksum.
     pub fn encode(&self) -> Vec<u8> {
         let written = IndexPart {
             format_version: INDEX_FORMAT_VERSION,

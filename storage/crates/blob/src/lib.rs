@@ -34,6 +34,7 @@
 //! - while deleting a timeline: the `deleted` mark, which goes last; deleting again finishes the work.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod copy;
 mod direct;

@@ -38,6 +38,7 @@ pub struct QueueOptions {
     /// Pause after the first failure of an operation; doubled after each further one, up to the longest. Each is cut
     /// short by up to half at random, so that not all timelines come back at the same moment.
     pub first_pause: Duration,
+    /// No pause is longer than this.
     pub longest_pause: Duration,
     /// After so long without anything to upload, the queue checks whether another process has taken the timeline
     /// over.
@@ -61,7 +62,9 @@ impl Default for QueueOptions {
 pub struct IndexChange {
     /// Layers to drop from the index, and then from the store; not those queued since the last change.
     pub remove: Vec<LayerName>,
+    /// Where the index reaches now; `None` leaves that as it is, and so does an LSN below the index's.
     pub disk_consistent_lsn: Option<Lsn>,
+    /// Replaces what the pageserver keeps about the timeline; `None` leaves that as it is.
     pub metadata: Option<serde_json::Value>,
     /// Layers to name that are durable already.
     pub add: Vec<RemoteLayer>,
@@ -74,11 +77,17 @@ pub struct IndexChange {
 pub struct UploadStatus {
     /// The last durable index written by this queue, or the one it started from.
     pub disk_consistent_lsn: Lsn,
+    /// Operations that the queue has taken up and not finished; 0 while it is idle.
     pub queued_operations: usize,
+    /// Always 0: the bytes that wait are not counted here.
     pub queued_bytes: usize,
+    /// Layers uploaded since the queue was started.
     pub uploaded_layers: u64,
+    /// Bytes of those layers.
     pub uploaded_bytes: u64,
+    /// Indexes written since the queue was started.
     pub index_writes: u64,
+    /// Failed attempts that were, or will be, repeated since the queue was started.
     pub retries: u64,
     /// Why the last attempt failed; empty again after a success.
     pub last_error: Option<String>,
@@ -177,6 +186,7 @@ impl UploadQueue {
         }
     }
 
+    /// The generation under which the queue writes.
     pub fn generation(&self) -> Generation {
         self.generation
     }

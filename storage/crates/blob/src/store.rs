@@ -150,6 +150,7 @@ impl Store {
             .await
     }
 
+    /// The content of a tenant's document; `None` if there is none.
     pub async fn get_document(
         &self,
         tenant: TenantId,
@@ -170,6 +171,7 @@ impl Store {
             .await
     }
 
+    /// The content of a document that belongs to no tenant; `None` if there is none.
     pub async fn get_shared_document(&self, name: &str) -> Result<Option<Bytes>, BlobError> {
         self.get(&ObjectPath::from(name)).await
     }

@@ -32,7 +32,9 @@ pub(crate) const WAL_FOLDER: &str = "wal";
 /// What object storage holds of a timeline.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Loaded {
+    /// Neither an index nor the mark of a deletion: never stored, or deleted to the end.
     Absent,
+    /// The index of the highest generation.
     Index(Box<IndexPart>),
     /// A deletion was begun: call [`TimelineStore::delete_all`] to finish it.
     Deleting,
@@ -47,6 +49,7 @@ pub struct TimelineStore {
 }
 
 impl Store {
+    /// The objects of one timeline, which need not exist. Nothing is sent to the store.
     pub fn timeline(&self, tenant: TenantId, timeline: TimelineId) -> TimelineStore {
         TimelineStore::new(self.clone(), tenant, timeline)
     }
@@ -61,10 +64,12 @@ impl TimelineStore {
         }
     }
 
+    /// The tenant that the timeline belongs to.
     pub fn tenant(&self) -> TenantId {
         self.tenant
     }
 
+    /// The timeline.
     pub fn timeline(&self) -> TimelineId {
         self.timeline
     }

@@ -38,6 +38,7 @@ const MAX_HEADER_BYTES: usize = FIXED_BYTES + 4096 * ENTRY_BYTES + CRC_BYTES;
 /// What an object's name says of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WalName {
+    /// LSN of the first byte.
     pub begin: Lsn,
     /// Behind the last byte.
     pub end: Lsn,
@@ -100,11 +101,17 @@ fn in_one_segment(begin: Lsn, end: Lsn) -> bool {
 /// The header of a piece: the timeline whose WAL it is, and the terms that wrote all WAL up to its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WalHeader {
+    /// The tenant that the timeline belongs to.
     pub tenant: TenantId,
+    /// The timeline.
     pub timeline: TimelineId,
+    /// Postgres's identifier of the cluster that the WAL is of.
     pub system_identifier: u64,
+    /// Postgres's major version, such as 15.
     pub pg_version: u32,
+    /// LSN of the first byte.
     pub begin: Lsn,
+    /// Behind the last byte; in the same segment as the first.
     pub end: Lsn,
     /// Terms and where their WAL begins, all before `end`; terms rise, and positions do not fall.
     pub history: Vec<(Term, Lsn)>,
@@ -113,6 +120,7 @@ pub struct WalHeader {
 }
 
 impl WalHeader {
+    /// Name of the object that has this header; its term is 0 if the history is empty.
     pub fn name(&self) -> WalName {
         WalName {
             begin: self.begin,
@@ -122,6 +130,7 @@ impl WalHeader {
         }
     }
 
+    /// The header as an object begins with it, its own checksum included; the WAL follows.
     pub fn encode(&self) -> Vec<u8> {
         let length = FIXED_BYTES + self.history.len() * ENTRY_BYTES + CRC_BYTES;
         let mut out = Vec::with_capacity(length);
@@ -234,6 +243,7 @@ impl Fields<'_> {
 /// The outcome of putting a piece of WAL into the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WalPut {
+    /// The piece was not in the store before.
     Written,
     /// The same piece was in the store already.
     Present,
