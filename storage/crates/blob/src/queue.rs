@@ -79,8 +79,6 @@ pub struct UploadStatus {
     pub disk_consistent_lsn: Lsn,
     /// Operations that the queue has taken up and not finished; 0 while it is idle.
     pub queued_operations: usize,
-    /// Always 0: the bytes that wait are not counted here.
-    pub queued_bytes: usize,
     /// Layers uploaded since the queue was started.
     pub uploaded_layers: u64,
     /// Bytes of those layers.

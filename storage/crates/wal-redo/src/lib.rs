@@ -19,6 +19,7 @@
 //! The crate has no state, so a crash leaves nothing of it behind.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod brin;
 mod btree;

@@ -12,6 +12,7 @@
 //! and not wherever the page is touched again.
 
 mod bare;
+mod compare;
 mod names;
 mod page_store;
 mod report;
@@ -19,16 +20,17 @@ mod report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use bytes::Bytes;
-use pg_types::maps::{VM_VALID_BITS, vm_position};
 use pg_types::page as header;
 use pg_types::wal::{info, rmgr};
-use pg_types::{BLCKSZ, ForkNumber, Key, KeyKind, Lsn, PgMajor};
+use pg_types::{BLCKSZ, ForkNumber, Key, KeyKind, Lsn};
 use wal_decode::{
     BlockRef, DecodedRecord, InterpretError, PageChange, PageDelta, RawRecord, TimelineState,
     WalError, decode, interpret, is_only_named, restore_image,
 };
 
+use compare::{
+    bits_too_many, difference, file_difference, is_never_logged, map_difference, may_stamp, page_of,
+};
 pub use names::{Kind, Proof, kinds, op_name};
 use page_store::PageStore;
 pub use page_store::SmallFile;
@@ -44,8 +46,10 @@ pub type Redo = Box<dyn FnMut(&PageDelta, Key, &mut Page) -> Result<(), RedoErro
 /// The WAL could not be followed any further.
 #[derive(Debug, thiserror::Error)]
 pub enum OracleError {
+    /// A record's headers make no sense.
     #[error(transparent)]
     Wal(#[from] WalError),
+    /// A record's body is not what its kind has, so that the timeline's state cannot follow it.
     #[error(transparent)]
     Interpret(#[from] InterpretError),
 }
@@ -64,7 +68,7 @@ pub struct Oracle {
     /// made the page's LSN. Redo leaves such a page alone, as Postgres's recovery does.
     hinted: BTreeMap<Key, Lsn>,
     /// Pages that got nothing but their LSN from a record or some in a row: their LSN before and after. Which of
-    /// those a page's file has depends on what else the server did with the page at that moment (`may_stamp`).
+    /// those a page's file has depends on what else the server did with the page at that moment (`compare::may_stamp`).
     stamped: BTreeMap<Key, RangeInclusive<Lsn>>,
     /// Pages given up at a record without a known redo; their files have nothing to be compared with.
     given_up: BTreeSet<Key>,
@@ -107,10 +111,12 @@ impl Oracle {
         self.complete = true;
     }
 
+    /// What was found so far.
     pub fn report(&self) -> &Report {
         &self.report
     }
 
+    /// What was found; ends the replay.
     pub fn into_report(self) -> Report {
         self.report
     }
@@ -347,101 +353,6 @@ impl Oracle {
     pub fn position(&self) -> Lsn {
         self.report.last_lsn
     }
-}
-
-/// Whether the record changes nothing of the block but its LSN, and the server's own page need not get that.
-///
-/// - Until Postgres 16 `SQUEEZE_PAGE` does so to the page that would take the tuples of the freed one when there are
-///   none: the server sets the LSN without marking the page as changed. From 17 on it leaves the page alone.
-/// - A page image for hint bits: the server sets the LSN only when the page was clean before (`MarkBufferDirtyHint`).
-///   A page that a checkpoint is writing at that moment, or that another session hinted first, keeps the LSN it had.
-fn may_stamp(rec: &DecodedRecord<'_>, block: &BlockRef<'_>, major: PgMajor) -> bool {
-    let is_squeezed = is_only_named(rec, block, PgMajor::V17) && !is_only_named(rec, block, major);
-    let is_hint_image =
-        rec.rmid == rmgr::XLOG && rec.op() == info::xlog::FPI_FOR_HINT && block.image.is_some();
-    is_squeezed || is_hint_image
-}
-
-/// The init fork of an unlogged bloom index, which from 17 on is written by generic records: an unlogged relation's
-/// are not logged. Postgres's own recovery then finds no bloom index there (ADR 14).
-fn is_never_logged(key: Key, theirs: &Page, major: PgMajor) -> bool {
-    const BLOOM_PAGE_ID: [u8; 2] = 0xFF83_u16.to_le_bytes();
-    let is_init_fork = key.rel().is_some_and(|rel| rel.fork == ForkNumber::Init);
-    major != PgMajor::V15 && is_init_fork && theirs.ends_with(&BLOOM_PAGE_ID)
-}
-
-fn page_of(bytes: &Bytes) -> Option<Page> {
-    bytes.as_ref().try_into().ok()
-}
-
-/// The first byte that differs under these rules; damage counts as a difference at the start.
-fn difference(
-    ours: &Page,
-    theirs: &Page,
-    blkno: u32,
-    class: PageClass,
-    rules: Rules,
-) -> Option<usize> {
-    let (mut ours, mut theirs) = (*ours, *theirs);
-    let masked = masking::mask(&mut ours, blkno, class, rules)
-        .and_then(|()| masking::mask(&mut theirs, blkno, class, rules));
-    match masked {
-        Ok(()) => masking::first_difference(&ours, &theirs),
-        Err(masking::Damaged) => Some(0),
-    }
-}
-
-/// Backends change other blocks' bits on a map page in an order that is not the WAL's, so an image of it
-/// says something certain only about the block whose record carries it.
-fn map_difference(rec: &DecodedRecord<'_>, ours: &Page, theirs: &Page) -> Option<usize> {
-    let is_visible = rec.rmid == rmgr::HEAP2 && names::op_bits(rec) == info::heap2::VISIBLE;
-    let heap_block = rec.block(1).filter(|_| is_visible)?;
-    let (at, shift) = vm_position(heap_block.blkno);
-    ((ours[at] ^ theirs[at]) >> shift & VM_VALID_BITS != 0).then_some(at)
-}
-
-/// Against a file the LSN counts too. A sequence's file is behind its last record on purpose: the record
-/// says how far values were fetched in advance.
-/// The init fork of an unlogged index is written before it is logged, so its file has no LSN.
-fn file_difference(
-    ours: &Page,
-    theirs: &Page,
-    blkno: u32,
-    class: PageClass,
-    fork: ForkNumber,
-) -> Option<usize> {
-    if class == PageClass::SpGist && taken_into_use(ours, theirs) {
-        return None;
-    }
-    if header::lsn(ours) != header::lsn(theirs) && fork != ForkNumber::Init {
-        return Some(0);
-    }
-    let (mut ours, mut theirs) = (*ours, *theirs);
-    // A map's pages are made, empty, before anything is logged that needs them.
-    if class == PageClass::VisibilityMap && header::is_new(&ours) {
-        header::init(&mut ours, 0);
-    }
-    if class == PageClass::Sequence {
-        for page in [&mut ours, &mut theirs] {
-            let data = header::upper(page).saturating_add(24)..header::special(page);
-            if let Some(data) = page.get_mut(data) {
-                data.fill(0);
-            }
-        }
-    }
-    difference(&ours, &theirs, blkno, class, Rules::Tight)
-}
-
-/// SP-GiST initialises an empty page when it takes it for use, and logs that with the first tuple only.
-fn taken_into_use(ours: &Page, theirs: &Page) -> bool {
-    header::lsn(theirs) == Lsn::INVALID
-        && header::item_count(theirs) == 0
-        && header::item_count(ours) == 0
-}
-
-/// The first byte of a map in which ours has a bit that theirs has not.
-fn bits_too_many(ours: &Page, theirs: &Page) -> Option<usize> {
-    (header::PAGE_HEADER_BYTES..BLCKSZ).find(|at| ours[*at] & !theirs[*at] != 0)
 }
 
 /// Whether pages of this fork follow from the WAL. The free space map does not.
