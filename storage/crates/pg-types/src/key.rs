@@ -34,11 +34,12 @@ pub enum KeyKind {
     TimelineState = 32,
     /// The `pg_control` template the timeline was created from.
     ControlFile = 33,
-    /// A small opaque file shipped at suspend: `e` is its number in the pageserver's auxiliary table.
+    /// A value that means nothing to storage: `e` is its number. Only tests store any.
     Aux = 34,
 }
 
 impl KeyKind {
+    /// Every kind, in key order.
     pub const ALL: [KeyKind; 11] = [
         KeyKind::RelBlock,
         KeyKind::SlruBlock,
@@ -53,6 +54,7 @@ impl KeyKind {
         KeyKind::Aux,
     ];
 
+    /// The kind with this number; `None` if there is none.
     pub fn from_u8(value: u8) -> Option<KeyKind> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == value)
     }
@@ -61,6 +63,7 @@ impl KeyKind {
 /// An address in the keyspace; see [`KeyKind`] for what the fields hold.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Key {
+    /// What the key addresses, and so what the other fields hold.
     pub kind: KeyKind,
     /// Tablespace, or the SLRU kind.
     pub a: u32,
@@ -102,6 +105,7 @@ impl Key {
         }
     }
 
+    /// One page of a relation fork; `blkno` counts from the fork's first block, across segment files.
     #[inline]
     pub fn rel_block(rel: RelTag, blkno: u32) -> Key {
         Key::new(
@@ -114,6 +118,7 @@ impl Key {
         )
     }
 
+    /// The size of a relation fork.
     pub fn rel_size(rel: RelTag) -> Key {
         Key::new(
             KeyKind::RelSize,
@@ -125,6 +130,7 @@ impl Key {
         )
     }
 
+    /// The truncations of a relation fork.
     pub fn rel_floor(rel: RelTag) -> Key {
         Key::new(
             KeyKind::RelFloor,
@@ -136,35 +142,43 @@ impl Key {
         )
     }
 
+    /// One page of an SLRU; `pageno` counts from page 0 of the whole SLRU.
     #[inline]
     pub fn slru_block(kind: SlruKind, pageno: u32) -> Key {
         Key::new(KeyKind::SlruBlock, kind as u32, 0, 0, 0, pageno)
     }
 
+    /// The size of one SLRU segment.
     pub fn slru_segment(kind: SlruKind, segno: u32) -> Key {
         Key::new(KeyKind::SlruSegment, kind as u32, 0, 0, 0, segno)
     }
 
+    /// The directory of a database in one tablespace.
     pub fn database(spc: u32, db: u32) -> Key {
         Key::new(KeyKind::Database, spc, db, 0, 0, 0)
     }
 
+    /// The `pg_filenode.map` of a database; `db` is 0 for the shared one.
     pub fn relmap(spc: u32, db: u32) -> Key {
         Key::new(KeyKind::RelMap, spc, db, 0, 0, 0)
     }
 
+    /// The state file of a prepared transaction. The epoch is 0.
     pub fn two_phase(xid: u32) -> Key {
         Key::new(KeyKind::TwoPhase, 0, 0, 0, 0, xid)
     }
 
+    /// The timeline's state, of which there is one.
     pub fn timeline_state() -> Key {
         Key::new(KeyKind::TimelineState, 0, 0, 0, 0, 0)
     }
 
+    /// The timeline's `pg_control` template, of which there is one.
     pub fn control_file() -> Key {
         Key::new(KeyKind::ControlFile, 0, 0, 0, 0, 0)
     }
 
+    /// The value with this number among those of [`KeyKind::Aux`].
     pub fn aux(number: u32) -> Key {
         Key::new(KeyKind::Aux, 0, 0, 0, 0, number)
     }
@@ -260,15 +274,19 @@ impl fmt::Display for Key {
 /// A range of keys, both ends inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct KeyRange {
+    /// The smallest key of the range.
     pub first: Key,
+    /// The largest key of the range, itself part of it.
     pub last: Key,
 }
 
 impl KeyRange {
+    /// Whether the key lies in the range.
     pub fn contains(&self, key: &Key) -> bool {
         self.first <= *key && *key <= self.last
     }
 
+    /// Whether any key lies in both ranges.
     pub fn overlaps(&self, other: &KeyRange) -> bool {
         self.first <= other.last && other.first <= self.last
     }

@@ -13,9 +13,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Lsn(pub u64);
 
 impl Lsn {
+    /// No position (`xlogdefs.h: InvalidXLogRecPtr`); as a lower bound, before all WAL.
     pub const INVALID: Lsn = Lsn(0);
+    /// Behind every position that WAL can reach; as an upper bound, none.
     pub const MAX: Lsn = Lsn(u64::MAX);
 
+    /// Whether this is a position, so not [`Lsn::INVALID`].
     #[inline]
     pub fn is_valid(self) -> bool {
         self.0 != 0
@@ -33,10 +36,12 @@ impl Lsn {
         self.0.checked_sub(earlier.0)
     }
 
+    /// Number of the segment that holds the byte at this position; position 0 is in segment 0.
     pub fn segment_number(self, segment_bytes: u64) -> u64 {
         self.0 / segment_bytes
     }
 
+    /// Bytes from the start of the segment that holds this position.
     pub fn segment_offset(self, segment_bytes: u64) -> u64 {
         self.0 % segment_bytes
     }

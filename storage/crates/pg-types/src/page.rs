@@ -36,27 +36,32 @@ pub fn lsn(page: &[u8]) -> Lsn {
     Lsn(u64::from(at_u32(page, LSN_HIGH)) << 32 | u64::from(at_u32(page, LSN_LOW)))
 }
 
+/// Sets `pd_lsn`: the end of the last record that changed the page.
 #[inline]
 pub fn set_lsn(page: &mut [u8], lsn: Lsn) {
     put_u32(page, LSN_HIGH, (lsn.0 >> 32) as u32);
     put_u32(page, LSN_LOW, lsn.0 as u32);
 }
 
+/// `pd_checksum`; without meaning in clusters that have data checksums off.
 #[inline]
 pub fn checksum(page: &[u8]) -> u16 {
     at_u16(page, CHECKSUM)
 }
 
+/// Sets `pd_checksum`; `value` is not checked against the page.
 #[inline]
 pub fn set_checksum(page: &mut [u8], value: u16) {
     put_u16(page, CHECKSUM, value);
 }
 
+/// `pd_flags`: [`PD_HAS_FREE_LINES`], [`PD_PAGE_FULL`] and [`PD_ALL_VISIBLE`].
 #[inline]
 pub fn flags(page: &[u8]) -> u16 {
     at_u16(page, FLAGS)
 }
 
+/// Sets `pd_flags`, all of them.
 #[inline]
 pub fn set_flags(page: &mut [u8], value: u16) {
     put_u16(page, FLAGS, value);
@@ -75,6 +80,7 @@ pub fn lower(page: &[u8]) -> usize {
     usize::from(at_u16(page, LOWER))
 }
 
+/// Sets `pd_lower`, the end of the line pointers.
 #[inline]
 pub fn set_lower(page: &mut [u8], value: u16) {
     put_u16(page, LOWER, value);
@@ -86,6 +92,7 @@ pub fn upper(page: &[u8]) -> usize {
     usize::from(at_u16(page, UPPER))
 }
 
+/// Sets `pd_upper`, the start of the tuples; 0 makes the page count as new.
 #[inline]
 pub fn set_upper(page: &mut [u8], value: u16) {
     put_u16(page, UPPER, value);
@@ -97,21 +104,25 @@ pub fn special(page: &[u8]) -> usize {
     usize::from(at_u16(page, SPECIAL))
 }
 
+/// Sets `pd_special`, the start of the access method's own space.
 #[inline]
 pub fn set_special(page: &mut [u8], value: u16) {
     put_u16(page, SPECIAL, value);
 }
 
+/// `pd_pagesize_version`; [`PAGE_SIZE_AND_VERSION`] on every page that is not new.
 #[inline]
 pub fn size_and_version(page: &[u8]) -> u16 {
     at_u16(page, SIZE_VERSION)
 }
 
+/// `pd_prune_xid`: the oldest transaction that may have left something to prune; 0 if none is known.
 #[inline]
 pub fn prune_xid(page: &[u8]) -> u32 {
     at_u32(page, PRUNE_XID)
 }
 
+/// Sets `pd_prune_xid`.
 #[inline]
 pub fn set_prune_xid(page: &mut [u8], xid: u32) {
     put_u32(page, PRUNE_XID, xid);
@@ -141,9 +152,13 @@ pub fn init(page: &mut [u8], special_bytes: usize) {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum ItemState {
+    /// Free to be used for a new tuple (`itemid.h: LP_UNUSED`).
     Unused = 0,
+    /// Points to a tuple (`itemid.h: LP_NORMAL`).
     Normal = 1,
+    /// Points to another line pointer of the page, on heap pages only (`itemid.h: LP_REDIRECT`).
     Redirect = 2,
+    /// Dead (`itemid.h: LP_DEAD`): without a tuple on heap pages, with one on index pages.
     Dead = 3,
 }
 
@@ -152,22 +167,27 @@ pub enum ItemState {
 pub struct ItemId {
     /// Offset of the tuple, or the target line pointer of a redirect.
     pub offset: u16,
+    /// What the pointer points to (`lp_flags`).
     pub state: ItemState,
+    /// Bytes of the tuple (`lp_len`); 0 where there is none.
     pub length: u16,
 }
 
 impl ItemId {
+    /// A free line pointer (`itemid.h: ItemIdSetUnused`).
     pub const UNUSED: ItemId = ItemId {
         offset: 0,
         state: ItemState::Unused,
         length: 0,
     };
+    /// A dead line pointer without a tuple (`itemid.h: ItemIdSetDead`).
     pub const DEAD: ItemId = ItemId {
         offset: 0,
         state: ItemState::Dead,
         length: 0,
     };
 
+    /// A pointer to the `length` bytes at `offset` of the page (`itemid.h: ItemIdSetNormal`).
     #[inline]
     pub fn normal(offset: u16, length: u16) -> ItemId {
         ItemId {
@@ -177,6 +197,7 @@ impl ItemId {
         }
     }
 
+    /// A pointer to line pointer `target`, counted from 1 (`itemid.h: ItemIdSetRedirect`).
     #[inline]
     pub fn redirect(target: u16) -> ItemId {
         ItemId {
@@ -186,6 +207,7 @@ impl ItemId {
         }
     }
 
+    /// Unpacks a word of the page: from the low end, 15 bits of offset, 2 of state, 15 of length.
     #[inline]
     pub fn from_u32(word: u32) -> ItemId {
         let state = match word >> 15 & 3 {
@@ -201,6 +223,7 @@ impl ItemId {
         }
     }
 
+    /// The word that the page holds; bits of offset and length beyond the fifteenth are lost.
     #[inline]
     pub fn to_u32(self) -> u32 {
         u32::from(self.offset & 0x7FFF)

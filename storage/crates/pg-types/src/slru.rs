@@ -26,16 +26,20 @@ pub const COMMIT_TS_XACTS_PER_PAGE: u32 = BLCKSZ as u32 / COMMIT_TS_ENTRY_BYTES;
 
 /// Transaction statuses as the clog stores them.
 pub const XACT_STATUS_COMMITTED: u8 = 1;
+/// Aborted (`clog.h: TRANSACTION_STATUS_ABORTED`); 0 stands for a transaction in progress.
 pub const XACT_STATUS_ABORTED: u8 = 2;
 
+/// The clog page with the status of `xid`.
 pub fn clog_page(xid: u32) -> u32 {
     xid / CLOG_XACTS_PER_PAGE
 }
 
+/// The multixact offsets page with the entry of `multi`.
 pub fn multixact_offset_page(multi: u32) -> u32 {
     multi / MULTIXACT_OFFSETS_PER_PAGE
 }
 
+/// The multixact members page with the member of this number.
 pub fn multixact_member_page(member: u32) -> u32 {
     member / MULTIXACT_MEMBERS_PER_PAGE
 }
@@ -51,10 +55,12 @@ pub fn multixact_member_position(member: u32) -> (usize, usize) {
     )
 }
 
+/// The commit_ts page with the entry of `xid`.
 pub fn commit_ts_page(xid: u32) -> u32 {
     xid / COMMIT_TS_XACTS_PER_PAGE
 }
 
+/// Number of the segment that a page of any SLRU is in.
 pub fn segment_of(page: u32) -> u32 {
     page / SLRU_PAGES_PER_SEGMENT
 }

@@ -13,9 +13,12 @@ use crate::facts::VersionFacts;
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
 pub enum PgMajor {
+    /// Postgres 15.
     #[default]
     V15,
+    /// Postgres 17.
     V17,
+    /// Postgres 18.
     V18,
 }
 
@@ -28,6 +31,7 @@ impl PgMajor {
     /// Every major, oldest first.
     pub const ALL: [PgMajor; 3] = [PgMajor::V15, PgMajor::V17, PgMajor::V18];
 
+    /// The numbers and layouts of this major.
     pub const fn facts(self) -> &'static VersionFacts {
         match self {
             PgMajor::V15 => &crate::v15::FACTS,

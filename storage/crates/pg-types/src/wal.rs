@@ -65,26 +65,33 @@ pub fn record_end(start: Lsn, length: u64) -> Lsn {
 /// A WAL page header; `long` is there on the first page of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalPageHeader {
+    /// Tells the major (`xlp_magic`, whose value is `xlog_internal.h: XLOG_PAGE_MAGIC`).
     pub magic: u16,
+    /// Flags (`xlp_info`): [`XLP_FIRST_IS_CONTRECORD`] and those after it.
     pub info: u16,
     /// Postgres's own timeline number.
     pub tli: u32,
+    /// LSN of the page's first byte (`xlp_pageaddr`).
     pub page_addr: Lsn,
     /// Bytes of the broken-off record that remain, this page's share included.
     pub rem_len: u32,
+    /// `None` without [`XLP_LONG_HEADER`].
     pub long: Option<LongPageHeader>,
 }
 
 /// What the first page of a segment says in addition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongPageHeader {
+    /// Identifier of the cluster that wrote the page (`xlp_sysid`).
     pub system_identifier: u64,
+    /// Bytes of a WAL segment (`xlp_seg_size`).
     pub segment_bytes: u32,
+    /// Bytes of a WAL page (`xlp_xlog_blcksz`).
     pub page_bytes: u32,
 }
 
 impl WalPageHeader {
-    /// The header Postgres 15 would write on the page at `page_addr`, with `rem_len` bytes of a record
+    /// The header that the major would write on the page at `page_addr`, with `rem_len` bytes of a record
     /// from the page before.
     pub fn new(
         major: PgMajor,
@@ -168,10 +175,15 @@ impl WalPageHeader {
 pub struct RecordHeader {
     /// Bytes of the whole record, this header included, padding excluded.
     pub total_len: u32,
+    /// Transaction that wrote the record (`xl_xid`); 0 if none did.
     pub xid: u32,
+    /// Start of the record before (`xl_prev`).
     pub prev: Lsn,
+    /// Kind of the record in the high half, flags in the low one (`xl_info`).
     pub info: u8,
+    /// Resource manager (`xl_rmid`), as in [`rmgr`].
     pub rmid: u8,
+    /// CRC-32C of what follows the header, then of the header up to here (`xl_crc`).
     pub crc: u32,
 }
 
@@ -190,6 +202,7 @@ impl RecordHeader {
         })
     }
 
+    /// The header as it stands in the WAL, with zeroes for padding.
     pub fn to_bytes(&self) -> [u8; RECORD_HEADER_BYTES] {
         let mut out = [0; RECORD_HEADER_BYTES];
         put_u32(&mut out, 0, self.total_len);
@@ -229,10 +242,15 @@ pub const XLR_BLOCK_ID_ORIGIN: u8 = 253;
 /// Header byte: top-level transaction of a subtransaction.
 pub const XLR_BLOCK_ID_TOPLEVEL_XID: u8 = 252;
 
+/// Bits of a block reference's flags that hold the fork number (`xlogrecord.h: BKPBLOCK_FORK_MASK`).
 pub const BKPBLOCK_FORK_MASK: u8 = 0x0F;
+/// The block reference has an image of the page (`xlogrecord.h: BKPBLOCK_HAS_IMAGE`).
 pub const BKPBLOCK_HAS_IMAGE: u8 = 0x10;
+/// The block reference has data (`xlogrecord.h: BKPBLOCK_HAS_DATA`).
 pub const BKPBLOCK_HAS_DATA: u8 = 0x20;
+/// Redo makes the page anew without reading it (`xlogrecord.h: BKPBLOCK_WILL_INIT`).
 pub const BKPBLOCK_WILL_INIT: u8 = 0x40;
+/// The relation is that of the block reference before, and left out (`xlogrecord.h: BKPBLOCK_SAME_REL`).
 pub const BKPBLOCK_SAME_REL: u8 = 0x80;
 
 #[cfg(test)]

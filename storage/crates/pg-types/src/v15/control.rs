@@ -46,27 +46,42 @@ const DATA_CHECKSUM_VERSION: usize = 252;
 /// `pg_control` can't be used.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub enum ControlFileError {
+    /// The file has only so many bytes and ends before its checksum; an intact copy is needed.
     #[error("pg_control has {0} bytes; its checksum alone ends later")]
     Short(usize),
+    /// The file is another version's, which is seen before the checksum is: parse it as its own major, if known.
     #[error(
         "pg_control is of version {control} with catalog version {catalog}; Postgres {} writes {} and {}",
         major.facts().number, major.facts().control_version, major.facts().catalog_version
     )]
     Version {
+        /// `pg_control_version` of the file.
         control: u32,
+        /// `catalog_version_no` of the file.
         catalog: u32,
+        /// The major that was expected.
         major: PgMajor,
     },
+    /// The content is not what Postgres wrote; an intact copy is needed.
     #[error(
         "pg_control is damaged: its checksum is {stored:08x}, its content gives {computed:08x}"
     )]
-    Checksum { stored: u32, computed: u32 },
+    Checksum {
+        /// The checksum in the file.
+        stored: u32,
+        /// The CRC-32C of what it covers.
+        computed: u32,
+    },
+    /// A size that Postgres was built or initialised with is not the default. Such a cluster cannot be used.
     #[error(
         "pg_control says {what} is {found}; Weir needs {needed}: initialise the cluster with the default"
     )]
     Build {
+        /// Which size it is, as the message words it.
         what: &'static str,
+        /// The file's value, in bytes.
         found: u32,
+        /// The default, in bytes.
         needed: u32,
     },
 }
@@ -75,16 +90,24 @@ pub enum ControlFileError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub enum DbState {
+    /// Starting up (`pg_control.h: DB_STARTUP`).
     Startup = 0,
+    /// Stopped after a shutdown checkpoint (`pg_control.h: DB_SHUTDOWNED`); starts without recovery.
     ShutDown = 1,
+    /// A standby that was stopped (`pg_control.h: DB_SHUTDOWNED_IN_RECOVERY`).
     ShutDownInRecovery = 2,
+    /// Writing its shutdown checkpoint (`pg_control.h: DB_SHUTDOWNING`).
     ShuttingDown = 3,
+    /// Replaying WAL after a crash (`pg_control.h: DB_IN_CRASH_RECOVERY`).
     InCrashRecovery = 4,
+    /// Replaying WAL from an archive or as a standby (`pg_control.h: DB_IN_ARCHIVE_RECOVERY`).
     InArchiveRecovery = 5,
+    /// Open for work, or crashed while it was (`pg_control.h: DB_IN_PRODUCTION`).
     InProduction = 6,
 }
 
 impl DbState {
+    /// The state with this number; `None` if there is none.
     pub fn from_i32(value: i32) -> Option<DbState> {
         [
             DbState::Startup,
@@ -104,22 +127,32 @@ impl DbState {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(i32)]
 pub enum WalLevel {
+    /// Enough for recovery after a crash only (`xlog.h: WAL_LEVEL_MINIMAL`).
     Minimal = 0,
+    /// Enough for standbys and archives (`xlog.h: WAL_LEVEL_REPLICA`).
     Replica = 1,
+    /// Enough for logical decoding as well (`xlog.h: WAL_LEVEL_LOGICAL`).
     Logical = 2,
 }
 
 /// The settings that Postgres keeps in `pg_control` and reports in `XLOG_PARAMETER_CHANGE`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ClusterParameters {
+    /// The setting `max_connections`.
     pub max_connections: i32,
+    /// The setting `max_worker_processes`.
     pub max_worker_processes: i32,
+    /// The setting `max_wal_senders`.
     pub max_wal_senders: i32,
+    /// The setting `max_prepared_transactions`.
     pub max_prepared_xacts: i32,
+    /// The setting `max_locks_per_transaction`.
     pub max_locks_per_xact: i32,
     /// 0 minimal, 1 replica, 2 logical.
     pub wal_level: i32,
+    /// The setting `wal_log_hints`.
     pub wal_log_hints: bool,
+    /// The setting `track_commit_timestamp`.
     pub track_commit_timestamp: bool,
 }
 
@@ -223,14 +256,17 @@ impl ControlFile {
         out
     }
 
+    /// The cluster's identifier, which its WAL carries as well.
     pub fn system_identifier(&self) -> u64 {
         at_u64(&self.bytes, SYSTEM_IDENTIFIER)
     }
 
+    /// Makes this the control file of another cluster.
     pub fn set_system_identifier(&mut self, value: u64) {
         put_u64(&mut self.bytes, SYSTEM_IDENTIFIER, value);
     }
 
+    /// `catalog_version_no`; always that of the major, and part of the names of directories in tablespaces.
     pub fn catalog_version(&self) -> u32 {
         at_u32(&self.bytes, CATALOG_VERSION)
     }
@@ -240,6 +276,7 @@ impl ControlFile {
         DbState::from_i32(at_i32(&self.bytes, STATE))
     }
 
+    /// Sets what the cluster was doing.
     pub fn set_state(&mut self, state: DbState) {
         put_i32(&mut self.bytes, STATE, state as i32);
     }
@@ -249,6 +286,7 @@ impl ControlFile {
         at_i64(&self.bytes, TIME)
     }
 
+    /// Sets when the file was last updated.
     pub fn set_time(&mut self, unix_seconds: i64) {
         put_i64(&mut self.bytes, TIME, unix_seconds);
     }
@@ -258,14 +296,17 @@ impl ControlFile {
         Lsn(at_u64(&self.bytes, CHECKPOINT))
     }
 
+    /// Sets the start of the latest checkpoint record.
     pub fn set_checkpoint(&mut self, lsn: Lsn) {
         put_u64(&mut self.bytes, CHECKPOINT, lsn.0);
     }
 
+    /// The latest checkpoint record's body.
     pub fn checkpoint_copy(&self) -> CheckPoint {
         CheckPoint::parse(&self.bytes[CHECKPOINT_COPY..]).unwrap_or_default()
     }
 
+    /// Sets the latest checkpoint record's body. The `wal_level` that later majors keep in it becomes 0.
     pub fn set_checkpoint_copy(&mut self, checkpoint: &CheckPoint) {
         self.bytes[CHECKPOINT_COPY..CHECKPOINT_COPY + CHECKPOINT_BYTES]
             .copy_from_slice(&checkpoint.to_bytes());
@@ -276,10 +317,13 @@ impl ControlFile {
         Lsn(at_u64(&self.bytes, UNLOGGED_LSN))
     }
 
+    /// Sets the counter of fake LSNs.
     pub fn set_unlogged_lsn(&mut self, lsn: Lsn) {
         put_u64(&mut self.bytes, UNLOGGED_LSN, lsn.0);
     }
 
+    /// Up to where recovery has to replay at least, and the number of Postgres's own timeline there
+    /// (`minRecoveryPoint`, `minRecoveryPointTLI`); zeroes when the cluster is not in archive recovery.
     pub fn min_recovery_point(&self) -> (Lsn, u32) {
         (
             Lsn(at_u64(&self.bytes, MIN_RECOVERY_POINT)),
@@ -287,6 +331,7 @@ impl ControlFile {
         )
     }
 
+    /// Start of the base backup that is being recovered from (`backupStartPoint`); 0 if there is none.
     pub fn backup_start(&self) -> Lsn {
         Lsn(at_u64(&self.bytes, BACKUP_START))
     }
@@ -300,6 +345,7 @@ impl ControlFile {
         self.bytes[BACKUP_END_REQUIRED] = 0;
     }
 
+    /// The settings that the file keeps.
     pub fn parameters(&self) -> ClusterParameters {
         let b = &self.bytes;
         ClusterParameters {
@@ -314,6 +360,7 @@ impl ControlFile {
         }
     }
 
+    /// Sets the settings that the file keeps, all of them.
     pub fn set_parameters(&mut self, parameters: &ClusterParameters) {
         let b = &mut self.bytes;
         put_i32(b, MAX_CONNECTIONS, parameters.max_connections);
@@ -331,6 +378,7 @@ impl ControlFile {
         at_u32(&self.bytes, DATA_CHECKSUM_VERSION)
     }
 
+    /// Sets the version of data checksums, 0 for off. Checksums of pages are not changed by it.
     pub fn set_data_checksum_version(&mut self, version: u32) {
         put_u32(&mut self.bytes, DATA_CHECKSUM_VERSION, version);
     }

@@ -45,9 +45,13 @@ pub mod image {
     pub const HAS_HOLE: u8 = 0x01;
     /// Redo must restore the image.
     pub const APPLY: u8 = 0x02;
+    /// The image is compressed with pglz (`xlogrecord.h: BKPIMAGE_COMPRESS_PGLZ`).
     pub const COMPRESS_PGLZ: u8 = 0x04;
+    /// The image is compressed with LZ4 (`xlogrecord.h: BKPIMAGE_COMPRESS_LZ4`).
     pub const COMPRESS_LZ4: u8 = 0x08;
+    /// The image is compressed with Zstandard (`xlogrecord.h: BKPIMAGE_COMPRESS_ZSTD`).
     pub const COMPRESS_ZSTD: u8 = 0x10;
+    /// Any of these set: the image is compressed (`xlogrecord.h: BKPIMAGE_COMPRESSED`).
     pub const COMPRESS_MASK: u8 = COMPRESS_PGLZ | COMPRESS_LZ4 | COMPRESS_ZSTD;
 }
 
@@ -59,21 +63,33 @@ pub const CHECKPOINT_BYTES: usize = 88;
 pub struct CheckPoint {
     /// Where redo would begin; the record's own start for a shutdown checkpoint.
     pub redo: Lsn,
+    /// Postgres's own timeline number at the checkpoint (`pg_control.h: ThisTimeLineID`).
     pub this_tli: u32,
+    /// The number before it where the record begins a new one, else the same (`PrevTimeLineID`).
     pub prev_tli: u32,
+    /// Whether `full_page_writes` was on (`fullPageWrites`).
     pub full_page_writes: bool,
     /// Next transaction id, epoch in the high half.
     pub next_xid: u64,
+    /// Next oid to be given out (`nextOid`).
     pub next_oid: u32,
+    /// Next multixact id to be given out (`nextMulti`).
     pub next_multi: u32,
+    /// Number of the next multixact member to be given out (`nextMultiOffset`).
     pub next_multi_offset: u32,
+    /// Lowest `datfrozenxid` of all databases (`oldestXid`).
     pub oldest_xid: u32,
+    /// Oid of a database that has it (`oldestXidDB`).
     pub oldest_xid_db: u32,
+    /// Lowest `datminmxid` of all databases (`oldestMulti`).
     pub oldest_multi: u32,
+    /// Oid of a database that has it (`oldestMultiDB`).
     pub oldest_multi_db: u32,
     /// Seconds since the Unix epoch.
     pub time: i64,
+    /// Oldest transaction with a commit timestamp (`oldestCommitTsXid`); 0 if there is none.
     pub oldest_commit_ts_xid: u32,
+    /// Newest transaction with a commit timestamp (`newestCommitTsXid`); 0 if there is none.
     pub newest_commit_ts_xid: u32,
     /// 0 in a shutdown checkpoint.
     pub oldest_active_xid: u32,
@@ -103,6 +119,7 @@ impl CheckPoint {
         })
     }
 
+    /// The struct with zeroes for padding, so with 0 for the `wal_level` that later majors keep in it.
     pub fn to_bytes(&self) -> [u8; CHECKPOINT_BYTES] {
         let mut b = [0; CHECKPOINT_BYTES];
         put_u64(&mut b, 0, self.redo.0);
