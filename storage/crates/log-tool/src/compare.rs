@@ -13,12 +13,17 @@ const LISTED: usize = 64;
 
 /// A member's log, and the range over which others must have the same bytes.
 pub struct Side<'a> {
+    /// The member's name, as groups of a [`Difference`] have it.
     pub name: &'a str,
+    /// The member's log.
     pub wal: &'a mut dyn Wal,
+    /// First byte that others must have as well.
     pub from: Lsn,
+    /// Behind the last such byte; a side for which this is not above `from` is left out.
     pub to: Lsn,
 }
 
+/// Bytes that some members have otherwise than others.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Difference {
     /// The first byte that is not the same everywhere.
@@ -29,18 +34,23 @@ pub struct Difference {
     pub groups: Vec<Vec<String>>,
 }
 
+/// What a comparison of the members' bytes found.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Comparison {
     /// Over which at least two members were compared.
     pub from: Lsn,
+    /// Behind the last byte over which at least two members were compared.
     pub to: Lsn,
+    /// Names of the members that were compared, sorted.
     pub members: Vec<String>,
+    /// By position, 64 at most.
     pub differences: Vec<Difference>,
     /// Differences that are not listed.
     pub more: u64,
 }
 
 impl Comparison {
+    /// Whether all bytes that could be read are the same.
     pub fn is_equal(&self) -> bool {
         self.differences.is_empty()
     }

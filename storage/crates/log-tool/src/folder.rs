@@ -21,6 +21,8 @@ pub struct Segments {
 }
 
 impl Segments {
+    /// Lists the segments of a timeline's directory; files of other names are passed over. An error means that the
+    /// directory cannot be listed.
     pub fn open(dir: &Path) -> io::Result<Segments> {
         let mut files = BTreeMap::new();
         for entry in fs::read_dir(dir)? {
@@ -74,12 +76,15 @@ impl Wal for Segments {
 
 /// A file of WAL that was cut off a log: `cut/<begin>-<number>`.
 pub struct CutFile {
+    /// LSN of the first byte, as the file's name says.
     pub begin: Lsn,
+    /// Bytes of the file when it was opened.
     pub bytes: u64,
     file: File,
 }
 
 impl CutFile {
+    /// Opens a file of cut WAL. An error of the kind `InvalidInput` means that its name gives no LSN.
     pub fn open(path: &Path) -> io::Result<CutFile> {
         let name = path.file_name().and_then(|name| name.to_str());
         let begin = name.and_then(cut_wal::begin_of).ok_or_else(|| {

@@ -13,6 +13,7 @@ use crate::part::Part;
 use crate::scan::{Proven, Tail};
 use crate::voters;
 
+/// What is wrong, for programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -32,37 +33,49 @@ pub enum Kind {
     NotHeld,
 }
 
+/// One thing that is wrong with a log or with a member.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Finding {
+    /// What is wrong.
     pub kind: Kind,
+    /// Name of the member that it is about; null when it is about several or about none of the directories.
     pub member: Option<String>,
+    /// Where it begins; for [`Kind::NotHeld`], the committed LSN. Null when no position belongs to it.
     pub lsn: Option<Lsn>,
+    /// The same in a sentence, for people.
     pub text: String,
 }
 
 /// How a member stands to what is committed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Standing {
+    /// Name of the member.
     pub member: String,
+    /// Whether everything committed that object storage lacks is proven in its log, under the committed history.
     pub holds_committed: bool,
     /// Up to here its log is equal to the committed one, as their histories have it; null for all of it.
     pub agrees_to: Option<Lsn>,
 }
 
+/// What the members hold together, and what is wrong.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Judgement {
     /// Below this, object storage has what the WAL made.
     pub needed_from: Lsn,
+    /// Highest commit LSN that any member has stored; 0 when no control file can be used.
     pub committed: Lsn,
+    /// One for each member, in their order; empty when no control file can be used.
     pub standings: Vec<Standing>,
     /// Whether the members' proven ranges, put together, hold everything committed.
     pub held_together: bool,
+    /// Everything that is wrong; empty when nothing is.
     pub findings: Vec<Finding>,
     /// The same in sentences, for people.
     pub verdict: Vec<String>,
 }
 
 impl Judgement {
+    /// Whether nothing is wrong.
     pub fn is_sound(&self) -> bool {
         self.findings.is_empty()
     }

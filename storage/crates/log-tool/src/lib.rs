@@ -15,6 +15,7 @@
 //! of page headers are under no checksum; they are compared between members, and counted as `uncovered`.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod compare;
 pub mod folder;

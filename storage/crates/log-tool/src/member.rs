@@ -20,6 +20,7 @@ use crate::scan::{Means, Scan, scan};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
+    /// There is a folder, and its control file can be used.
     Present,
     /// There is a folder; its control file is missing, can't be read or is damaged.
     ControlDamaged,
@@ -29,6 +30,7 @@ pub enum State {
     Unreadable,
 }
 
+/// How much of a segment is proven.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SegmentState {
@@ -42,44 +44,64 @@ pub enum SegmentState {
     Beyond,
 }
 
+/// One segment's file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Segment {
+    /// Name of the file, as Postgres names segments of its timeline 1.
     pub name: String,
+    /// LSN of the segment's first byte.
     pub from: Lsn,
     /// Bytes of the file; null when it can't be told, as `reason` says.
     pub bytes: Option<u64>,
+    /// Why `bytes` is null, else null.
     pub reason: Option<String>,
+    /// How much of the segment is proven.
     pub state: SegmentState,
 }
 
 /// WAL that was cut off the log and kept.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Cut {
+    /// The file; the folder `cut` when that cannot be listed.
     pub file: PathBuf,
+    /// LSN of the file's first byte; null when the file cannot be opened.
     pub from: Option<Lsn>,
+    /// Bytes of the file; null when it cannot be opened.
     pub bytes: Option<u64>,
     /// Up to where its records are whole.
     pub proven_to: Option<Lsn>,
+    /// Why the file cannot be opened, else null.
     pub reason: Option<String>,
 }
 
+/// What one safekeeper's directory says and holds of the timeline.
 #[derive(Clone, Debug, Serialize)]
 pub struct Member {
+    /// What the directory is called in the report.
     pub name: String,
+    /// The timeline's folder, whether it exists or not.
     pub dir: PathBuf,
+    /// What became of the timeline here.
     pub state: State,
+    /// Why `state` is not `present`, else null.
     pub reason: Option<String>,
     /// What it is to the log, as the newest configuration in any of the directories says; null when that is not known.
     pub part: Option<Part>,
+    /// What the control file says that the timeline is; null when it cannot be used.
     pub identity: Option<Identity>,
     /// All that the control file holds of promises and positions.
     pub durable: Map<String, Value>,
+    /// For each reader that holds WAL, the LSN below which it has everything durable elsewhere.
     pub readers: BTreeMap<String, Lsn>,
+    /// By position; empty when the log was not read.
     pub segments: Vec<Segment>,
+    /// Which ranges of the log are proven; null when it was not read.
     pub scan: Option<Scan>,
+    /// WAL that was cut off the log, by file name.
     pub cut: Vec<Cut>,
     /// Folders that carry the timeline's id and are not its own.
     pub beside: Vec<PathBuf>,
+    /// The control file; `None` when it cannot be used. No part of the JSON.
     #[serde(skip)]
     pub control: Option<Control>,
     /// Number of the safekeeper and uuid of the data directory, as it says itself.
@@ -91,11 +113,13 @@ pub struct Member {
 pub struct Outside<'a> {
     /// Called after each read with the member whose bytes were read, and their number.
     pub progress: &'a mut dyn FnMut(&str, u64),
+    /// Waits a moment, for a safekeeper that writes to the log to go on.
     pub pause: &'a dyn Fn(),
 }
 
 /// One member's directory before its log is read.
 pub struct Found {
+    /// The member as far as it is known: segments, scan and cut WAL are missing.
     pub member: Member,
 }
 

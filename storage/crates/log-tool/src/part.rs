@@ -6,7 +6,9 @@ use serde::Serialize;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
+    /// A member that counts for majorities.
     Voter,
+    /// A member that receives WAL and has no vote.
     Learner,
     /// The newest configuration does not name it.
     None,

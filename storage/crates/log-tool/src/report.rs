@@ -15,15 +15,21 @@ use crate::voters;
 /// A safekeeper that trims or cuts its log meanwhile makes the log look wrong: it is inspected again, this often at most.
 const INSPECTIONS: u32 = 3;
 
+/// The result of an inspection; as JSON, what `weir-log show` and `weir-log verify` print.
 #[derive(Debug, Serialize)]
 pub struct Report {
+    /// The tenant that the timeline belongs to.
     pub tenant: TenantId,
+    /// The timeline that was inspected.
     pub timeline: TimelineId,
+    /// One for each directory, in the order given.
     pub members: Vec<Member>,
     /// Null when bytes were not compared.
     pub comparison: Option<Comparison>,
+    /// What the members hold together; in JSON, its fields stand beside the others.
     #[serde(flatten)]
     pub judgement: Judgement,
+    /// Whether nothing is wrong ([`Judgement::is_sound`]).
     pub sound: bool,
     /// A safekeeper changed its promises or trimmed its log during every inspection: inspect it again.
     pub changed_meanwhile: bool,
