@@ -23,7 +23,9 @@ pub use adoption::{AdoptionRefusal, Filling};
 /// store `state`. The other way round, a crash between them would pass off old WAL as the new term's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Adoption {
+    /// Where the log is to end; never below what is committed here.
     pub truncate_to: Lsn,
+    /// State to store after the cut: the announced history and configuration.
     pub state: Durable,
 }
 
@@ -32,6 +34,7 @@ pub struct Adoption {
 pub struct AppendPlan {
     /// Bytes to leave out at the beginning because the log holds them already.
     pub skip: u64,
+    /// LSN of the first byte after those; the end of the log where any byte is new.
     pub write_at: Lsn,
 }
 
@@ -42,6 +45,7 @@ pub struct FlushTicket {
     lsn: Lsn,
 }
 
+/// One member's log, as positions: what was promised for it, and how far it reaches.
 #[derive(Clone, Debug)]
 pub struct Acceptor {
     /// This log's identity; never what the stored configuration says it is.
@@ -78,26 +82,32 @@ impl Acceptor {
         }
     }
 
+    /// The state as it was last installed; its commit LSN can lag behind [`Acceptor::commit_lsn`].
     pub fn durable(&self) -> &Durable {
         &self.durable
     }
 
+    /// The stored term: whatever a proposer of a lower one asks for is refused.
     pub fn term(&self) -> Term {
         self.durable.term
     }
 
+    /// End of the bytes in memory; can lie within a record.
     pub fn end_lsn(&self) -> Lsn {
         self.end_lsn
     }
 
+    /// Last record boundary in memory.
     pub fn write_lsn(&self) -> Lsn {
         self.write_lsn
     }
 
+    /// Last record boundary that is fsynced.
     pub fn flush_lsn(&self) -> Lsn {
         self.flush_lsn
     }
 
+    /// Highest position known to be committed, as far as it is fsynced here.
     pub fn commit_lsn(&self) -> Lsn {
         self.announced_commit.min(self.flush_lsn)
     }
@@ -117,6 +127,7 @@ impl Acceptor {
                 .is_some_and(|last| last.term == term)
     }
 
+    /// What a greeting and a vote say of this log.
     pub fn position(&self) -> LogPosition {
         LogPosition {
             member: self.member,
@@ -177,6 +188,8 @@ impl Acceptor {
         }
     }
 
+    /// The answer to a vote request, after the promise that [`Acceptor::vote`] asks for was installed. A repeated
+    /// request is granted again.
     pub fn vote_reply(&self, request: &VoteRequest) -> VoteReply {
         let granted = self.durable.term == request.term
             && self.durable.voted_for == Some(request.candidate)
@@ -226,6 +239,8 @@ impl Acceptor {
         Ok(Adoption { truncate_to, state })
     }
 
+    /// The answer once the announced history was installed. `prev_record_lsn`: start of the record that ends at the
+    /// flush LSN; `None` when it is not known.
     pub fn elected_reply(&self, prev_record_lsn: Option<Lsn>) -> ElectedReply {
         ElectedReply {
             term: self.durable.term,
@@ -368,6 +383,7 @@ impl Acceptor {
         }
     }
 
+    /// The positions as they are now: the answer to an append, to a change of the configuration and to a reset.
     pub fn append_reply(&self) -> AppendReply {
         AppendReply {
             term: self.durable.term,

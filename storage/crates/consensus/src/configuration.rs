@@ -22,6 +22,7 @@ pub const MAX_MEMBERS: usize = 9;
 pub struct MemberId {
     /// Number of the safekeeper, unique in the installation.
     pub node: u64,
+    /// Identity of the data directory.
     pub disk: DiskId,
     /// How often this disk has been given this log, from 1 on.
     pub incarnation: u32,
@@ -47,8 +48,10 @@ impl fmt::Display for MemberId {
     }
 }
 
+/// What a member does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Role {
+    /// Votes in elections, and is one of those whose majority commits.
     Voter,
     /// Receives the log and counts for nothing.
     Learner,
@@ -63,9 +66,12 @@ impl fmt::Display for Role {
     }
 }
 
+/// One member of a configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Member {
+    /// Identity of the member.
     pub id: MemberId,
+    /// Role of the member.
     pub role: Role,
 }
 
@@ -74,6 +80,7 @@ pub struct Member {
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize,
 )]
 pub struct Generation {
+    /// Term of the proposer that made or confirmed the configuration; 0 for one that a log was founded with.
     pub term: Term,
     /// Changes since the log was founded, the founding included.
     pub number: u32,
@@ -93,8 +100,11 @@ impl fmt::Display for Generation {
     }
 }
 
+/// The members of a log, under one generation. One without members is that of a log that does not name them
+/// ([`Configuration::is_unlisted`]).
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
 pub struct Configuration {
+    /// Place among the configurations of the log; the highest counts.
     pub generation: Generation,
     members: Vec<Member>,
 }
@@ -104,43 +114,62 @@ pub struct Configuration {
 pub enum Change {
     /// Writes down who the members are of a log that does not say so yet: the list it was used with until now.
     List(Vec<MemberId>),
+    /// A safekeeper's log that is no member becomes a learner.
     AddLearner(MemberId),
     /// The learner becomes a voter.
     Promote(MemberId),
+    /// The member is one no more, whatever its role was.
     Remove(MemberId),
 }
 
 /// Why a change was not begun. Nothing has changed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 pub enum ChangeError {
+    /// On adding a log that is a member, in either role.
     #[error("{0} is a member already")]
     Present(MemberId),
+    /// On adding a log of a safekeeper whose other log is a member; the field is the safekeeper's number.
     #[error("safekeeper {0} is a member already, with another disk; remove that one first")]
     NodePresent(u64),
+    /// On promoting or removing a log that is no member.
     #[error("{0} is no member")]
     Absent(MemberId),
+    /// On promoting a voter. What was asked for is so already.
     #[error("{0} is a voter already")]
     Votes(MemberId),
+    /// On removing the only voter.
     #[error("{0} is the last voter; add another one first")]
     LastVoter(MemberId),
+    /// On adding a member to [`MAX_MEMBERS`] others.
     #[error("a log has {MAX_MEMBERS} members at most")]
     Full,
+    /// On listing the members of a log that names them.
     #[error("the log names its members already")]
     Listed,
+    /// On any other change of a log that does not name its members. Possible once a proposer has listed them.
     #[error("the log does not name its members yet; a compute writes the list down at its start")]
     Unlisted,
+    /// On a list with an identity or a safekeeper twice, with no member or too many, or with others than the logs
+    /// that have greeted.
     #[error("a list of members names one twice, or nobody")]
     Malformed,
+    /// Before the proposer has won, or before a majority follows its term up to where that begins. May be tried
+    /// again.
     #[error("no term has been won, or not yet brought to a majority")]
     NotEstablished,
+    /// While a majority has not stored the last configuration, or does not hold everything committed. May be tried
+    /// again.
     #[error(
         "the change before this one is not yet on a majority, or not all of the log is; try again"
     )]
     Unfinished,
+    /// When the voters after the change that are known to hold everything committed are no majority. May be tried
+    /// again.
     #[error(
         "too few voters that answer would be left to commit anything; bring one back, or promote a learner first"
     )]
     WouldStall,
+    /// On promoting a learner that is not known to hold everything committed. May be tried again.
     #[error("learner {0} does not hold everything yet that is committed; try again")]
     Lagging(MemberId),
 }
@@ -206,15 +235,18 @@ impl Configuration {
         self.generation > other.generation
     }
 
+    /// All members; one that is added comes last.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
 
+    /// Identities of the voters, in the order of the members.
     pub fn voters(&self) -> impl Iterator<Item = MemberId> + '_ {
         let votes = |member: &&Member| member.role == Role::Voter;
         self.members.iter().filter(votes).map(|member| member.id)
     }
 
+    /// Role of a log; `None` for one that is no member.
     pub fn role_of(&self, id: MemberId) -> Option<Role> {
         let member = self.members.iter().find(|member| member.id == id)?;
         Some(member.role)

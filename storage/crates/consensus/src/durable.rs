@@ -12,9 +12,11 @@ use crate::message::CandidateId;
 pub struct Durable {
     /// The member that this log was made to be; another member where the disk is a copy, or one from the past.
     pub member: MemberId,
+    /// Highest term that this log has promised itself to or learned of; never goes back.
     pub term: Term,
     /// The candidate that got the vote for `term`; `None` when the term was learned from its winner.
     pub voted_for: Option<CandidateId>,
+    /// Terms that wrote the log, and the one that was announced last.
     pub history: TermHistory,
     /// A committed record boundary that is in the log; may lag the one in memory.
     pub commit_lsn: Lsn,

@@ -10,7 +10,9 @@ const MAX_ENTRIES: usize = 1024;
 /// A term and where its WAL begins.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct TermStart {
+    /// Number of the term.
     pub term: Term,
+    /// LSN of the first byte that the term wrote or will write.
     pub start_lsn: Lsn,
 }
 
@@ -21,10 +23,12 @@ pub struct TermStart {
 pub struct TermHistory(Vec<TermStart>);
 
 impl TermHistory {
+    /// The terms with where they begin, the oldest first.
     pub fn entries(&self) -> &[TermStart] {
         &self.0
     }
 
+    /// The newest term; `None` for a log that no term was announced to.
     pub fn last(&self) -> Option<TermStart> {
         self.0.last().copied()
     }

@@ -53,6 +53,7 @@ pub struct Election {
     pub known_commit: Lsn,
 }
 
+/// What an election has come to with the vote that was taken last.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum VoteOutcome {
     Pending,
@@ -65,6 +66,7 @@ pub enum VoteOutcome {
     },
 }
 
+/// One compute's proposer, as positions: what it asks for, what each peer has answered, and what a majority holds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Proposer {
     candidate: CandidateId,
@@ -80,6 +82,7 @@ pub struct Proposer {
 }
 
 impl Proposer {
+    /// A proposer that reaches `peers` addresses and knows nothing yet. Panics without an address.
     pub fn new(candidate: CandidateId, peers: usize) -> Proposer {
         assert!(peers > 0, "a timeline needs at least one safekeeper");
         Proposer {
@@ -215,6 +218,7 @@ impl Proposer {
         })
     }
 
+    /// Takes a peer's answer to the vote asked for last. After a win the answer is `Pending`.
     pub fn voted(&mut self, peer: usize, reply: VoteReply) -> VoteOutcome {
         if self.election.is_some() || reply.granted && reply.position.term != self.term {
             return VoteOutcome::Pending;

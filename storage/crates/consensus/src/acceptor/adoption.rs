@@ -13,14 +13,29 @@ use crate::history::TermHistory;
 /// Why a log does not take WAL from the store. Nothing has changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AdoptionRefusal {
+    /// A voter that has voted, was announced a term or holds WAL. The store is no source for it.
     #[error(
         "this log is a voter that has taken part in elections; its compute, or its peers, bring it up to date"
     )]
     Votes,
+    /// Between the end of the log and what the store has, WAL is missing. A caller that has WAL from `end` on may
+    /// offer it.
     #[error("the log here ends at {end}, and what the store has begins at {begin}")]
-    Gap { end: Lsn, begin: Lsn },
+    Gap {
+        /// End of the log, exclusive.
+        end: Lsn,
+        /// LSN of the first byte that was offered.
+        begin: Lsn,
+    },
+    /// The terms that wrote the log are not those of the WAL that was offered, as far as both go. Nothing of it may
+    /// be taken.
     #[error("the log here, up to {end}, belongs to another history than what the store has")]
-    OtherHistory { end: Lsn },
+    OtherHistory {
+        /// End of the log, exclusive.
+        end: Lsn,
+    },
+    /// The range or its history is empty, the history is out of order, or its last term begins at the range's end or
+    /// behind it.
     #[error("the WAL from the store is described in a way that makes no sense")]
     Malformed,
 }
@@ -28,7 +43,10 @@ pub enum AdoptionRefusal {
 /// Steps that take WAL from the store: the bytes `[from, state.commit_lsn)` and `state` become durable together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Filling {
+    /// LSN of the first byte to write: the end of the log, or a later position where a log that holds nothing begins
+    /// anew.
     pub from: Lsn,
+    /// State to store with the WAL; its commit LSN is the new end of the log.
     pub state: Durable,
 }
 
