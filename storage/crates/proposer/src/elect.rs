@@ -20,18 +20,26 @@ const STRAGGLERS: Duration = Duration::from_millis(150);
 /// A vote that is neither won nor lost after this long is asked for anew, in a higher term.
 const VOTE_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Why no term was won; nothing of this proposer runs any more.
 #[derive(Debug, thiserror::Error)]
 pub enum ElectError {
+    /// [`ProposerConfig::safekeepers`] is empty.
     #[error("no safekeepers are configured")]
     NoSafekeepers,
+    /// No term was won, or its log not brought to a majority, within the time for elections. May be tried again.
     #[error("timeline {timeline}: no term was won within {timeout:?}; {detail}")]
     NoQuorum {
+        /// The timeline's id.
         timeline: String,
+        /// [`ProposerConfig::election_timeout`].
         timeout: Duration,
+        /// For people: how many answer, which voters do not, and the last error of each safekeeper that has one.
         detail: String,
     },
+    /// The system gives no thread.
     #[error("cannot start the proposer's thread: {0}")]
     Thread(#[source] std::io::Error),
+    /// The compute must not start: a newer one has the term, or the log is not the one that was acknowledged.
     #[error(transparent)]
     Fatal(#[from] Fatal),
 }
@@ -40,12 +48,15 @@ pub enum ElectError {
 /// what it started.
 #[derive(Debug)]
 pub struct Elected {
+    /// The term that was won.
     pub term: Term,
     /// L: the compute's first record begins behind it.
     pub start_lsn: Lsn,
     /// Start of the record that ends at L, when the tail of the log told.
     pub prev_record_lsn: Option<Lsn>,
+    /// Postgres's identifier of the cluster that the log belongs to, as the safekeepers say.
     pub system_identifier: u64,
+    /// Postgres's major version, such as 15, as the safekeepers say.
     pub pg_version: u32,
     shared: Running,
 }

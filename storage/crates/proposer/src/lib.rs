@@ -18,6 +18,7 @@
 //! Nothing here is durable. A crash loses WAL that no majority holds, which nobody was told is safe.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod batch;
 mod buffer;
@@ -53,11 +54,14 @@ pub use stream::ProposerHandle;
 /// The timeline to write to, and the safekeepers that hold its log.
 #[derive(Clone, Debug)]
 pub struct ProposerConfig {
+    /// The tenant that the timeline belongs to.
     pub tenant: TenantId,
+    /// The timeline that is written.
     pub timeline: TimelineId,
     /// WAL addresses of safekeepers, `host:port`. Who counts is what the log says; only where it names no members yet
     /// does their number decide what a majority is.
     pub safekeepers: Vec<String>,
+    /// How long one attempt to connect to a safekeeper may take.
     pub connect_timeout: Duration,
     /// For the whole election, retries included.
     pub election_timeout: Duration,
@@ -76,6 +80,7 @@ pub struct ProposerConfig {
 }
 
 impl ProposerConfig {
+    /// A configuration with times of 2 s, 20 s and 10 s, 64 MiB of buffer, nothing ingested, and a new ledger.
     pub fn new(
         tenant: TenantId,
         timeline: TimelineId,
@@ -100,7 +105,9 @@ impl ProposerConfig {
 /// Where to find the compute's Postgres.
 #[derive(Clone, Debug)]
 pub struct PgConn {
+    /// Directory of Postgres's Unix socket.
     pub socket_dir: PathBuf,
+    /// Port that Postgres was started with; part of the socket's name.
     pub port: u16,
     /// A role with REPLICATION that the local socket trusts.
     pub user: String,
@@ -128,29 +135,56 @@ pub struct Positions {
 /// An XLOG_FPW_CHANGE record in the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FpwChange {
+    /// Whether full page writes are on from this record on.
     pub enabled: bool,
+    /// LSN of the record's first byte.
     pub record_lsn: Lsn,
+    /// End of the record, exclusive.
     pub end_lsn: Lsn,
+    /// Whether the record is committed.
     pub committed: bool,
 }
 
 /// Why the compute has to stop.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum Fatal {
+    /// A safekeeper has promised itself to a higher term, or stored a configuration of one.
     #[error("a newer compute has taken over this timeline with term {by}; this one must stop")]
-    Fenced { by: Term },
+    Fenced {
+        /// The higher term.
+        by: Term,
+    },
+    /// No majority of the voters has answered for longer than [`ProposerConfig::quorum_timeout`].
     #[error(
         "no majority of the safekeepers has answered for {seconds:.1} s ({detail}); stopping, because a newer compute could already be running"
     )]
-    NoQuorum { seconds: f64, detail: String },
+    NoQuorum {
+        /// Since the last answer of a majority, seconds.
+        seconds: f64,
+        /// For people: the last error of each safekeeper that has one.
+        detail: String,
+    },
+    /// Postgres belongs to another cluster, its WAL cannot be decoded, or the proposer was shut down.
     #[error("the WAL cannot be carried on: {detail}")]
-    Stopped { detail: String },
+    Stopped {
+        /// For people: what happened.
+        detail: String,
+    },
+    /// An election was won on less than what is known to be committed. Nothing was announced.
     #[error(
         "acknowledged WAL is missing: {detail}. This compute has changed nothing in any log and must not write. Bring the safekeepers back that hold the missing WAL, and keep every directory of this timeline, also on safekeepers that look older or damaged: it may hold the last copy"
     )]
-    LostWal { detail: String },
+    LostWal {
+        /// For people: whose log is the best, and who knows of more.
+        detail: String,
+    },
+    /// A safekeeper has committed what this term's log does not hold, or would have to cut off committed WAL to
+    /// follow it.
     #[error(
         "the log has two histories: {detail}. This compute must not write any more. Keep every directory of this timeline on every safekeeper: the one that has committed more may hold the last copy of what was acknowledged"
     )]
-    Diverged { detail: String },
+    Diverged {
+        /// For people: which safekeeper, and where the logs part.
+        detail: String,
+    },
 }

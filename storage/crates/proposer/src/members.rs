@@ -20,29 +20,51 @@ const RETRY_PERIOD: Duration = Duration::from_millis(20);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MemberChange {
     /// The safekeeper at this WAL address, `host:port`, which has the timeline, becomes a learner.
-    Add { address: String },
+    Add {
+        /// WAL address of the safekeeper.
+        address: String,
+    },
     /// The learner with this number becomes a voter as soon as it holds everything that is committed.
-    Promote { safekeeper: u64 },
+    Promote {
+        /// Number of the safekeeper.
+        safekeeper: u64,
+    },
     /// The member with this number goes, whether or not it answers.
-    Remove { safekeeper: u64 },
+    Remove {
+        /// Number of the safekeeper.
+        safekeeper: u64,
+    },
 }
 
+/// Why a change of the members was not made, or is not known to be stored. Every call can be repeated.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MemberError {
+    /// A safekeeper to be added was not connected in time: nothing answers at its address, or the timeline is not
+    /// there.
     #[error("safekeeper {address} has not greeted within {timeout:?}: {detail}")]
     NoGreeting {
+        /// WAL address of the safekeeper.
         address: String,
+        /// The time that was given.
         timeout: Duration,
+        /// For people: the last error of the connection.
         detail: String,
     },
+    /// A safekeeper to be promoted is no member; the field is its number.
     #[error("no member of this log is on safekeeper {0}")]
     NoSuchMember(u64),
+    /// A rule of consensus forbids the change, or what it waits for did not come in time. Nothing has changed.
     #[error("the members stay as they are: {0}")]
     Refused(#[from] ChangeError),
+    /// Made, but not known to be stored by a majority of the voters. Commits wait until it is.
     #[error(
         "the change is made, and a majority of the voters has not stored it within {timeout:?}; commits wait until one has"
     )]
-    NotStored { timeout: Duration },
+    NotStored {
+        /// The time that was given.
+        timeout: Duration,
+    },
+    /// The proposer has reported [`Fatal`](crate::Fatal) and changes nothing more; the field says why, for people.
     #[error("this compute has stopped writing: {0}")]
     Stopped(String),
 }

@@ -36,6 +36,7 @@ impl ProposerHandle {
         &self.running.shared
     }
 
+    /// How far the WAL has come, followed as it changes.
     pub fn positions(&self) -> watch::Receiver<Positions> {
         self.running.shared.positions.subscribe()
     }
@@ -45,6 +46,7 @@ impl ProposerHandle {
         self.running.shared.fpw_change.subscribe()
     }
 
+    /// Why the compute has to stop, as soon as it has to; `None` until then.
     pub fn fatal(&self) -> watch::Receiver<Option<Fatal>> {
         self.running.shared.fatal.subscribe()
     }
