@@ -21,6 +21,7 @@ use crate::offload::filling::{FillError, Filled, Wanted};
 use crate::open_error::OpenError;
 use crate::registry::{Created, Founder, Founding, Listed, Registry, RegistryError};
 
+/// All paths of the API, over the timelines of `registry`.
 pub fn router(registry: Arc<Registry>) -> Router {
     let router = Router::new()
         .route(

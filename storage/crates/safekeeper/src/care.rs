@@ -27,6 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// A slow look waits in steps of this, to notice that it became urgent.
 const STEP: Duration = Duration::from_millis(200);
 
+/// How often logs are looked at, how fast, and where repairs come from.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How long after a look at a whole log the next one begins.
@@ -39,6 +40,7 @@ pub struct Options {
     pub peers: Vec<String>,
 }
 
+/// The care of all logs of a safekeeper; each has a task that runs [`Care::watch`].
 pub struct Care {
     options: Options,
     sources: Sources,

@@ -22,22 +22,29 @@ const MAGIC_1: &[u8; 8] = b"WEIRSK01";
 /// What a timeline is; never changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Identity {
+    /// The tenant that the timeline belongs to.
     pub tenant: TenantId,
+    /// The timeline's id.
     pub timeline: TimelineId,
+    /// Postgres's identifier of the cluster that the WAL is of (`pg_control.h`: `ControlFileData.system_identifier`).
     pub system_identifier: u64,
+    /// Postgres's major version, such as 15.
     pub pg_version: u32,
     /// The record boundary where its WAL begins.
     pub start_lsn: Lsn,
 }
 
+/// Content of the control file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Control {
+    /// The timeline that the log is of.
     pub identity: Identity,
     /// The member that this log is on this disk; [`MemberId::UNKNOWN`] until a log of an older format is claimed. It differs from
     /// `durable.member` where the log was copied here, or put back from a copy.
     pub member: MemberId,
     /// Of the log's directory, when it was claimed.
     pub origin: Option<Origin>,
+    /// What the acceptor has promised and knows.
     pub durable: Durable,
     /// What each reader that holds WAL has durable elsewhere.
     pub readers: BTreeMap<String, Lsn>,
@@ -80,18 +87,29 @@ impl From<Control1> for Control {
     }
 }
 
+/// Why a control file cannot be read or written. The timeline does nothing then.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
+    /// The file system failed. The file in place is the old one or the new one; the caller may try again.
     #[error("cannot {action} control file {path}: {source}")]
     Io {
+        /// What was tried, such as `read` or `replace`.
         action: &'static str,
+        /// Path of the file, or of its temporary name.
         path: String,
+        /// The error of the file system.
         source: std::io::Error,
     },
+    /// The file does not check out. Only another, intact copy of it helps.
     #[error(
         "control file {path} is damaged ({why}); put an intact disk of this safekeeper back, and keep this directory: its WAL may be the last copy. The timeline's other safekeepers go on without this one"
     )]
-    Damaged { path: String, why: &'static str },
+    Damaged {
+        /// Path of the file.
+        path: String,
+        /// For people: what is wrong with its content.
+        why: &'static str,
+    },
 }
 
 fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> ControlError {
@@ -103,6 +121,7 @@ fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Contr
     }
 }
 
+/// Reads the control file of the log in `dir`, of either format. Blocks.
 pub fn load(dir: &Path) -> Result<Control, ControlError> {
     let path = dir.join(FILE);
     let bytes = fs::read(&path).map_err(io("read", &path))?;
@@ -129,6 +148,7 @@ fn parse(bytes: &[u8]) -> Result<Control, &'static str> {
     parsed.map_err(|_| "its content makes no sense")
 }
 
+/// Puts a control file in place of the one in `dir`, durably. Blocks.
 pub fn store(dir: &Path, control: &Control) -> Result<(), ControlError> {
     let payload = postcard::to_stdvec(control).expect("plain structs serialise into memory");
     let (path, temporary) = (dir.join(FILE), dir.join("control.tmp"));

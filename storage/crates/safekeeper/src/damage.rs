@@ -17,7 +17,9 @@ use crate::segments;
 pub struct Damage {
     /// The record boundary before it.
     pub from: Lsn,
+    /// End of the range, exclusive: where a whole record begins, or the look at this part of the log ended.
     pub to: Lsn,
+    /// For people: what was found at `from`.
     pub why: String,
     /// When this process found it.
     pub since: SystemTime,
@@ -32,14 +34,17 @@ impl Damage {
     }
 }
 
+/// All damage that is known of one log.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Damages(Vec<Damage>);
 
 impl Damages {
+    /// The ranges, in order of their positions.
     pub fn all(&self) -> &[Damage] {
         &self.0
     }
 
+    /// Whether no damage is known.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

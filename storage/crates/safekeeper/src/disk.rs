@@ -42,22 +42,42 @@ struct Stored {
     former: Vec<String>,
 }
 
+/// Why the identity of a data directory, or what it was given, cannot be read or stored.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
+    /// The file system failed. The file in place is the old one or the new one; the caller may try again.
     #[error("cannot {action} {path}: {source}")]
     Io {
+        /// What was tried, such as `read` or `replace`.
         action: &'static str,
+        /// Path of the file or directory.
         path: String,
+        /// The error of the file system.
         source: io::Error,
     },
+    /// A file that says who the directory is, or how often it had a log, cannot be understood. An operator puts it
+    /// right.
     #[error(
         "{path} makes no sense ({why}); put the file back, or move it away: this directory then counts as a new disk, and its logs vote no more until they are added as learners"
     )]
-    Damaged { path: String, why: String },
+    Damaged {
+        /// Path of the file.
+        path: String,
+        /// For people: what is wrong with its content.
+        why: String,
+    },
+    /// The directory is that of another safekeeper. Nothing was changed.
     #[error(
         "data directory {dir} belongs to safekeeper {owner}, not to {node}; start safekeeper {owner} on it, or give {node} a directory of its own"
     )]
-    OtherNode { dir: String, owner: u64, node: u64 },
+    OtherNode {
+        /// The data directory.
+        dir: String,
+        /// Number of the safekeeper that the directory belongs to.
+        owner: u64,
+        /// Number of the safekeeper that was started on it.
+        node: u64,
+    },
 }
 
 fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DiskError {
@@ -130,10 +150,12 @@ impl Disk {
         Ok(Disk { dir, node, id })
     }
 
+    /// Number of the safekeeper that the directory belongs to.
     pub fn node(&self) -> u64 {
         self.node
     }
 
+    /// Identity of the directory.
     pub fn id(&self) -> DiskId {
         self.id
     }

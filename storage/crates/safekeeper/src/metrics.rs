@@ -7,6 +7,7 @@ use prometheus::{
     register_int_counter, register_int_counter_vec, register_int_gauge_vec,
 };
 
+/// Time of one fsync of WAL, its directory included, seconds; buckets double from 50 µs on.
 pub static FSYNC_SECONDS: LazyLock<Histogram> = LazyLock::new(|| {
     let buckets = exponential_buckets(0.000_05, 2.0, 18).expect("valid buckets");
     register_histogram!(
@@ -16,6 +17,7 @@ pub static FSYNC_SECONDS: LazyLock<Histogram> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// WAL that appends brought and that the log did not have yet, bytes.
 pub static WAL_BYTES: LazyLock<IntCounter> = LazyLock::new(|| {
     register_int_counter!(
         "weir_safekeeper_wal_written_bytes_total",
@@ -23,6 +25,7 @@ pub static WAL_BYTES: LazyLock<IntCounter> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// WAL sent to readers and to peers, bytes.
 pub static SENT_BYTES: LazyLock<IntCounter> = LazyLock::new(|| {
     register_int_counter!(
         "weir_safekeeper_wal_sent_bytes_total",
@@ -30,6 +33,7 @@ pub static SENT_BYTES: LazyLock<IntCounter> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// Segments removed because what is in them is durable as pages.
 pub static TRIMMED_SEGMENTS: LazyLock<IntCounter> = LazyLock::new(|| {
     register_int_counter!(
         "weir_safekeeper_trimmed_segments_total",
@@ -37,6 +41,7 @@ pub static TRIMMED_SEGMENTS: LazyLock<IntCounter> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// Timelines that work (`active`), and those that are stopped or could not be opened (`stopped`).
 pub static TIMELINES: LazyLock<IntGaugeVec> = LazyLock::new(|| {
     register_int_gauge_vec!(
         "weir_safekeeper_timelines",
@@ -45,6 +50,7 @@ pub static TIMELINES: LazyLock<IntGaugeVec> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// Open connections to the WAL port, by what they are for: `proposer`, `fetch` or `reader`.
 pub static CONNECTIONS: LazyLock<IntGaugeVec> = LazyLock::new(|| {
     register_int_gauge_vec!(
         "weir_safekeeper_connections",
@@ -53,6 +59,7 @@ pub static CONNECTIONS: LazyLock<IntGaugeVec> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// Answers to vote requests, by whether the vote is given (`granted` is `true` or `false`).
 pub static ELECTIONS: LazyLock<IntCounterVec> = LazyLock::new(|| {
     register_int_counter_vec!(
         "weir_safekeeper_votes_total",
@@ -61,6 +68,8 @@ pub static ELECTIONS: LazyLock<IntCounterVec> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// Computes that were refused because following them would have cut off committed WAL
+/// ([`consensus::Refusal::Diverged`]).
 pub static DIVERGED: LazyLock<IntCounter> = LazyLock::new(|| {
     register_int_counter!(
         "weir_safekeeper_diverged_total",
@@ -68,6 +77,8 @@ pub static DIVERGED: LazyLock<IntCounter> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// What offloading has done. Of pieces: `uploaded`, `present`, `superseded`, `deleted`; of attempts that came to
+/// nothing: `failed`, `damaged`, `conflict`, `orphaned`, `panicked`.
 pub static OFFLOADS: LazyLock<IntCounterVec> = LazyLock::new(|| {
     register_int_counter_vec!(
         "weir_safekeeper_offloads_total",
@@ -76,6 +87,7 @@ pub static OFFLOADS: LazyLock<IntCounterVec> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// WAL uploaded to the object store, bytes.
 pub static OFFLOADED_BYTES: LazyLock<IntCounter> = LazyLock::new(|| {
     register_int_counter!(
         "weir_safekeeper_offloaded_bytes_total",
@@ -83,6 +95,7 @@ pub static OFFLOADED_BYTES: LazyLock<IntCounter> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// WAL that logs were filled with from the object store, bytes.
 pub static FILLED_BYTES: LazyLock<IntCounter> = LazyLock::new(|| {
     register_int_counter!(
         "weir_safekeeper_filled_bytes_total",
@@ -90,6 +103,7 @@ pub static FILLED_BYTES: LazyLock<IntCounter> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// WAL that was read from disk to check it, bytes.
 pub static VERIFIED_BYTES: LazyLock<IntCounter> = LazyLock::new(|| {
     register_int_counter!(
         "weir_safekeeper_verified_bytes_total",
@@ -97,6 +111,7 @@ pub static VERIFIED_BYTES: LazyLock<IntCounter> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// Damaged WAL of a timeline, bytes; 0 once it is repaired, trimmed or found to be good.
 pub static DAMAGED_BYTES: LazyLock<IntGaugeVec> = LazyLock::new(|| {
     register_int_gauge_vec!(
         "weir_safekeeper_damaged_bytes",
@@ -105,6 +120,7 @@ pub static DAMAGED_BYTES: LazyLock<IntGaugeVec> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// Segments that were `repaired`, damage whose repair has `failed`, and tasks that have `panicked`.
 pub static REPAIRS: LazyLock<IntCounterVec> = LazyLock::new(|| {
     register_int_counter_vec!(
         "weir_safekeeper_repairs_total",
@@ -113,6 +129,7 @@ pub static REPAIRS: LazyLock<IntCounterVec> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// Positions of a timeline, byte positions: `flush`, `commit`, `remote_consistent`, `ingested` and `offloaded`.
 pub static POSITION: LazyLock<IntGaugeVec> = LazyLock::new(|| {
     register_int_gauge_vec!(
         "weir_safekeeper_position_bytes",
@@ -126,6 +143,7 @@ pub static POSITION: LazyLock<IntGaugeVec> = LazyLock::new(|| {
 pub struct Connection(&'static str);
 
 impl Connection {
+    /// Counts one more connection of the kind, until the answer is dropped.
     pub fn open(kind: &'static str) -> Connection {
         CONNECTIONS.with_label_values(&[kind]).inc();
         Connection(kind)

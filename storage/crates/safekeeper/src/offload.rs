@@ -43,6 +43,7 @@ const PARALLEL: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(120);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// When the end of a log is offloaded, and when offloaded WAL is deleted.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// The end of a log is offloaded when nothing was committed for so long.
@@ -96,6 +97,7 @@ fn count(outcome: &str) {
 }
 
 impl Offload {
+    /// Offloading to `store`; [`Offload::watch`] does the work for each timeline.
     pub fn new(store: Store, options: Options) -> Offload {
         let permits = Semaphore::new(PARALLEL);
         Offload {

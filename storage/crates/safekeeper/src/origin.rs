@@ -16,6 +16,7 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// Origin of the file or directory at `path`. Blocks.
     pub fn of(path: &Path) -> io::Result<Origin> {
         let metadata = fs::metadata(path)?;
         let born = metadata.created().ok();

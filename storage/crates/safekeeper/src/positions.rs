@@ -9,5 +9,6 @@ pub struct Positions {
     pub oldest: Lsn,
     /// What is before is durable as pages.
     pub horizon: Lsn,
+    /// Commit LSN of the log: a record boundary, fsynced here.
     pub commit: Lsn,
 }

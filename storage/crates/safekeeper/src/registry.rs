@@ -30,6 +30,7 @@ const MAINTENANCE_PERIOD: Duration = Duration::from_secs(1);
 
 pub use founding::{Founder, Founding};
 
+/// Names a timeline.
 pub type Id = (TenantId, TimelineId);
 
 #[derive(Clone)]
@@ -42,6 +43,7 @@ enum Entry {
     },
 }
 
+/// All timelines of one data directory, which is locked for as long as this lives.
 pub struct Registry {
     dir: PathBuf,
     disk: Disk,
@@ -66,9 +68,11 @@ pub enum Created {
 /// One line of the list of timelines.
 pub enum Listed {
     Open(Arc<Timeline>),
+    /// A timeline that could not be opened, and why.
     Broken(Id, String),
 }
 
+/// Why the data directory cannot be used, or a timeline not be created or deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     #[error("cannot use data directory {dir}: {source}")]
@@ -328,6 +332,7 @@ impl Registry {
         Ok(())
     }
 
+    /// All timelines, by their ids.
     pub fn list(&self) -> Vec<Listed> {
         let entries = self.entries.lock();
         let mut ids: Vec<&Id> = entries.keys().collect();
@@ -340,6 +345,7 @@ impl Registry {
             .collect()
     }
 
+    /// The timeline, if it exists here.
     pub fn get(&self, id: Id) -> Option<Listed> {
         Some(match self.entries.lock().get(&id)? {
             Entry::Open(timeline) => Listed::Open(timeline.clone()),

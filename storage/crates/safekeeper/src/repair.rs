@@ -36,6 +36,7 @@ use crate::verify::{self, AtOnce, Range};
 pub struct Sources {
     /// `host:port` of the WAL ports of safekeepers; this one may be among them.
     pub peers: Vec<String>,
+    /// The object store with finished WAL; `None` where nothing is offloaded.
     pub store: Option<blob::Store>,
     /// Bytes a second that are asked of them.
     pub bytes_per_second: u64,

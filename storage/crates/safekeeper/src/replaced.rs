@@ -36,6 +36,7 @@ pub struct Beside {
 
 /// What came of a replacement.
 pub struct Replaced {
+    /// The new file, open for reading and writing.
     pub file: File,
     /// The second name of what was replaced; none where there was no file.
     pub evidence: Option<PathBuf>,
@@ -44,6 +45,7 @@ pub struct Replaced {
 /// A replacement that did not come about.
 #[derive(Debug)]
 pub struct PutError {
+    /// The error of the file system.
     pub source: io::Error,
     /// The segment's name may stand for the new file: whoever has the old one open has to open it again.
     pub is_decided: bool,

@@ -34,8 +34,11 @@ pub trait Wal {
 /// Records end to end, each with the right checksum and the right link to the one before.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Proven {
+    /// Record boundary at which the first record begins.
     pub from: Lsn,
+    /// End of the last record, exclusive.
     pub to: Lsn,
+    /// Number of records.
     pub records: u64,
     /// Bytes of padding and page headers in it, which are under no checksum.
     pub uncovered: u64,
@@ -44,9 +47,11 @@ pub struct Proven {
 /// A range in which nothing is proven.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Fault {
+    /// End of the last whole record before the range, or where the scan began.
     pub from: Lsn,
     /// Where the next whole record begins, or up to where the member had said that it holds everything.
     pub to: Lsn,
+    /// For people: what the record at `from`, or its file, is like.
     pub why: String,
 }
 
@@ -57,15 +62,26 @@ pub enum Tail {
     /// Zeroes only.
     Clean,
     /// Bytes up to `to` that are no whole record: one broke off. The next start sets them aside and goes on before them.
-    Torn { from: Lsn, to: Lsn, why: String },
+    Torn {
+        /// End of the last whole record.
+        from: Lsn,
+        /// Behind the last byte that is not zero.
+        to: Lsn,
+        /// For people: why there is no whole record at `from`.
+        why: String,
+    },
     /// A safekeeper was writing meanwhile.
     Moving,
 }
 
+/// What following a log has found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Scan {
+    /// Ranges of whole records, in order.
     pub proven: Vec<Proven>,
+    /// Ranges in which WAL is missing or damaged, in order; the torn end of a log is none of them.
     pub faults: Vec<Fault>,
+    /// What the log ends with.
     pub tail: Tail,
     /// Where a start of the safekeeper would find the log's end: behind the last record that follows the stored commit
     /// LSN without a fault. The first fault when that one lies below.
@@ -85,6 +101,7 @@ impl Scan {
 
 /// What a scan needs besides the bytes.
 pub struct Means<'a> {
+    /// The major version of Postgres that wrote the WAL.
     pub major: PgMajor,
     /// WAL of another system is refused when this is known.
     pub system_identifier: Option<u64>,

@@ -14,6 +14,7 @@ use pg_types::{Lsn, WAL_SEGMENT_BYTES};
 
 use crate::control::sync_dir;
 
+/// The segments of one log as files in its directory.
 pub struct Segments {
     dir: PathBuf,
     /// Segments that exist, by number; opened when first used.
@@ -32,6 +33,7 @@ pub struct SyncJob {
 }
 
 impl SyncJob {
+    /// Fsyncs the files, and the directory if files were created. Blocks.
     pub fn run(&self) -> io::Result<()> {
         self.files.iter().try_for_each(|file| file.sync_data())?;
         self.dir.as_deref().map_or(Ok(()), sync_dir)
@@ -62,6 +64,7 @@ fn remove(path: &Path) -> io::Result<()> {
 }
 
 impl Segments {
+    /// Finds the segments in `dir`, and opens none.
     pub fn open(dir: &Path) -> io::Result<Segments> {
         let mut files = BTreeMap::new();
         for entry in fs::read_dir(dir)? {
@@ -96,6 +99,7 @@ impl Segments {
         self.complete_below = to.0 / WAL_SEGMENT_BYTES;
     }
 
+    /// Whether the segment exists, or has to ([`Segments::expect`]).
     pub fn has(&self, number: u64) -> bool {
         self.files.contains_key(&number)
     }
@@ -174,6 +178,7 @@ impl Segments {
         Ok(file)
     }
 
+    /// Writes `bytes` from position `at` on, over what is there; segments that do not exist are created.
     pub fn write(&mut self, at: Lsn, bytes: &[u8]) -> io::Result<()> {
         let (mut at, mut rest) = (at.0, bytes);
         while !rest.is_empty() {

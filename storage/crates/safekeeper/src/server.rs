@@ -31,6 +31,7 @@ const FRAME_WAL_BYTES: usize = 256 << 10;
 
 type Frames = FramedRead<OwnedReadHalf, LengthDelimitedCodec>;
 
+/// Serves WAL connections until the task is dropped. `id` is the number of this safekeeper.
 pub async fn serve(listener: TcpListener, registry: Arc<Registry>, id: u64) {
     loop {
         match listener.accept().await {

@@ -43,24 +43,32 @@ use crate::{filled, metrics, recovery, replaced};
 /// What connections of a timeline wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
+    /// Where the log is.
     pub reply: AppendReply,
+    /// Highest position that a reader has ingested since the start; `INVALID` before one has said so.
     pub ingested_lsn: Lsn,
+    /// Position below which no reader needs the WAL any more.
     pub remote_consistent_lsn: Lsn,
 }
 
 /// Why a timeline does nothing any more.
 #[derive(Clone, Debug)]
 pub struct Stop {
+    /// For people: what failed, and what to do.
     pub reason: String,
+    /// When the timeline stopped.
     pub since: Instant,
     /// Opening it again from disk may help (a full disk that has room again).
     pub retryable: bool,
 }
 
+/// Why a timeline did not do what a proposer asked.
 #[derive(Debug, thiserror::Error)]
 pub enum TimelineError {
+    /// A rule of consensus forbids it; the timeline goes on.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// The timeline has stopped, another connection writes it, or the WAL is damaged.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
@@ -77,7 +85,9 @@ struct State {
     stopped: Option<Stop>,
 }
 
+/// An open timeline: acceptor, files, and what its connections and tasks share.
 pub struct Timeline {
+    /// What the timeline is.
     pub identity: Identity,
     dir: PathBuf,
     /// The control file as it is on disk.
@@ -98,15 +108,21 @@ pub struct Timeline {
 /// A timeline as the HTTP API shows it.
 #[derive(Clone, Debug)]
 pub struct Status {
+    /// What the timeline is.
     pub identity: Identity,
+    /// Where the log is, and what it has promised.
     pub position: LogPosition,
+    /// First byte of WAL that is still here.
     pub oldest_lsn: Lsn,
     /// Everything between what is durable as pages and here is in the object store.
     pub offloaded_lsn: Option<Lsn>,
+    /// Damage that is known and not repaired, in order.
     pub damage: Vec<Damage>,
+    /// The last look at all of the log; `None` before the first one since the start.
     pub verified: Option<Verified>,
     /// Of this log in the newest configuration it knows.
     pub role: Option<Role>,
+    /// Why the timeline does nothing any more; `None` while it works.
     pub stopped: Option<String>,
 }
 
@@ -195,6 +211,7 @@ impl Timeline {
         Ok(opened)
     }
 
+    /// Directory of the timeline's files.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -204,6 +221,7 @@ impl Timeline {
         &self.closed
     }
 
+    /// What connections wait for, followed as it changes.
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()
     }
@@ -213,6 +231,7 @@ impl Timeline {
         self.connections.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// The timeline as it is now.
     pub fn status(&self) -> Status {
         let state = self.state.lock();
         Status {
@@ -227,6 +246,7 @@ impl Timeline {
         }
     }
 
+    /// Why the timeline does nothing any more; `None` while it works.
     pub fn stop_state(&self) -> Option<Stop> {
         self.state.lock().stopped.clone()
     }

@@ -22,7 +22,9 @@ use crate::{metrics, segments};
 /// The part of a log to look at; both are record boundaries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
+    /// First byte of the part.
     pub from: Lsn,
+    /// End of the part, exclusive.
     pub to: Lsn,
 }
 

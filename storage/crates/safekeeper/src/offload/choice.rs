@@ -9,19 +9,28 @@ use pg_types::Lsn;
 pub struct Chain {
     /// Where the log is continued; what the first piece has before is not needed.
     pub from: Lsn,
+    /// The pieces by their beginnings; none where nothing in the store continues the log.
     pub pieces: Vec<WalName>,
 }
 
+/// Why the pieces in the store make up no log. Nothing was taken.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ChoiceError {
+    /// Two pieces of the same range and term have different content. An operator moves the wrong one away.
     #[error(
         "the object store has two versions of the same WAL, {0} and {1}: two histories of this timeline used one term. Find out which of them is right, and move the other away"
     )]
     Ambiguous(WalName, WalName),
+    /// A gap between pieces, in front of what was asked for. A log that may begin later begins behind it instead.
     #[error(
         "the object store has no WAL from {at} to {next}, and more behind it; begin the log where the pageserver is, or say up_to {at} to go without"
     )]
-    Gap { at: Lsn, next: Lsn },
+    Gap {
+        /// End of the pieces before the gap; where the log ends, if there are none.
+        at: Lsn,
+        /// LSN of the first byte behind the gap.
+        next: Lsn,
+    },
 }
 
 /// The piece that says which history counts: of the highest term, the one that goes furthest. Whoever wins a term has

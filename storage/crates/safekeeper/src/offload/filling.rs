@@ -29,29 +29,55 @@ pub struct Filled {
     pub filled_to: Lsn,
     /// Pieces taken.
     pub segments: usize,
+    /// WAL taken, bytes.
     pub bytes: u64,
 }
 
+/// Why a log was not filled. The log is as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum FillError {
+    /// The log takes nothing from the store, whatever is there.
     #[error(transparent)]
     Refused(#[from] AdoptionRefusal),
+    /// The pieces in the store make up no log.
     #[error(transparent)]
     Choice(#[from] ChoiceError),
+    /// WAL is missing in the store that somebody still needs. The peers of the log have it.
     #[error(
         "the object store lacks WAL before {from}, and the log has to begin at {begin_by} or before: fill it from its peers"
     )]
-    TooLate { from: Lsn, begin_by: Lsn },
+    TooLate {
+        /// LSN of the first byte that the log would have.
+        from: Lsn,
+        /// [`Wanted::begin_by`].
+        begin_by: Lsn,
+    },
+    /// The log was written, or a piece was deleted, meanwhile. The caller may ask again; the field is the end of the
+    /// log.
     #[error("the log has changed meanwhile: it ends at {0}; ask again")]
     Changed(Lsn),
+    /// The object store failed. The caller may ask again.
     #[error(transparent)]
     Store(#[from] BlobError),
+    /// A piece is gone, of another cluster, of another history, or damaged. An operator looks at it.
     #[error("WAL {name} of the object store cannot be used: {why}; look at it, and move it away")]
-    Unusable { name: WalName, why: String },
+    Unusable {
+        /// Name of the piece.
+        name: WalName,
+        /// For people: what is wrong with the piece.
+        why: String,
+    },
+    /// The timeline has stopped, a compute writes it now, or what the log has already cannot be read.
     #[error(transparent)]
     Failed(#[from] Failure),
+    /// The file system failed while WAL was written beside the log.
     #[error("cannot write WAL from the object store in {dir}: {source}")]
-    Io { dir: String, source: std::io::Error },
+    Io {
+        /// Directory that was written to.
+        dir: String,
+        /// The error of the file system.
+        source: std::io::Error,
+    },
 }
 
 impl From<InstallError> for FillError {

@@ -14,9 +14,11 @@ use crate::{control, filled};
 /// A log that may be filled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FillView {
+    /// End of the log: all of it is fsynced.
     pub end: Lsn,
     /// Whether the log may begin later than it does, since it holds nothing and does not count.
     pub may_skip: bool,
+    /// Whether the log is a voter's.
     pub votes: bool,
     /// Why it takes nothing.
     pub refusal: Option<AdoptionRefusal>,
@@ -26,20 +28,26 @@ pub struct FillView {
 
 /// What was gathered beside the log.
 pub struct Gathered {
+    /// Terms that wrote the WAL up to `end`.
     pub history: TermHistory,
     /// Where the log was continued.
     pub from: Lsn,
     /// A record boundary, up to which all of it is committed.
     pub end: Lsn,
+    /// Start of the record that ends at `end`; `None` when it is not known.
     pub last_record: Option<Lsn>,
 }
 
+/// Why gathered WAL did not become the log.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
+    /// The log does not take this WAL.
     #[error(transparent)]
     Refused(#[from] AdoptionRefusal),
+    /// The log was written meanwhile; the field is where it ends. The caller may begin anew.
     #[error("the log has changed meanwhile: it ends at {0}; ask again")]
     Changed(Lsn),
+    /// The timeline has stopped, or does so because of its disk.
     #[error(transparent)]
     Failed(#[from] Failure),
 }

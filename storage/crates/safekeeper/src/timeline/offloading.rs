@@ -13,9 +13,13 @@ use crate::positions::Positions;
 /// A log whose WAL may be offloaded.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OffloadView {
+    /// Where the log begins and ends, and what of it is durable as pages.
     pub positions: Positions,
+    /// Terms that wrote the log, and the one that was announced last.
     pub history: TermHistory,
+    /// The member that the log is.
     pub member: MemberId,
+    /// The newest configuration that the log knows.
     pub configuration: Configuration,
 }
 
@@ -56,6 +60,7 @@ impl Timeline {
         self.offloaded.store(lsn.0, Ordering::Relaxed);
     }
 
+    /// What [`Timeline::set_offloaded`] has said last; `None` before.
     pub fn offloaded_lsn(&self) -> Option<Lsn> {
         let lsn = Lsn(self.offloaded.load(Ordering::Relaxed));
         lsn.is_valid().then_some(lsn)

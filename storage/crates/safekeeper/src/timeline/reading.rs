@@ -11,7 +11,9 @@ use super::{Timeline, failure};
 
 /// A piece of committed WAL, and what was known when it was read.
 pub struct Committed {
+    /// WAL from the position that was asked for on; may end within a record.
     pub bytes: Bytes,
+    /// Commit LSN when the WAL was read.
     pub commit_lsn: Lsn,
     /// That wrote what was committed last.
     pub term: Term,
@@ -27,6 +29,7 @@ impl Timeline {
         state.readers.entry(reader.to_owned()).or_insert(horizon);
     }
 
+    /// Takes in how far a reader is. With `holds_wal`, what the reader does not have durable stays here.
     pub fn feedback(&self, reader: &str, holds_wal: bool, feedback: Feedback) {
         let mut state = self.state.lock();
         state.ingested_lsn = state.ingested_lsn.max(feedback.ingested_lsn);

@@ -26,7 +26,9 @@ pub(super) struct Health {
 /// The last look at all of a log.
 #[derive(Clone, Copy, Debug)]
 pub struct Verified {
+    /// Up to where the log was looked at.
     pub to: Lsn,
+    /// When the look ended.
     pub at: SystemTime,
 }
 
@@ -35,34 +37,55 @@ pub struct Verified {
 pub struct RepairView {
     /// A record boundary; nothing before it is needed.
     pub horizon: Lsn,
+    /// Commit LSN of the log.
     pub commit: Lsn,
+    /// Last record boundary that is fsynced.
     pub flush: Lsn,
+    /// Terms that wrote the log, and the one that was announced last.
     pub history: TermHistory,
 }
 
 /// A segment of which everything up to `end` was taken from elsewhere, or proven, and is committed.
 pub struct Mended {
+    /// The new file, beside the log.
     pub beside: Beside,
+    /// Number of the segment.
     pub number: u64,
     /// The segment's end, or a record boundary in it.
     pub end: Lsn,
 }
 
+/// Why a mended segment did not take its place.
 #[derive(Debug, thiserror::Error)]
 pub enum MendError {
+    /// The segment was trimmed or cut off meanwhile. Nothing is left to do.
     #[error("the segment is not needed any more")]
     Gone,
+    /// The log's own WAL behind the mended part does not read as WAL. May be tried again when that WAL is committed.
     #[error(
         "what this safekeeper alone has behind {from} in the same segment cannot be taken over: {why}; it is tried again when that is committed"
     )]
-    Tail { from: Lsn, why: String },
+    Tail {
+        /// End of the mended part.
+        from: Lsn,
+        /// For people: what is wrong behind it.
+        why: String,
+    },
+    /// The file system failed. Unless the timeline has stopped, the damaged segment is still in place.
     #[error("cannot put a segment in place in {dir}: {source}")]
-    Io { dir: String, source: std::io::Error },
+    Io {
+        /// Directory of the timeline.
+        dir: String,
+        /// The error of the file system.
+        source: std::io::Error,
+    },
+    /// The timeline has stopped.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
 
 impl Timeline {
+    /// All damage that is known, in order.
     pub fn damages(&self) -> Vec<Damage> {
         self.health.lock().damages.all().to_vec()
     }
@@ -72,6 +95,7 @@ impl Timeline {
         self.health.lock().damages.readable(from, to) != Ok(to)
     }
 
+    /// The last look at all of the log; `None` before the first one since the start.
     pub fn verified(&self) -> Option<Verified> {
         self.health.lock().verified
     }
@@ -158,6 +182,7 @@ impl Timeline {
         }
     }
 
+    /// Notes why damage in `[from, to)` was not repaired, for whoever asks.
     pub fn not_repaired(&self, from: Lsn, to: Lsn, why: &str) {
         self.health.lock().damages.not_repaired(from, to, why);
     }
