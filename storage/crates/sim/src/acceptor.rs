@@ -16,17 +16,21 @@ use crate::store::Piece;
 /// An fsync under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Flush {
+    /// [`SimAcceptor::incarnation`] when the fsync began; a later one makes it void.
     pub incarnation: u32,
+    /// What the state machine takes as flushed when the fsync is done.
     pub ticket: FlushTicket,
     end: Lsn,
     cuts: u32,
 }
 
+/// A safekeeper: the state machine, what its disk holds, and what it has only in memory.
 pub struct SimAcceptor {
     /// The member whose log this is now.
     pub id: MemberId,
     /// `None` while it is down.
     pub machine: Option<Acceptor>,
+    /// The WAL, fsynced or not.
     pub log: Log,
     /// WAL before this record boundary is gone.
     pub oldest: Lsn,
@@ -46,7 +50,9 @@ pub struct SimAcceptor {
 /// What a step leads to.
 #[derive(Default)]
 pub struct Outcome {
+    /// Answer to the proposer whose message was taken; `None` for a message that cannot be answered.
     pub reply: Option<ToProposer>,
+    /// An fsync that begins now; `None` when one is under way or nothing is to be fsynced.
     pub flush: Option<Flush>,
     /// Whether the acceptor died in the middle of the step, without a reply.
     pub crashed: bool,
@@ -62,6 +68,7 @@ impl Outcome {
 }
 
 impl SimAcceptor {
+    /// An acceptor that runs, with an empty log.
     pub fn new(id: MemberId, configuration: Configuration, bug: Option<Bug>) -> SimAcceptor {
         let stored = Durable::new(id, START, configuration);
         SimAcceptor {
@@ -85,6 +92,7 @@ impl SimAcceptor {
         self.stored.member == self.id && self.configuration().is_unlisted()
     }
 
+    /// The newest configuration that the disk holds.
     pub fn configuration(&self) -> &Configuration {
         &self.stored.configuration
     }
@@ -100,6 +108,7 @@ impl SimAcceptor {
         self.machine().install(state);
     }
 
+    /// Takes a message of proposer `from`. Only for an acceptor that runs.
     pub fn handle(&mut self, rng: &mut ChaCha8Rng, from: usize, message: ToAcceptor) -> Outcome {
         match message {
             ToAcceptor::Greet => Outcome::reply(ToProposer::Greeting(self.machine().position())),
@@ -313,6 +322,7 @@ impl SimAcceptor {
         }
     }
 
+    /// Starts from what the disk holds: the log ends with its last whole record.
     pub fn restart(&mut self) {
         // What lies below the horizon may be left over from a reset and is never used again.
         self.oldest = self.oldest.max(self.stored.remote_consistent_lsn);

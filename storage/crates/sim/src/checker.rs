@@ -11,8 +11,11 @@ use crate::proposer::SimProposer;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("seed {seed}, time {time}: {what}")]
 pub struct Violation {
+    /// Seed of the run.
     pub seed: u64,
+    /// When it was noticed, virtual milliseconds.
     pub time: u64,
+    /// For people: which promise, and of whom.
     pub what: String,
 }
 
@@ -28,10 +31,12 @@ pub struct Checker {
 }
 
 impl Checker {
+    /// End of what is committed.
     pub fn committed_end(&self) -> Lsn {
         self.committed.end()
     }
 
+    /// The highest term that has won an election; 0 before the first one.
     pub fn highest_won(&self) -> Term {
         self.won
     }

@@ -19,6 +19,7 @@
 //! The same seed gives the same run, to the byte: a failure is reported as its seed.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod acceptor;
 pub mod checker;
@@ -69,6 +70,7 @@ pub enum Bug {
 }
 
 impl Bug {
+    /// Every mistake once.
     pub const ALL: [Bug; 14] = [
         Bug::CountOtherTerms,
         Bug::CountBeforeAdoption,

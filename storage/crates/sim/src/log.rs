@@ -37,14 +37,17 @@ impl Log {
         usize::try_from(lsn.0 - START.0).expect("simulated logs are small")
     }
 
+    /// End of the bytes, exclusive; can lie within a record.
     pub fn end(&self) -> Lsn {
         START + self.0.len() as u64
     }
 
+    /// Appends bytes, of whole records or not.
     pub fn push(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
+    /// Cuts the log to end at `to`, which may lie beyond its end.
     pub fn cut(&mut self, to: Lsn) {
         self.0.truncate(Self::index(to));
     }
@@ -55,10 +58,12 @@ impl Log {
         self.0.resize(Self::index(to), 0);
     }
 
+    /// Bytes `[from, to)`, or up to the end of the log.
     pub fn slice(&self, from: Lsn, to: Lsn) -> &[u8] {
         &self.0[Self::index(from)..Self::index(to.min(self.end()))]
     }
 
+    /// Flips the bits of one byte; nothing happens beyond the end.
     pub fn damage(&mut self, at: Lsn) {
         if let Some(byte) = self.0.get_mut(Self::index(at)) {
             *byte ^= 0xff;

@@ -10,30 +10,55 @@ use pg_types::{Lsn, Term};
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 
+/// A message of a proposer.
 #[derive(Clone, Debug)]
 pub enum ToAcceptor {
+    /// Asks for a greeting.
     Greet,
+    /// Asks for a vote.
     Vote(VoteRequest),
+    /// Announces a won election.
     Elected(ElectedRequest),
+    /// A change of the members.
     Configure(ConfigureRequest),
+    /// WAL with its header.
     Append(AppendHeader, Vec<u8>),
+    /// Has the log begin anew.
     Reset(ResetRequest),
-    Fetch { term: Term, from: Lsn, to: Lsn },
+    /// Asks for WAL, for a peer that lacks it.
+    Fetch {
+        /// The term that the log has to follow.
+        term: Term,
+        /// First byte wanted.
+        from: Lsn,
+        /// Behind the last byte wanted.
+        to: Lsn,
+    },
 }
 
+/// A message of an acceptor.
 #[derive(Clone, Debug)]
 pub enum ToProposer {
+    /// Where the log is.
     Greeting(LogPosition),
+    /// A vote, or its refusal.
     Vote(VoteReply),
+    /// The announced history is adopted.
     Elected(ElectedReply),
+    /// The positions of the log.
     Append(AppendReply),
+    /// A rule of consensus forbids what was asked for.
     Refused(Refusal),
+    /// WAL that was asked for.
     Fetched {
+        /// LSN of the first byte.
         from: Lsn,
+        /// The bytes.
         wal: Vec<u8>,
     },
     /// What was to be fetched is gone below this record boundary.
     Trimmed {
+        /// Record boundary at which the log begins.
         horizon: Lsn,
     },
 }
@@ -49,6 +74,8 @@ pub struct Network {
 }
 
 impl Network {
+    /// Loss of less than 25%, repetition of less than 15%, delays of less than 60 ms for most messages, and no link
+    /// cut.
     pub fn random(rng: &mut ChaCha8Rng) -> Network {
         Network {
             loss: rng.random_range(0.0..0.25),
@@ -58,6 +85,7 @@ impl Network {
         }
     }
 
+    /// Nothing is lost or repeated any more, no link is cut, and delays are short.
     pub fn heal(&mut self) {
         *self = Network {
             loss: 0.0,

@@ -15,19 +15,25 @@ use crate::network::{ToAcceptor, ToProposer};
 /// How a proposer stands after a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
+    /// Nothing that others have to know.
     Running,
     /// The election was won just now.
     Won,
     /// The commit LSN moved.
     Committed,
+    /// A higher term was seen: the proposer is over.
     Fenced,
     /// The best log of the voters ends before something that was committed.
     LostWal,
 }
 
+/// A compute: the state machine, its WAL, and what it knows of each acceptor.
 pub struct SimProposer {
+    /// Number of the proposer, from 0 on.
     pub id: usize,
+    /// The state machine.
     pub machine: Proposer,
+    /// Whether the compute runs; a dead one never comes back.
     pub alive: bool,
     /// The proposer's own WAL from L on, and what its donor held before L, so that the checker can compare.
     pub log: Log,
@@ -57,6 +63,7 @@ const VOTE_PATIENCE: u32 = 30;
 type Sends = Vec<(usize, ToAcceptor)>;
 
 impl SimProposer {
+    /// A compute that starts now. `listed` says of each acceptor whether its address was given.
     pub fn new(id: usize, listed: Vec<bool>, bug: Option<Bug>) -> SimProposer {
         let acceptors = listed.len();
         let mut candidate = [0; 16];

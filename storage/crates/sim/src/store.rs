@@ -8,12 +8,16 @@ use crate::log::Log;
 /// What one voter offloaded: its log from where it begins to what it knew as committed.
 #[derive(Clone, Debug)]
 pub struct Piece {
+    /// Record boundary at which the log begins; WAL before it was trimmed.
     pub begin: Lsn,
+    /// Terms that wrote the piece.
     pub history: TermHistory,
+    /// The log up to the end of the piece; nothing before `begin` counts.
     pub log: Log,
 }
 
 impl Piece {
+    /// End of the piece, exclusive.
     pub fn end(&self) -> Lsn {
         self.log.end()
     }
@@ -29,6 +33,7 @@ impl Piece {
 pub struct ObjectStore(Vec<Piece>);
 
 impl ObjectStore {
+    /// Adds a piece.
     pub fn put(&mut self, piece: Piece) {
         self.0.push(piece);
     }

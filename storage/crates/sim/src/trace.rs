@@ -13,6 +13,7 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// A trace that collects lines.
     pub fn on() -> Trace {
         Trace {
             lines: Some(Vec::new()),
@@ -26,6 +27,7 @@ impl Trace {
         }
     }
 
+    /// The lines in their order; none of a trace that is off.
     pub fn lines(self) -> Vec<String> {
         self.lines.unwrap_or_default()
     }
@@ -92,6 +94,7 @@ fn reply(of: &AppendReply) -> String {
     )
 }
 
+/// A message to an acceptor in a few words.
 pub fn to_acceptor(message: &ToAcceptor) -> String {
     match message {
         ToAcceptor::Greet => "greet".into(),
@@ -118,6 +121,7 @@ pub fn to_acceptor(message: &ToAcceptor) -> String {
     }
 }
 
+/// A message to a proposer in a few words.
 pub fn to_proposer(message: &ToProposer) -> String {
     match message {
         ToProposer::Greeting(it) => format!("greets: {}", position(it)),
