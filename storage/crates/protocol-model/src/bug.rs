@@ -34,6 +34,7 @@ pub enum Bug {
 }
 
 impl Bug {
+    /// Every mistake once.
     pub const ALL: [Bug; 14] = [
         Bug::AckBeforeMajority,
         Bug::AcceptOldTerm,
@@ -51,6 +52,7 @@ impl Bug {
         Bug::ConfigurationNotStored,
     ];
 
+    /// The mistake whose variant has this name.
     pub fn named(name: &str) -> Option<Bug> {
         Bug::ALL.into_iter().find(|bug| format!("{bug:?}") == name)
     }

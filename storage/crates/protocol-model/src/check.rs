@@ -14,7 +14,9 @@ use crate::trace::trace;
 /// How far to search.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
+    /// For so long states are searched; those that are reached later are left out.
     pub time: Duration,
+    /// Threads that search.
     pub threads: usize,
     /// Whether to stop at the first failure, which is then among the shortest: states are searched in the order of their
     /// distance from the first, which takes more memory.
@@ -24,6 +26,7 @@ pub struct Limits {
 /// What came of it.
 #[derive(Clone, Debug)]
 pub struct Outcome {
+    /// Name of the scenario.
     pub name: &'static str,
     /// Different states that were reached.
     pub states: usize,
@@ -31,6 +34,7 @@ pub struct Outcome {
     pub steps: usize,
     /// The longest way from the first state to one of them.
     pub depth: usize,
+    /// Time that the search took.
     pub took: Duration,
     /// Whether there are no others.
     pub exhausted: bool,

@@ -14,16 +14,21 @@ use crate::log::{Log, Record};
 /// How a compute stands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Standing {
+    /// A compute that has not won; it may ask for votes, again if its plan says so.
     Candidate,
+    /// A compute that has won its term. A later winner does not change that.
     Winner,
     /// A compute that found that its voters lack WAL that is known to be committed, and will do no more.
     FoundLoss,
 }
 
+/// A compute: the proposer's state machine, and how often it has done what its plan bounds.
 #[derive(Clone)]
 pub struct Compute {
     number: usize,
+    /// The real state machine.
     pub machine: Proposer,
+    /// How the compute stands.
     pub standing: Standing,
     /// Of a winner: its donor's WAL as the donor voted, and what it has written itself.
     pub log: Log,
@@ -33,6 +38,7 @@ pub struct Compute {
     pub writes: u8,
     /// Changes of members begun.
     pub changes: u8,
+    /// The vote that is asked for; `None` before the first campaign, and once that is decided.
     pub request: Option<VoteRequest>,
     /// What each safekeeper held when it voted.
     heard: Vec<Log>,
@@ -63,6 +69,7 @@ impl Hash for Compute {
 }
 
 impl Compute {
+    /// A candidate that is given so many addresses, and has begun nothing.
     pub fn new(number: usize, addresses: usize, bug: Option<Bug>) -> Compute {
         Compute {
             number,
@@ -78,6 +85,7 @@ impl Compute {
         }
     }
 
+    /// Whether the compute has won its term.
     pub fn has_won(&self) -> bool {
         self.standing == Standing::Winner
     }
@@ -101,6 +109,7 @@ impl Compute {
         }
     }
 
+    /// A safekeeper shows its position at the beginning of a connection.
     pub fn greeted(&mut self, peer: usize, position: LogPosition) {
         let flush_lsn = position.flush_lsn;
         let member = position.member;
@@ -176,6 +185,7 @@ impl Compute {
         absent.filter(|_| learner)
     }
 
+    /// Appends a record of the compute's own; false where that may not write yet.
     pub fn write(&mut self) -> bool {
         if !self.has_won() || !self.machine.is_established() {
             return false;
@@ -185,6 +195,7 @@ impl Compute {
         true
     }
 
+    /// Makes a change of the members; false where the proposer refuses it.
     pub fn change(&mut self, change: &Change) -> bool {
         if self.machine.change(change).is_err() {
             return false;
@@ -225,10 +236,12 @@ impl Compute {
         machine.flush_of(peer) >= Some(flush_lsn) && (!counts || machine.has_configured(peer))
     }
 
+    /// The safekeeper has adopted the history.
     pub fn adopted(&mut self, peer: usize, reply: &ElectedReply) {
         let _ = self.machine.adopted(peer, reply);
     }
 
+    /// A safekeeper reports its positions.
     pub fn appended(&mut self, peer: usize, mut reply: AppendReply) {
         if self.bug == Some(Bug::CountOtherTerms) {
             reply.term = self.machine.term();

@@ -28,6 +28,7 @@ fn with_third_compute(scenario: Scenario) -> Scenario {
     }
 }
 
+/// The scenarios in larger bounds, in the order in which they are searched.
 pub fn all() -> Vec<Scenario> {
     let five = Scenario {
         computes: vec![Plan::new(&[0, 1, 2, 3, 4], 1, 1); 2],

@@ -14,6 +14,7 @@
 //! - the same scenario has the same states, in whatever order they are searched.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod bug;
 pub mod check;

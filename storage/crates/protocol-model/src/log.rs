@@ -11,7 +11,9 @@ pub const START: Lsn = Lsn(1);
 /// The one record that a compute writes at one position in one term: no two computes and no two terms make the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Record {
+    /// Term under which the record was written.
     pub term: u8,
+    /// Number of the compute that wrote it.
     pub writer: u8,
 }
 
@@ -21,6 +23,7 @@ impl fmt::Debug for Record {
     }
 }
 
+/// Records from [`START`] on.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Log(Vec<Record>);
 
@@ -31,10 +34,12 @@ impl fmt::Debug for Log {
 }
 
 impl Log {
+    /// Position behind the last record.
     pub fn end(&self) -> Lsn {
         START + self.0.len() as u64
     }
 
+    /// Number of records.
     pub fn records(&self) -> u64 {
         self.0.len() as u64
     }
@@ -49,23 +54,28 @@ impl Log {
         &self.0[..self.index(to)]
     }
 
+    /// Records from `from` up to `to`, or up to the end of the log.
     pub fn slice(&self, from: Lsn, to: Lsn) -> &[Record] {
         &self.0[self.index(from)..self.index(to)]
     }
 
+    /// Appends the record that compute `writer` makes in `term`.
     pub fn push(&mut self, term: Term, writer: usize) {
         let (term, writer) = (term.0 as u8, writer as u8);
         self.0.push(Record { term, writer });
     }
 
+    /// Appends records that were made elsewhere.
     pub fn extend(&mut self, records: &[Record]) {
         self.0.extend_from_slice(records);
     }
 
+    /// Cuts the log to end at `to`; one that is shorter stays as it is.
     pub fn cut(&mut self, to: Lsn) {
         self.0.truncate(self.index(to));
     }
 
+    /// The log up to `to`, or all of it where it is shorter.
     pub fn prefix(&self, to: Lsn) -> Log {
         Log(self.up_to(to).to_vec())
     }

@@ -19,7 +19,9 @@ use crate::scenario::Scenario;
 use crate::state::{Faults, Part, State};
 use crate::step::Step;
 
+/// A scenario as the checker takes it: the first state, the steps from each state, and the properties.
 pub struct ProtocolModel {
+    /// What may happen, and how often.
     pub scenario: Scenario,
     /// States that are reached later are left out.
     pub until: Option<Instant>,
@@ -37,6 +39,7 @@ fn if_so(happened: bool) -> Happened {
 }
 
 impl ProtocolModel {
+    /// The model of a scenario, without a limit of time.
     pub fn new(scenario: Scenario) -> ProtocolModel {
         ProtocolModel {
             scenario,

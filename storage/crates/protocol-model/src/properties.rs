@@ -45,6 +45,7 @@ pub fn acknowledged_is_kept(_: &ProtocolModel, state: &State) -> bool {
     })
 }
 
+/// No two computes have won the same term.
 pub fn one_winner_for_a_term(_: &ProtocolModel, state: &State) -> bool {
     let all: Vec<&Compute> = winners(state).collect();
     pairs(&all).all(|(a, b)| a.machine.term() != b.machine.term())
@@ -78,10 +79,12 @@ pub fn nobody_finds_wal_lost(_: &ProtocolModel, state: &State) -> bool {
     !state.computes.iter().any(|it| found(it))
 }
 
+/// No assertion has failed, and nothing has gone back that never may.
 pub fn nothing_fails(_: &ProtocolModel, state: &State) -> bool {
     state.failure.is_none()
 }
 
+/// What holds in each state of every scenario, and the scenario's milestones, at most six.
 pub fn all(scenario: &Scenario) -> Vec<Property<ProtocolModel>> {
     let mut all = vec![
         Property::always(
@@ -124,11 +127,13 @@ const MILESTONE: [fn(&ProtocolModel, &State) -> bool; 6] = [
 pub mod milestones {
     use super::*;
 
+    /// Two terms have each committed a record of their own.
     pub const SECOND_TERM_COMMITS: Milestone = ("two terms acknowledge a record each", |state| {
         let own = |it: &&Compute| it.commit_lsn() > begin_of(it);
         winners(state).filter(own).count() >= 2
     });
 
+    /// A later term began before the end of an older winner's log, and has written.
     pub const RECORD_IS_CUT: Milestone =
         ("a winner leaves out what an older term wrote", |state| {
             winners(state).any(|old| {
@@ -138,6 +143,7 @@ pub mod milestones {
             })
         });
 
+    /// A winner has written, and a later term has committed a record of its own.
     pub const OLD_TERM_WRITES_ON: Milestone =
         ("an old winner writes beside a newer one", |state| {
             winners(state).any(|old| {
@@ -147,6 +153,7 @@ pub mod milestones {
             })
         });
 
+    /// As [`SECOND_TERM_COMMITS`], in a state in which a safekeeper has its second disk.
     pub const NEW_DISK: Milestone = (
         "beside a replaced disk, two terms acknowledge a record each",
         |state| {
@@ -157,10 +164,12 @@ pub mod milestones {
         },
     );
 
+    /// A compute has won with the second vote that it asked for.
     pub const SECOND_ATTEMPT: Milestone = ("a candidate wins at its second attempt", |state| {
         winners(state).any(|it| it.campaigns == 2)
     });
 
+    /// A compute goes by a configuration with safekeeper 0, which only the second founding has.
     pub const SECOND_FOUNDING: Milestone = ("a candidate goes by the second founding", |state| {
         let second = |it: &Compute| {
             let configuration = it.machine.configuration();
@@ -169,6 +178,7 @@ pub mod milestones {
         state.computes.iter().any(|it| second(it))
     });
 
+    /// A term that has committed a record of its own has safekeeper 3, a spare, as a voter, and safekeeper 0 no more.
     pub const REPLACED: Milestone = (
         "a member is replaced, and a later term commits without it",
         |state| {
@@ -184,6 +194,7 @@ pub mod milestones {
         },
     );
 
+    /// Two terms have begun changes, and the highest one has committed a record of its own.
     pub const CHANGED_BY_TWO: Milestone = (
         "two terms change the members, and the later commits",
         |state| {
@@ -193,6 +204,7 @@ pub mod milestones {
         },
     );
 
+    /// A candidate that has asked for votes knows a configuration that was changed since the log was founded.
     pub const LOST_FOR_A_CHANGE: Milestone = (
         "a candidate sees a newer configuration and loses",
         |state| {
@@ -204,17 +216,20 @@ pub mod milestones {
         },
     );
 
+    /// The second term goes by a configuration of two members.
     pub const CHANGED_AND_TAKEN_OVER: Milestone = ("a later term has fewer members", |state| {
         let mut later = winners(state).filter(|it| it.machine.term().0 == 2);
         later.any(|it| it.machine.configuration().members().len() == 2)
     });
 
+    /// The second term has safekeeper 1 as a voter, with its second disk.
     pub const RENEWED: Milestone = ("a later term has the new disk as a voter", |state| {
         let renewed = crate::log::member(1, 2);
         let mut later = winners(state).filter(|it| it.machine.term().0 == 2);
         later.any(|it| it.machine.configuration().role_of(renewed) == Some(Role::Voter))
     });
 
+    /// The second term has committed a record of its own, in a log that names its members.
     pub const LISTED: Milestone = (
         "a later term acknowledges a record under the first list",
         |state| {

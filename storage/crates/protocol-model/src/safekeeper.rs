@@ -21,11 +21,14 @@ struct Flush {
     cut: bool,
 }
 
+/// A safekeeper: the acceptor's state machine, what its disk holds, and what of its log is synced.
 #[derive(Clone)]
 pub struct Safekeeper {
     /// The member whose log this is now.
     pub id: MemberId,
+    /// The real state machine; a crash is followed by a start at once.
     pub machine: Acceptor,
+    /// The records, synced or not.
     pub log: Log,
     stored: Durable,
     synced: Lsn,
@@ -50,6 +53,7 @@ impl Hash for Safekeeper {
 }
 
 impl Safekeeper {
+    /// A safekeeper with an empty log, founded with this configuration.
     pub fn new(id: MemberId, configuration: Configuration, bug: Option<Bug>) -> Safekeeper {
         let stored = Durable::new(id, START, configuration);
         Safekeeper {
@@ -64,14 +68,17 @@ impl Safekeeper {
         }
     }
 
+    /// The newest configuration that the acceptor goes by; a planted bug can keep it from the disk.
     pub fn configuration(&self) -> &Configuration {
         &self.machine.durable().configuration
     }
 
+    /// What the disk holds of the acceptor's promises.
     pub fn stored(&self) -> &Durable {
         &self.stored
     }
 
+    /// Whether there is a copy of the disk that can be put back.
     pub fn has_copy(&self) -> bool {
         self.copy.is_some()
     }
@@ -81,6 +88,7 @@ impl Safekeeper {
         self.machine.install(state);
     }
 
+    /// Takes a vote request, and stores the promise if there is one to make.
     pub fn vote(&mut self, request: &VoteRequest) {
         let request = self.as_asked(request);
         if let Some(promise) = self.machine.vote(&request) {
@@ -92,6 +100,7 @@ impl Safekeeper {
         }
     }
 
+    /// The answer to a vote request that was taken.
     pub fn vote_reply(&self, request: &VoteRequest) -> VoteReply {
         let role = self.configuration().role_of(self.id);
         if self.bug == Some(Bug::LearnerVotes) && role == Some(Role::Learner) {
@@ -155,6 +164,7 @@ impl Safekeeper {
         self.store(adoption.state);
     }
 
+    /// Stores a change of the members; false where the acceptor refuses it.
     pub fn configure(&mut self, request: &ConfigureRequest) -> bool {
         let Ok(state) = self.machine.configure(request) else {
             return false;
@@ -188,6 +198,7 @@ impl Safekeeper {
         true
     }
 
+    /// The positions as the acceptor reports them.
     pub fn append_reply(&self) -> AppendReply {
         let mut reply = self.machine.append_reply();
         if self.bug == Some(Bug::AckBeforeFsync) {
@@ -235,10 +246,12 @@ impl Safekeeper {
         self.machine = Acceptor::new(self.id, self.stored.clone(), self.log.end());
     }
 
+    /// Whether an fsync is under way.
     pub fn is_flushing(&self) -> bool {
         self.flushing.is_some()
     }
 
+    /// Whether the log has records that no fsync has covered.
     pub fn has_unsynced(&self) -> bool {
         self.synced < self.log.end()
     }

@@ -12,7 +12,9 @@ use crate::step::What;
 pub struct Plan {
     /// Safekeepers whose addresses it is given.
     pub addresses: Vec<usize>,
+    /// How often the compute may ask for votes.
     pub campaigns: u8,
+    /// Records that the compute may write.
     pub writes: u8,
     /// Whether other things happen between the votes of its elections. Otherwise some safekeepers greet and vote at once.
     pub slow_votes: bool,
@@ -22,12 +24,16 @@ pub struct Plan {
     pub most_changes: u8,
 }
 
+/// The bounds of one search, and what has to be reached in it.
 #[derive(Clone, Debug)]
 pub struct Scenario {
+    /// Name of the scenario, as results show it.
     pub name: &'static str,
     /// The log that each safekeeper begins with.
     pub begins: Vec<Configuration>,
+    /// What each compute may do, by its number.
     pub computes: Vec<Plan>,
+    /// Highest term that votes are asked for in.
     pub highest_term: u64,
     /// Records that a log may have.
     pub records: u64,
@@ -42,28 +48,36 @@ pub struct Scenario {
     pub alike: bool,
     /// Whether other things happen between a write and its fsync.
     pub slow_fsync: bool,
+    /// Crashes of safekeepers, in all.
     pub crashes: u8,
     /// Safekeepers that may crash.
     pub crashing: Vec<usize>,
+    /// Disks that may be lost, in all.
     pub lost_disks: u8,
     /// Safekeepers that may lose their disk.
     pub losing: Vec<usize>,
+    /// Copies of disks that may be made, in all.
     pub copies: u8,
     /// Safekeepers whose disk may be copied and put back.
     pub copying: Vec<usize>,
     /// Messages that may be on their way while other things happen, and which.
     pub late: u8,
+    /// Kinds of messages that may be on their way while other things happen.
     pub late_kinds: Vec<What>,
+    /// States that have to be reached, at most six.
     pub milestones: Vec<Milestone>,
+    /// The mistake that is planted; `None` for the code as it is.
     pub bug: Option<Bug>,
 }
 
+/// The configuration of a log that is founded on the first disks of these safekeepers.
 pub fn founding(nodes: &[usize]) -> Configuration {
     let ids: Vec<MemberId> = nodes.iter().map(|node| member(*node, 1)).collect();
     Configuration::founding(&ids).expect("founders are distinct")
 }
 
 impl Plan {
+    /// A plan without changes of members, whose votes come at once.
     pub fn new(addresses: &[usize], campaigns: u8, writes: u8) -> Plan {
         Plan {
             addresses: addresses.to_vec(),
@@ -75,6 +89,7 @@ impl Plan {
         }
     }
 
+    /// The same plan, with other things between the votes.
     pub fn slow(self) -> Plan {
         Plan {
             slow_votes: true,
@@ -82,6 +97,7 @@ impl Plan {
         }
     }
 
+    /// The same plan with these changes, and as many of them to be made as there are.
     pub fn changing(self, changes: &[Change]) -> Plan {
         Plan {
             most_changes: changes.len() as u8,
@@ -122,6 +138,7 @@ impl Scenario {
         }
     }
 
+    /// The same scenario with a planted mistake.
     pub fn with(self, bug: Bug) -> Scenario {
         Scenario {
             bug: Some(bug),

@@ -12,7 +12,7 @@ use crate::step::What;
 const ALL: [usize; 3] = [0, 1, 2];
 const FOUR: [usize; 4] = [0, 1, 2, 3];
 
-/// Two computes compete for three safekeepers, each safekeeper greets on its own, and votes may come late.
+/// Two computes compete for three safekeepers, votes come one by one or are lost, and one compute may try twice.
 pub fn competition() -> Scenario {
     Scenario {
         computes: vec![Plan::new(&ALL, 2, 1).slow(), Plan::new(&ALL, 1, 1).slow()],

@@ -22,68 +22,101 @@ pub enum What {
 /// Numbers are those of computes and safekeepers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
+    /// A safekeeper shows its position to a compute.
     Greet {
+        /// Number of the compute.
         compute: usize,
+        /// Number of the safekeeper.
         safekeeper: usize,
     },
     /// The safekeepers of the set greet, and the compute asks for votes in a new term.
     Campaign {
+        /// Number of the compute.
         compute: usize,
+        /// The set of safekeepers: a bit for each number.
         greeters: u32,
     },
     /// The safekeepers of the set greet and vote, and the compute hears of it, before anything else happens.
     Elect {
+        /// Number of the compute.
         compute: usize,
+        /// The set of safekeepers: a bit for each number.
         voters: u32,
     },
     /// A safekeeper votes, and the reply is lost.
     VoteUnheard {
+        /// Number of the compute.
         compute: usize,
+        /// Number of the safekeeper.
         safekeeper: usize,
     },
     /// A message is sent; it arrives at once, or late.
     Tell {
+        /// The kind of the message.
         what: What,
+        /// Number of the compute, which sends the message, or gets it where it is a vote or a reply.
         compute: usize,
+        /// Number of the safekeeper.
         safekeeper: usize,
+        /// Whether other things happen before the message, or the reply to a request for a vote, arrives.
         late: bool,
     },
     /// A late message arrives.
     Arrive {
+        /// Place of the message in [`State::late`].
         message: usize,
     },
     /// The compute hears what a safekeeper has of its log.
     Hear {
+        /// Number of the compute.
         compute: usize,
+        /// Number of the safekeeper.
         safekeeper: usize,
     },
     /// A safekeeper dies while it adopts the winner's history.
     DieAdopting {
+        /// Number of the compute.
         compute: usize,
+        /// Number of the safekeeper.
         safekeeper: usize,
     },
+    /// A winner makes a change of the members.
     Change {
+        /// Number of the compute.
         compute: usize,
+        /// Place of the change in [`Plan::changes`].
         change: usize,
     },
+    /// A winner writes a record.
     Write {
+        /// Number of the compute.
         compute: usize,
     },
     /// An fsync is done.
     Flush {
+        /// Number of the safekeeper.
         safekeeper: usize,
     },
+    /// Power is cut, and the safekeeper starts again.
     Crash {
+        /// Number of the safekeeper.
         safekeeper: usize,
+        /// Whether the records that were not synced are all kept; otherwise none is.
         kept: bool,
     },
+    /// A safekeeper's disk is replaced by an empty one, and the log is founded there once more.
     LoseDisk {
+        /// Number of the safekeeper.
         safekeeper: usize,
     },
+    /// A safekeeper's disk is copied.
     CopyDisk {
+        /// Number of the safekeeper.
         safekeeper: usize,
     },
+    /// A safekeeper's disk is replaced by its copy.
     RestoreDisk {
+        /// Number of the safekeeper.
         safekeeper: usize,
     },
 }
