@@ -29,10 +29,12 @@
 //! log, which is at least everything acknowledged as flushed.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod acceptor;
 pub mod configuration;
 pub mod durable;
+pub mod election;
 pub mod history;
 pub mod message;
 mod peers;
@@ -41,12 +43,13 @@ pub mod proposer;
 pub use acceptor::{Acceptor, AdoptionRefusal, Filling, FlushTicket};
 pub use configuration::{Change, ChangeError, Configuration, Generation, Member, MemberId, Role};
 pub use durable::Durable;
+pub use election::{CommitProof, Election, Fenced, LostWal, VoteOutcome};
 pub use history::{TermHistory, TermStart};
 pub use message::{
     AppendHeader, AppendReply, CandidateId, ConfigureRequest, ElectedReply, ElectedRequest,
     LogPosition, Refusal, ResetRequest, VoteReply, VoteRequest,
 };
-pub use proposer::{CommitProof, Election, Fenced, LostWal, Proposer, VoteOutcome};
+pub use proposer::Proposer;
 
 /// Members that form a majority of `members`.
 pub fn majority(members: usize) -> usize {

@@ -7,64 +7,12 @@
 use pg_types::{Lsn, Term};
 
 use crate::configuration::{Change, ChangeError, Configuration, Generation, MemberId, Role};
-use crate::history::TermHistory;
+use crate::election::{CommitProof, Election, Fenced, LostWal, VoteOutcome};
 use crate::message::{
     AppendReply, CandidateId, ConfigureRequest, ElectedReply, ElectedRequest, LogPosition,
     VoteReply, VoteRequest,
 };
 use crate::peers::{Peer, Peers};
-
-/// An acceptor has promised itself to a higher term: this proposer must stop.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("fenced by term {by}")]
-pub struct Fenced {
-    pub by: Term,
-}
-
-/// Proof from before an election that WAL up to a position is committed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CommitProof {
-    pub lsn: Lsn,
-    /// Number of the acceptor that has committed up to `lsn`; `None` when the proof comes from outside the log, such
-    /// as from a reader that has ingested up to there.
-    pub acceptor: Option<usize>,
-}
-
-/// A majority has voted, but the best log among the voters ends before WAL that is known to be committed. A voter
-/// has lost WAL that it acknowledged: announcing this log would throw acknowledged commits away.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LostWal {
-    /// Number of the voter whose log would have won, and where it ends.
-    pub donor: usize,
-    pub end_lsn: Lsn,
-    pub proof: CommitProof,
-}
-
-/// What a won election settled.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Election {
-    pub term: Term,
-    /// Number of the acceptor whose log is the log.
-    pub donor: usize,
-    /// L: where the new term begins.
-    pub start_lsn: Lsn,
-    pub history: TermHistory,
-    /// Highest commit LSN a voter knew.
-    pub known_commit: Lsn,
-}
-
-/// What an election has come to with the vote that was taken last.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum VoteOutcome {
-    Pending,
-    Won(Election),
-    /// No term may begin on what the voters hold. Nothing but their promises has changed.
-    LostWal(LostWal),
-    /// Try again with a term above this one.
-    Lost {
-        highest: Term,
-    },
-}
 
 /// One compute's proposer, as positions: what it asks for, what each peer has answered, and what a majority holds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -123,19 +71,22 @@ impl Proposer {
         )
     }
 
+    /// The term that votes were asked for last, or that the next campaign has to go above; once elected, the term won.
     pub fn term(&self) -> Term {
         self.term
     }
 
+    /// The election that was won; `None` before. A proposer wins once.
     pub fn election(&self) -> Option<&Election> {
         self.election.as_ref()
     }
 
+    /// Everything before it is committed; never goes back. `INVALID` before the election is won.
     pub fn commit_lsn(&self) -> Lsn {
         self.commit_lsn
     }
 
-    /// In memory on a majority.
+    /// Last record boundary that is in memory on a majority of the voters. `INVALID` before the election is won.
     pub fn write_quorum(&self) -> Lsn {
         self.write_quorum
     }
@@ -379,7 +330,8 @@ impl Proposer {
         Ok(self.count())
     }
 
-    /// Returns whether the commit LSN moved.
+    /// Takes an acceptor's positions, as they answer an append and a change of the configuration; they count only once it
+    /// has adopted the history. Returns whether the commit LSN moved.
     pub fn appended(&mut self, peer: usize, reply: &AppendReply) -> Result<bool, Fenced> {
         self.check(reply.term)?;
         let peer = &mut self.peers.all[peer];
@@ -398,6 +350,7 @@ impl Proposer {
         peer.write_lsn = peer.flush_lsn;
     }
 
+    /// Fails when `seen`, the term of an acceptor, is above this proposer's.
     pub fn check(&self, seen: Term) -> Result<(), Fenced> {
         if seen > self.term {
             Err(Fenced { by: seen })
