@@ -5,7 +5,8 @@ mod common;
 
 use std::time::Duration;
 
-use common::{PATIENCE, Postgres, Quorum, SafekeeperProcess, compute, current_lsn, finish};
+use common::{Frozen, PATIENCE, Postgres, Quorum, SafekeeperProcess, compute, current_lsn, finish};
+use consensus::ChangeError;
 use proposer::{Configuration, ElectError, MemberChange, MemberError, ProposerHandle, elect};
 
 async fn make_learner(quorum: &Quorum, safekeeper: &SafekeeperProcess) {
@@ -176,4 +177,90 @@ async fn three_become_five_and_three_again() {
         .await
         .expect("two of three");
     handle.shutdown().await;
+}
+
+/// Promise: a removal is said to be done only when a majority has stored it, however often it is asked for. Until
+/// then the removed safekeeper may still vote, so whoever believes the answer and clears that disk could lose WAL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_removal_is_done_only_when_a_majority_has_stored_it() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut postgres = Postgres::init(dir.path());
+    let quorum = Quorum::start(dir.path(), 3, &postgres).await;
+    let (handle, client) = compute(quorum.config(), &mut postgres).await;
+    quorum.all_committed(current_lsn(&client).await).await;
+    let listed = handle.members();
+    assert_eq!(voters(&listed), [1, 2, 3]);
+
+    let frozen = [1, 2].map(|index| quorum.safekeepers[index].freeze());
+    let remove = MemberChange::Remove { safekeeper: 1 };
+    let short = Duration::from_millis(500);
+    let first = handle.change_members(&remove, short).await;
+    assert_eq!(first, Err(MemberError::NotStored { timeout: short }));
+    // By now the list without 1 is in the proposer's memory, and on the disk of neither of its two voters.
+    assert_eq!(voters(&handle.members()), [2, 3]);
+    let second = handle.change_members(&remove, short).await;
+    assert_eq!(second, Err(MemberError::NotStored { timeout: short }));
+    // The same holds of what such a list says no to, and of the next step.
+    let promote = MemberChange::Promote { safekeeper: 1 };
+    let other = handle.change_members(&promote, short).await;
+    assert_eq!(other, Err(ChangeError::Unfinished.into()));
+
+    frozen.into_iter().for_each(Frozen::thaw);
+    let stored = change(&handle, remove).await;
+    assert_eq!(voters(&stored), [2, 3]);
+    assert_eq!(stored.generation.number, listed.generation.number + 1);
+    for index in [1, 2] {
+        let generation = quorum.status(index).await["generation"].clone();
+        assert_eq!(generation, stored.generation.number, "of two voters, both");
+    }
+    client
+        .batch_execute("CREATE TABLE t (i int)")
+        .await
+        .expect("the two that are left commit");
+    handle.shutdown().await;
+}
+
+/// Promise: a log that does not name its members yet has none that could be "removed already".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_removed_from_a_log_that_does_not_name_its_members() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let postgres = Postgres::init(dir.path());
+    let mut quorum = Quorum::start(dir.path(), 3, &postgres).await;
+    quorum.safekeepers[2].kill();
+    let changer = elect(quorum.config()).await.expect("elected by 1 and 2");
+    for change in [
+        MemberChange::Remove { safekeeper: 1 },
+        MemberChange::Promote { safekeeper: 1 },
+    ] {
+        let refused = changer
+            .change_members(&change, Duration::from_millis(300))
+            .await;
+        assert_eq!(refused, Err(ChangeError::Unlisted.into()), "{change:?}");
+    }
+    quorum.safekeepers[2].restart().await;
+    let remove = MemberChange::Remove { safekeeper: 1 };
+    let changed = changer.change_members(&remove, PATIENCE).await;
+    assert_eq!(voters(&changed.expect("all three follow")), [2, 3]);
+}
+
+/// Promise: who has lost its term says nothing of the members any more, which its successor may have changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proposer_that_lost_its_term_says_of_no_member_that_it_is_removed() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let postgres = Postgres::init(dir.path());
+    let quorum = Quorum::start(dir.path(), 3, &postgres).await;
+    let former = elect(quorum.config()).await.expect("elected");
+    let remove = MemberChange::Remove { safekeeper: 1 };
+    let removed = former.change_members(&remove, PATIENCE).await;
+    assert_eq!(voters(&removed.expect("two are left")), [2, 3]);
+
+    let successor = elect(quorum.config()).await.expect("elected again");
+    let mut fatal = former.fatal();
+    tokio::time::timeout(PATIENCE, fatal.wait_for(Option::is_some))
+        .await
+        .expect("in time")
+        .expect("fenced");
+    let answer = former.change_members(&remove, PATIENCE).await;
+    assert!(matches!(answer, Err(MemberError::Stopped(_))), "{answer:?}");
+    drop(successor);
 }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unused_imports)]
 
+mod frozen;
 pub mod reader;
 pub mod store;
 mod wal;
@@ -15,6 +16,7 @@ use pg_types::{Lsn, TenantId, TimelineId, wal::record_end};
 use proposer::{PgConn, ProposerConfig, ProposerHandle, elect};
 use test_ports::free_port;
 
+pub use frozen::Frozen;
 pub use wal::{committed_xids, read_wal};
 
 const PG_BIN: &str = "/usr/lib/postgresql/15/bin";
