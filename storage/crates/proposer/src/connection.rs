@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
-use wire::wal::MAX_FRAME_BYTES;
+use wire::wal;
 
 /// What the safekeeper sends, a message a frame.
 pub type Frames = FramedRead<OwnedReadHalf, LengthDelimitedCodec>;
@@ -19,8 +19,5 @@ pub async fn connect(address: &str, timeout: Duration) -> anyhow::Result<(Frames
         .with_context(|| format!("safekeeper {address}: cannot connect"))?;
     stream.set_nodelay(true)?;
     let (reader, writer) = stream.into_split();
-    let frames = LengthDelimitedCodec::builder()
-        .max_frame_length(MAX_FRAME_BYTES)
-        .new_read(reader);
-    Ok((frames, writer))
+    Ok((FramedRead::new(reader, wal::codec()), writer))
 }

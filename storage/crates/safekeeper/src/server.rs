@@ -15,8 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 use tracing::Instrument as _;
 use wire::wal::{
-    self, AcceptorMessage, Failure, FailureKind, FetchReply, FetchRequest, FirstMessage,
-    MAX_FRAME_BYTES, ReadReply,
+    self, AcceptorMessage, Failure, FailureKind, FetchReply, FetchRequest, FirstMessage, ReadReply,
 };
 
 use crate::metrics::{self, Connection};
@@ -57,9 +56,7 @@ pub async fn serve(listener: TcpListener, registry: Arc<Registry>, id: u64) {
 }
 
 fn frames_of(reader: OwnedReadHalf) -> Frames {
-    LengthDelimitedCodec::builder()
-        .max_frame_length(MAX_FRAME_BYTES)
-        .new_read(reader)
+    FramedRead::new(reader, wal::codec())
 }
 
 async fn handle(stream: TcpStream, registry: Arc<Registry>, id: u64) -> anyhow::Result<()> {

@@ -16,6 +16,13 @@ pub const MAX_FRAME_BYTES: usize = 16 << 20;
 /// Most pages one [`Request::Pages`] may ask for.
 pub const MAX_PAGES_PER_REQUEST: usize = 256;
 
+/// Cuts a connection's bytes into the bodies of frames, and puts a length before each body that is sent. A frame of more
+/// than [`MAX_FRAME_BYTES`] is an error of kind `InvalidData` on either side, after which the connection is of no use.
+#[cfg(feature = "codec")]
+pub fn codec() -> tokio_util::codec::LengthDelimitedCodec {
+    crate::codec::up_to(MAX_FRAME_BYTES)
+}
+
 /// The first frame of a connection: who connects, and for which timeline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {

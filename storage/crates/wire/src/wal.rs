@@ -30,6 +30,13 @@ pub const MAX_FRAME_BYTES: usize = 16 << 20;
 /// Most WAL that a sender puts into one frame, bytes.
 pub const MAX_WAL_BYTES: usize = 1 << 20;
 
+/// Cuts a connection's bytes into the bodies of frames, and puts a length before each body that is sent. A frame of more
+/// than [`MAX_FRAME_BYTES`] is an error of kind `InvalidData` on either side, after which the connection is of no use.
+#[cfg(feature = "codec")]
+pub fn codec() -> tokio_util::codec::LengthDelimitedCodec {
+    crate::codec::up_to(MAX_FRAME_BYTES)
+}
+
 /// The first frame of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FirstMessage {

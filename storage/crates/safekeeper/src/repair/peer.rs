@@ -14,9 +14,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::task::block_in_place;
 use tokio::time::timeout;
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
-use wire::wal::{
-    self, FirstMessage, MAX_FRAME_BYTES, READ_VERSION, ReadReply, StreamFrame, StreamRequest,
-};
+use wire::wal::{self, FirstMessage, READ_VERSION, ReadReply, StreamFrame, StreamRequest};
 
 use super::gathering::Gathering;
 use super::{Sources, agrees, pace};
@@ -85,9 +83,7 @@ async fn connect(
     let stream = TcpStream::connect(address).await.context("connect")?;
     stream.set_nodelay(true)?;
     let (reader, mut writer) = stream.into_split();
-    let mut frames = LengthDelimitedCodec::builder()
-        .max_frame_length(MAX_FRAME_BYTES)
-        .new_read(reader);
+    let mut frames = FramedRead::new(reader, wal::codec());
     let request = FirstMessage::Read(StreamRequest {
         version: READ_VERSION,
         tenant: timeline.identity.tenant,

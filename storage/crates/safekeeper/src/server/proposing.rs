@@ -338,7 +338,7 @@ mod tests {
     use consensus::Configuration;
     use pg_types::{Lsn, TenantId, TimelineId};
     use tokio::net::TcpListener;
-    use tokio_util::codec::LengthDelimitedCodec;
+    use tokio_util::codec::FramedRead;
 
     use super::*;
     use crate::control::Identity;
@@ -369,7 +369,7 @@ mod tests {
         let address = listener.local_addr().expect("address");
         let proposer = TcpStream::connect(address).await.expect("connect");
         let (_reader, writer) = listener.accept().await.expect("accept").0.into_split();
-        let mut frames = LengthDelimitedCodec::builder().new_read(proposer);
+        let mut frames = FramedRead::new(proposer, wal::codec());
         let replies = Arc::new(Replies::new(timeline(place.path()), writer));
         let lives = tokio::spawn(replies.clone().show_life());
         let (ended, end) = std::sync::mpsc::channel::<()>();

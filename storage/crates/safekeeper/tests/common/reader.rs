@@ -50,9 +50,7 @@ impl Reader {
             .write_all(&wal::encode(&request))
             .await
             .expect("send");
-        let mut frames = LengthDelimitedCodec::builder()
-            .max_frame_length(wal::MAX_FRAME_BYTES)
-            .new_read(reader);
+        let mut frames = FramedRead::new(reader, wal::codec());
         let reply: BytesMut = frames.next().await.expect("a reply").expect("a frame");
         let reply = wal::decode(&reply).expect("a reply");
         let reader = Reader {
