@@ -6,8 +6,8 @@
 
 use pg_types::Lsn;
 
-/// WAL that is worth a message of its own, bytes.
-const LARGE_BYTES: u64 = 64 << 10;
+/// So much WAL, bytes, is sent to a safekeeper as a message of its own, also while that one has an fsync under way.
+const SEND_NOW_BYTES: u64 = 64 << 10;
 
 /// What one connection to a safekeeper waits for.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Batch {
         if record_end <= sent {
             self.awaited = self.awaited.max(record_end);
         }
-        flushed >= self.awaited || end.0.saturating_sub(sent.0) >= LARGE_BYTES
+        flushed >= self.awaited || end.0.saturating_sub(sent.0) >= SEND_NOW_BYTES
     }
 }
 
@@ -56,7 +56,7 @@ mod tests {
     fn much_wal_does_not_wait() {
         let mut batch = Batch::new();
         assert!(!batch.is_due(Lsn(100), Lsn(180), Lsn(180), Lsn(180)));
-        let end = Lsn(180 + LARGE_BYTES);
+        let end = Lsn(180 + SEND_NOW_BYTES);
         assert!(batch.is_due(Lsn(100), Lsn(180), end, end));
     }
 

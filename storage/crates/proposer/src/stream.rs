@@ -17,8 +17,8 @@ use crate::{Fatal, FpwChange, PgConn, Positions};
 /// WAL of commits that come while others are under way stays with Postgres for at most this long, and is then read and
 /// sent together.
 const GATHER_PERIOD: Duration = Duration::from_millis(2);
-/// WAL that is worth to be sent at once, bytes.
-const LARGE_BYTES: usize = 16 << 10;
+/// After a piece of WAL of so many bytes, Postgres's next one is read at once: nothing is left in the socket to gather.
+const READ_ON_BYTES: usize = 16 << 10;
 const RETRY_PERIOD: Duration = Duration::from_millis(50);
 /// Postgres is told where things stand at least this often, changed or not.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
@@ -185,7 +185,7 @@ impl Source {
                     self.shared.received(wal.clone());
                     self.received = start + wal.len() as u64;
                     self.check_records(start, &wal, since)?;
-                    let small = wal.len() < LARGE_BYTES;
+                    let small = wal.len() < READ_ON_BYTES;
                     if small && !reader.has_message() {
                         let under_way = positions.borrow().record_end;
                         let committed = positions.wait_for(|now| now.commit >= under_way);
