@@ -134,8 +134,9 @@ async fn receive(
                 if !shared.replied(index, &message) {
                     bail!("fenced");
                 }
+                // Wakes this safekeeper's sender. The others wait for what `replied` tells them: a commit, or a change of
+                // the members.
                 position.send_replace(Some(reply.flush_lsn));
-                shared.wake_all();
             }
             AcceptorMessage::Append { reply, .. } => {
                 // Before the announcement such replies only say that the safekeeper lives.
