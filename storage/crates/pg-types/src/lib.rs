@@ -26,7 +26,7 @@ pub use id::{DiskId, TenantId, Term, TimelineId};
 pub use key::{Key, KeyKind, KeyRange};
 pub use lsn::Lsn;
 pub use rel::{ForkNumber, RelTag, SlruKind};
-pub use version::PgMajor;
+pub use version::{PgMajor, UnknownMajor};
 
 /// Postgres's page size in bytes (`BLCKSZ`); every supported build uses the default.
 pub const BLCKSZ: usize = 8192;

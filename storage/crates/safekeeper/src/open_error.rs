@@ -1,6 +1,6 @@
 //! Why a timeline's log cannot be opened.
 
-use pg_types::Lsn;
+use pg_types::{Lsn, UnknownMajor};
 
 use crate::control::ControlError;
 use crate::disk::DiskError;
@@ -33,7 +33,7 @@ pub enum OpenError {
         /// Stored commit LSN: everything before it was acknowledged.
         commit: Lsn,
     },
-    /// The timeline is of a major version of Postgres that this program does not know; the field is the version.
-    #[error("Postgres {0} is not supported; this safekeeper knows 15")]
-    Version(u32),
+    /// The timeline is of a major version of Postgres whose WAL this program does not know.
+    #[error(transparent)]
+    Version(#[from] UnknownMajor),
 }

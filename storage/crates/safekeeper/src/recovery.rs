@@ -23,11 +23,9 @@ pub struct Recovered {
     pub lost: Vec<String>,
 }
 
+/// The major version of that number, such as 15; `OpenError::Version` for one whose WAL nothing here can read.
 pub fn major(pg_version: u32) -> Result<PgMajor, OpenError> {
-    match pg_version {
-        15 => Ok(PgMajor::V15),
-        other => Err(OpenError::Version(other)),
-    }
+    Ok(PgMajor::from_number(pg_version)?)
 }
 
 /// A decoder that begins at the record boundary `at`. The version was checked when the timeline was opened.
@@ -135,4 +133,81 @@ fn has_bytes_behind(segments: &mut Segments, end: Lsn) -> std::io::Result<bool> 
         at = at + length as u64;
     }
     Ok(segments.has_from(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use consensus::{Configuration, Durable, MemberId};
+    use pg_types::wal::{info, rmgr};
+    use pg_types::{TenantId, TimelineId};
+    use wal_decode::synth::{WalWriter, plain_record};
+
+    use super::*;
+
+    const START: Lsn = Lsn(0x0150_0000);
+    const SYSTEM_IDENTIFIER: u64 = 7;
+
+    fn control(pg_version: u32) -> Control {
+        let member = MemberId {
+            node: 1,
+            ..MemberId::UNKNOWN
+        };
+        let founders = Configuration::founding(&[member]).expect("one member");
+        Control {
+            identity: Identity {
+                tenant: TenantId([1; 16]),
+                timeline: TimelineId([2; 16]),
+                system_identifier: SYSTEM_IDENTIFIER,
+                pg_version,
+                start_lsn: START,
+            },
+            member,
+            origin: None,
+            durable: Durable::new(member, START, founders),
+            readers: Default::default(),
+        }
+    }
+
+    /// Stores two records of a major version below `dir`; their end.
+    fn write_wal(dir: &Path, major: PgMajor) -> Lsn {
+        let mut wal = WalWriter::new(START, major, 1, SYSTEM_IDENTIFIER);
+        let mut prev = Lsn::INVALID;
+        for _ in 0..2 {
+            let record = plain_record(rmgr::XLOG, info::xlog::NOOP, 0, prev, b"");
+            prev = wal.append(&record).0;
+        }
+        let mut segments = Segments::open(dir).expect("open");
+        segments.write(START, wal.bytes()).expect("write");
+        segments.sync_job().run().expect("fsync");
+        wal.position()
+    }
+
+    #[test]
+    fn a_log_of_each_supported_major_is_read_to_the_end_of_its_last_record() {
+        for major in PgMajor::ALL {
+            let dir = tempfile::tempdir().expect("temporary directory");
+            let end = write_wal(dir.path(), major);
+            let control = control(major.facts().number);
+            let found = recover(dir.path(), &control).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(found.end, end, "{major:?}");
+        }
+    }
+
+    #[test]
+    fn wal_of_another_major_than_the_timeline_is_of_is_no_part_of_its_log() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        write_wal(dir.path(), PgMajor::V17);
+        let found = recover(dir.path(), &control(15)).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(found.end, START);
+    }
+
+    #[test]
+    fn a_log_of_any_other_major_is_refused_by_name() {
+        for unknown in [0, 14, 16, 19] {
+            let dir = tempfile::tempdir().expect("temporary directory");
+            let refused = recover(dir.path(), &control(unknown)).err();
+            let said = refused.expect("refused").to_string();
+            assert!(said.contains(&format!("Postgres {unknown} ")), "{said}");
+        }
+    }
 }
