@@ -27,6 +27,7 @@
 //! read or written stops alone, says why, and acknowledges nothing.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod api;
 pub mod care;

@@ -1,5 +1,6 @@
 //! All timelines of this safekeeper.
 
+mod directories;
 mod founding;
 
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ use parking_lot::Mutex;
 use pg_types::{TenantId, TimelineId};
 use wire::wal::{Failure, FailureKind};
 
+use self::directories::{BEING_CREATED, BEING_DELETED};
 use self::founding::configuration;
 use crate::care::Care;
 use crate::control::{Identity, sync_dir};
@@ -24,8 +26,6 @@ use crate::timeline::Timeline;
 
 /// A timeline that stopped because of its disk is opened again on demand, but not more often than this.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-const BEING_CREATED: &str = "new";
-const BEING_DELETED: &str = "deleted";
 const MAINTENANCE_PERIOD: Duration = Duration::from_secs(1);
 
 pub use founding::{Founder, Founding};
@@ -59,7 +59,9 @@ pub struct Registry {
 /// What `create` found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Created {
+    /// Nothing; the timeline is there now.
     New,
+    /// The timeline exists already, with the same values: a repetition. Its directory is left as it is.
     Same,
     /// The timeline exists already, with other values.
     Different,
@@ -67,6 +69,7 @@ pub enum Created {
 
 /// One line of the list of timelines.
 pub enum Listed {
+    /// A timeline whose files could be opened. It may have stopped since ([`Timeline::stop_state`]).
     Open(Arc<Timeline>),
     /// A timeline that could not be opened, and why.
     Broken(Id, String),
@@ -75,14 +78,24 @@ pub enum Listed {
 /// Why the data directory cannot be used, or a timeline not be created or deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
+    /// The file system failed; a repetition can help once it works again.
     #[error("cannot use data directory {dir}: {source}")]
-    Dir { dir: String, source: std::io::Error },
+    Dir {
+        /// The data directory, or that of the timeline.
+        dir: String,
+        /// The error of the file system.
+        source: std::io::Error,
+    },
+    /// The directory, which the field names, is locked. Its other process has to end first.
     #[error("data directory {0} is in use by another safekeeper process")]
     InUse(String),
+    /// The directory belongs to another safekeeper, or who it is cannot be read or stored.
     #[error(transparent)]
     Disk(#[from] DiskError),
+    /// The request to found a timeline names nobody, too many, or one safekeeper twice. Nothing was created.
     #[error("the founders of a timeline make no sense: {0}")]
     Founders(#[from] consensus::ChangeError),
+    /// The timeline's files cannot be made, or opened once they were.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
@@ -108,7 +121,7 @@ impl Registry {
             changes: tokio::sync::Mutex::default(),
             _lock: lock,
         };
-        for id in registry.find().map_err(bad)? {
+        for id in directories::timelines(&registry.dir).map_err(bad)? {
             let entry = registry.load(id);
             registry.entries.lock().insert(id, entry);
         }
@@ -132,36 +145,17 @@ impl Registry {
         }
     }
 
+    /// What looks for damaged WAL and repairs it; `None` unless [`Registry::cared_for_by`] was called.
     pub fn care(&self) -> Option<&Arc<Care>> {
         self.care.as_ref()
     }
 
+    /// What brings finished WAL to an object store; `None` unless [`Registry::offloading_to`] was called.
     pub fn offload(&self) -> Option<&Arc<Offload>> {
         self.offload.as_ref()
     }
 
-    fn find(&self) -> std::io::Result<Vec<Id>> {
-        let mut found = Vec::new();
-        for tenant in fs::read_dir(&self.dir)? {
-            let tenant = tenant?;
-            let Some(tenant_id) = parse(&tenant.file_name()) else {
-                continue;
-            };
-            for timeline in fs::read_dir(tenant.path())? {
-                let timeline = timeline?;
-                if let Some(timeline_id) = parse(&timeline.file_name()) {
-                    found.push((tenant_id, timeline_id));
-                } else if is_unfinished(&timeline.file_name()) {
-                    fs::remove_dir_all(timeline.path())?;
-                } else {
-                    // An operator may have put a log aside here, and it may be the last copy.
-                    tracing::warn!(path = %timeline.path().display(), "not a timeline; left alone");
-                }
-            }
-        }
-        Ok(found)
-    }
-
+    /// Identity of the data directory, and the logs that it was given.
     pub fn disk(&self) -> &Disk {
         &self.disk
     }
@@ -184,7 +178,7 @@ impl Registry {
         }
     }
 
-    /// Begins the background work of every timeline that is open.
+    /// Begins the background work of every timeline that is open. Called once, within a tokio runtime.
     pub fn start(self: &Arc<Registry>) {
         let open: Vec<Arc<Timeline>> = self
             .entries
@@ -293,7 +287,8 @@ impl Registry {
         Ok(Arc::new(Timeline::open(&path, &self.disk)?))
     }
 
-    /// Idempotent.
+    /// Ends a timeline's work and removes its directory with all WAL in it. Idempotent: nothing happens to a timeline that
+    /// is not here. After an error it can be repeated, and after a crash the next start removes what is left.
     pub async fn delete(self: &Arc<Registry>, id: Id) -> Result<(), RegistryError> {
         let _change = self.changes.lock().await;
         let Some(entry) = self.entries.lock().get(&id).cloned() else {
@@ -353,7 +348,8 @@ impl Registry {
         })
     }
 
-    /// The timeline for a WAL connection; tries once more to open one whose disk failed a while ago.
+    /// The timeline for a WAL connection; tries once more to open one whose disk failed more than five seconds ago. Fails
+    /// with `NotFound`, or with `Stopped` and the reason.
     pub async fn connect(self: &Arc<Registry>, id: Id) -> Result<Arc<Timeline>, Failure> {
         if let Some(timeline) = self.usable(id)? {
             return Ok(timeline);
@@ -421,18 +417,6 @@ impl Registry {
             })
         }
     }
-}
-
-fn parse<T: std::str::FromStr>(name: &std::ffi::OsStr) -> Option<T> {
-    name.to_str()?.parse().ok()
-}
-
-/// What a creation or a deletion leaves that a crash cut short: the id of a timeline with a suffix of its own.
-fn is_unfinished(name: &std::ffi::OsStr) -> bool {
-    let name = name.to_str().and_then(|name| name.rsplit_once('.'));
-    name.is_some_and(|(id, suffix)| {
-        [BEING_CREATED, BEING_DELETED].contains(&suffix) && id.parse::<TimelineId>().is_ok()
-    })
 }
 
 async fn maintain(timeline: Arc<Timeline>) {
