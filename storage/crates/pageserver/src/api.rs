@@ -44,8 +44,6 @@ pub enum TimelineStateName {
     Active,
     /// Met a record it cannot redo; serves reads up to the record before.
     Stopped,
-    /// What is stored can't be used.
-    Broken,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
