@@ -35,6 +35,7 @@ family!(READ_AHEAD_USED: IntCounterVec = register_int_counter_vec!("weir_compute
 family!(READ_AHEAD_UNUSED: IntCounterVec = register_int_counter_vec!("weir_compute_volume_read_ahead_unused_total", "Pages read ahead that were overwritten, cut off or dropped before they were read"));
 family!(WRITES: IntCounterVec = register_int_counter_vec!("weir_compute_volume_writes_total", "Writes to the volume"));
 family!(WRITTEN_BYTES: IntCounterVec = register_int_counter_vec!("weir_compute_volume_bytes_written_total", "Bytes written to the volume"));
+family!(WRITE_BACK: IntGaugeVec = register_int_gauge_vec!("weir_compute_volume_write_back", "1 while the kernel hands writes to the volume over later, 0 while each goes through"));
 family!(FAILED: IntCounterVec = register_int_counter_vec!("weir_compute_volume_failed_operations_total", "File operations that failed for Postgres"));
 family!(THROTTLE: GaugeVec = register_gauge_vec!("weir_compute_volume_throttle_seconds", "How long each write is held back"));
 family!(REFUSING: IntGaugeVec = register_int_gauge_vec!("weir_compute_writes_refused", "1 while writes are refused"));
@@ -97,6 +98,7 @@ pub struct Metrics {
     pub read_ahead_unused: IntCounter,
     pub writes: IntCounter,
     pub bytes_written: IntCounter,
+    pub write_back: IntGauge,
     pub failed_operations: IntCounter,
     pub throttle_seconds: prometheus::Gauge,
     pub writes_refused: IntGauge,
@@ -138,6 +140,7 @@ impl Metrics {
             read_ahead_unused: READ_AHEAD_UNUSED.with_label_values(&plain),
             writes: WRITES.with_label_values(&plain),
             bytes_written: WRITTEN_BYTES.with_label_values(&plain),
+            write_back: WRITE_BACK.with_label_values(&plain),
             failed_operations: FAILED.with_label_values(&plain),
             throttle_seconds: THROTTLE.with_label_values(&plain),
             writes_refused: REFUSING.with_label_values(&plain),

@@ -12,8 +12,8 @@ use crate::pages::StorageSource;
 use crate::postgres::{self, DataDirectory, Files, OsUser, SERVED};
 use crate::spec::Spec;
 use crate::start::{self, StartPoint};
-use crate::volume::Volume;
 use crate::volume::mount::Mounted;
+use crate::volume::{Volume, WriteMode};
 
 /// Everything the local side of a start needs; applied on a thread that may block.
 pub(super) struct Layout {
@@ -26,6 +26,8 @@ pub(super) struct Layout {
     pub size: Option<u64>,
     /// Pages to read ahead at most.
     pub read_ahead: u32,
+    /// When writes are to reach the volume.
+    pub writes: WriteMode,
     pub source: StorageSource,
 }
 
@@ -43,6 +45,13 @@ impl Layout {
         if let Some(size) = self.size {
             volume.quota().heard(size);
         }
+        volume.writes().choose(match volume.quota().near() {
+            Some(near) => {
+                tracing::info!("writes go through: {near}");
+                WriteMode::Through
+            }
+            None => self.writes,
+        });
         let data = DataDirectory::create(&self.paths.data, &self.paths.volume, &self.user)
             .with_context(|| format!("create {}", self.paths.data.display()))?;
         volume.put_file("global/pg_control", &files.pg_control)?;

@@ -48,6 +48,17 @@ pub async fn full_page_writes(agent: &Agent, live: &Live) {
     }
 }
 
+/// Ends when the volume must be written through. A watch of its own: a Postgres that answers nobody, which a lost page
+/// may be the reason of, does not delay it.
+pub async fn writes(live: &Live) -> End {
+    loop {
+        tokio::time::sleep(VITALS_EVERY).await;
+        if let Some(needed) = live.volume.write_through_needed() {
+            return End::WriteThrough(needed);
+        }
+    }
+}
+
 /// Looks at Postgres, sets the throttle, refuses writes when WAL runs away. Ends only when commits no longer wait
 /// for the proposer.
 pub async fn vitals(agent: &Agent, live: &Live) -> End {

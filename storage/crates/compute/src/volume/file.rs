@@ -191,25 +191,14 @@ impl CachedFile {
         }
     }
 
-    /// One block as it is here; `None` when the file does not reach so far or only storage has the block.
-    pub fn read_local_block(&self, block: u32) -> Result<Option<Vec<u8>>, VolumeError> {
-        let state = self.state.read();
-        let offset = u64::from(block) * BLCKSZ as u64;
-        if state.is_missing(block) || offset + BLCKSZ as u64 > state.size {
-            return Ok(None);
-        }
-        let mut buffer = vec![0; BLCKSZ];
-        self.backing.read(offset, &mut buffer)?;
-        Ok(Some(buffer))
-    }
-
-    /// Writes, extending the file if need be; a gap reads as zeroes.
+    /// Writes, extending the file if need be; a gap reads as zeroes. Returns what was fetched, and by how many bytes
+    /// this write made the file larger.
     pub fn write(
         &self,
         source: &dyn PageSource,
         offset: u64,
         data: &[u8],
-    ) -> Result<Fetched, VolumeError> {
+    ) -> Result<(Fetched, u64), VolumeError> {
         let length = data.len() as u64;
         let end = offset
             .checked_add(length)
@@ -227,8 +216,9 @@ impl CachedFile {
                             state.present.insert(block);
                         }
                         self.unread.gone(block_at(offset)..blocks_of(end));
-                        state.size = state.size.max(end);
-                        return Ok(fetched);
+                        let growth = end.saturating_sub(state.size);
+                        state.size += growth;
+                        return Ok((fetched, growth));
                     }
                 }
             };

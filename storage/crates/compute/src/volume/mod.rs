@@ -9,6 +9,7 @@
 mod ahead;
 pub mod backing;
 mod bitmap;
+mod content;
 mod error;
 pub mod file;
 mod filesystem;
@@ -23,6 +24,7 @@ mod read_ahead;
 mod stats;
 mod throttle;
 pub mod tree;
+mod write_back;
 mod written;
 
 use std::path::{Path, PathBuf};
@@ -30,14 +32,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use pg_types::RelTag;
 use pg_types::rel::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
 
 pub use ahead::DEFAULT_READ_AHEAD;
 pub use error::VolumeError;
-pub use quota::{Full, Quota};
+pub use quota::{Full, Near, Quota};
 pub use stats::Stats;
 pub use throttle::Throttle;
+pub use write_back::{WriteMode, WriteThroughNeeded, Writes};
 pub use written::WrittenPages;
 
 use crate::source::PageSource;
@@ -45,7 +47,6 @@ use ahead::Ahead;
 use backing::{Backing, OpenFiles};
 use file::CachedFile;
 use listing::{DirKind, Listing};
-use stats::Fetched;
 use tree::{Content, Node, ROOT, Resolved, Tree};
 
 /// What is known of a file or directory.
@@ -71,6 +72,7 @@ pub struct Volume {
     ahead: Ahead,
     throttle: Throttle,
     quota: Quota,
+    writes: Writes,
     written: WrittenPages,
     closed: AtomicBool,
 }
@@ -95,6 +97,7 @@ impl Volume {
             stats,
             throttle: Throttle::default(),
             quota: Quota::default(),
+            writes: Writes::default(),
             written: WrittenPages::default(),
             closed: AtomicBool::new(false),
         };
@@ -145,6 +148,11 @@ impl Volume {
         &self.quota
     }
 
+    /// When writes reach the volume.
+    pub fn writes(&self) -> &Writes {
+        &self.writes
+    }
+
     pub fn written(&self) -> &WrittenPages {
         &self.written
     }
@@ -159,6 +167,7 @@ impl Volume {
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.ahead.close();
+        self.throttle.release();
     }
 
     pub fn is_closed(&self) -> bool {
@@ -252,12 +261,9 @@ impl Volume {
     pub fn unlink(&self, parent: u64, name: &str) -> Result<(), VolumeError> {
         self.check_open()?;
         self.ensure_listed(parent)?;
-        let held = self
-            .lookup(parent, name)
-            .ok()
-            .and_then(|node| counted(&node));
+        let held = (self.lookup(parent, name)).map_or(0, |node| content::held(&node));
         self.tree.remove(parent, name, false)?;
-        self.quota.shrink(held.map_or(0, |fork| fork.size));
+        self.quota.shrink(held);
         Ok(())
     }
 
@@ -314,64 +320,6 @@ impl Volume {
         }
     }
 
-    // --- content
-
-    fn count(&self, fetched: Fetched) {
-        if self.open_files.count() > self.max_open_files {
-            // Not selective, but rare; whatever is in use is opened again.
-            for node in self.tree.nodes() {
-                if let Ok(file) = node.file() {
-                    file.close_idle();
-                }
-            }
-        }
-        self.stats.fetched(fetched);
-    }
-
-    pub fn read(&self, node: &Arc<Node>, offset: u64, length: u64) -> Result<Vec<u8>, VolumeError> {
-        self.check_open()?;
-        self.ahead.reading(node, offset, length);
-        let (data, fetched) = node.file()?.read(&*self.source, offset, length)?;
-        self.count(fetched);
-        Ok(data)
-    }
-
-    pub fn write(&self, node: &Node, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
-        self.check_open()?;
-        let end = offset.saturating_add(data.len() as u64);
-        let mut growth = 0;
-        if let Some(fork) = counted(node) {
-            growth = end.saturating_sub(fork.size);
-            if growth > 0 {
-                self.quota.grow(fork.rel, fork.first + end, growth)?;
-            }
-        }
-        let fetched = (node.file()?.write(&*self.source, offset, data))
-            .inspect_err(|_| self.quota.shrink(growth))?;
-        self.count(fetched);
-        self.stats.writes.fetch_add(1, Ordering::Relaxed);
-        self.stats
-            .bytes_written
-            .fetch_add(data.len() as u64, Ordering::Relaxed);
-        if let Content::File {
-            relation: Some((rel, first_block)),
-            ..
-        } = &node.content
-        {
-            self.written.note(*rel, *first_block, offset, data.len());
-        }
-        Ok(())
-    }
-
-    pub fn truncate(&self, node: &Node, size: u64) -> Result<(), VolumeError> {
-        self.check_open()?;
-        let before = counted(node).map_or(0, |fork| fork.size);
-        let fetched = node.file()?.truncate(&*self.source, size)?;
-        self.quota.shrink(before.saturating_sub(size));
-        self.count(fetched);
-        Ok(())
-    }
-
     // --- for the agent
 
     /// Puts a small local file in place, in directories made as needed. For the time before the mount.
@@ -402,27 +350,5 @@ impl Volume {
 
     pub fn cache_directory(&self) -> &Path {
         &self.cache
-    }
-}
-
-/// A file of a fork that counts for the quota.
-struct Counted {
-    rel: RelTag,
-    /// Where in the fork the file begins, and what it holds, bytes.
-    first: u64,
-    size: u64,
-}
-
-fn counted(node: &Node) -> Option<Counted> {
-    match &node.content {
-        Content::File {
-            file,
-            relation: Some((rel, first_block)),
-        } if quota::counts(*rel) => Some(Counted {
-            rel: *rel,
-            first: u64::from(*first_block) * pg_types::BLCKSZ as u64,
-            size: file.size(),
-        }),
-        _ => None,
     }
 }
