@@ -40,6 +40,10 @@ struct Arguments {
     /// read. It begins with a few and grows as far as the reader reads on.
     #[arg(long, env = "WEIR_READ_AHEAD_PAGES", default_value_t = compute::volume::DEFAULT_READ_AHEAD)]
     read_ahead_pages: u32,
+    /// Local disk for pages that came from storage and were not written since, MiB: beyond it those that were not read
+    /// lately go, to be fetched again when they are read. Written pages stay whatever this says. 0 is no limit.
+    #[arg(long, env = "WEIR_COMPUTE_CACHE_MIB", default_value_t = 0)]
+    cache_mib: u64,
     /// Let each page that Postgres writes reach the volume before Postgres goes on. Otherwise the kernel hands pages over
     /// later, many at a time, which makes bulk loads about twice as fast; a branch near its storage quota writes
     /// through anyway.
@@ -116,6 +120,7 @@ async fn serve(arguments: Arguments, spec: Spec) -> anyhow::Result<Verdict> {
     let telemetry = telemetry::init("weir-compute")?;
     let options = Options {
         read_ahead: arguments.read_ahead_pages,
+        cache: (arguments.cache_mib > 0).then_some(arguments.cache_mib << 20),
         writes: if arguments.write_through {
             WriteMode::Through
         } else {

@@ -36,6 +36,9 @@ family!(READ_AHEAD_UNUSED: IntCounterVec = register_int_counter_vec!("weir_compu
 family!(WRITES: IntCounterVec = register_int_counter_vec!("weir_compute_volume_writes_total", "Writes to the volume"));
 family!(WRITTEN_BYTES: IntCounterVec = register_int_counter_vec!("weir_compute_volume_bytes_written_total", "Bytes written to the volume"));
 family!(WRITE_BACK: IntGaugeVec = register_int_gauge_vec!("weir_compute_volume_write_back", "1 while the kernel hands writes to the volume over later, 0 while each goes through"));
+family!(CLEAN_BYTES: IntGaugeVec = register_int_gauge_vec!("weir_compute_volume_clean_bytes", "Pages on the local disk as storage has them, which can be given back"));
+family!(EVICTED: IntCounterVec = register_int_counter_vec!("weir_compute_volume_pages_evicted_total", "Pages given back to keep within the budget of local disk"));
+family!(NOT_KEPT: IntCounterVec = register_int_counter_vec!("weir_compute_volume_pages_not_kept_total", "Pages fetched and read that the local disk did not take"));
 family!(FAILED: IntCounterVec = register_int_counter_vec!("weir_compute_volume_failed_operations_total", "File operations that failed for Postgres"));
 family!(THROTTLE: GaugeVec = register_gauge_vec!("weir_compute_volume_throttle_seconds", "How long each write is held back"));
 family!(REFUSING: IntGaugeVec = register_int_gauge_vec!("weir_compute_writes_refused", "1 while writes are refused"));
@@ -99,6 +102,9 @@ pub struct Metrics {
     pub writes: IntCounter,
     pub bytes_written: IntCounter,
     pub write_back: IntGauge,
+    pub clean_bytes: IntGauge,
+    pub evicted: IntCounter,
+    pub not_kept: IntCounter,
     pub failed_operations: IntCounter,
     pub throttle_seconds: prometheus::Gauge,
     pub writes_refused: IntGauge,
@@ -141,6 +147,9 @@ impl Metrics {
             writes: WRITES.with_label_values(&plain),
             bytes_written: WRITTEN_BYTES.with_label_values(&plain),
             write_back: WRITE_BACK.with_label_values(&plain),
+            clean_bytes: CLEAN_BYTES.with_label_values(&plain),
+            evicted: EVICTED.with_label_values(&plain),
+            not_kept: NOT_KEPT.with_label_values(&plain),
             failed_operations: FAILED.with_label_values(&plain),
             throttle_seconds: THROTTLE.with_label_values(&plain),
             writes_refused: REFUSING.with_label_values(&plain),

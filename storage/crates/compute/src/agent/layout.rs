@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use nix::mount::{MntFlags, umount2};
 
-use super::Paths;
+use super::{Options, Paths};
 use crate::bundle::Bundle;
 use crate::pages::StorageSource;
 use crate::postgres::{self, DataDirectory, Files, OsUser, SERVED};
@@ -24,10 +24,8 @@ pub(super) struct Layout {
     pub bundle: Bundle,
     /// Bytes of the branch, if storage has said it.
     pub size: Option<u64>,
-    /// Pages to read ahead at most.
-    pub read_ahead: u32,
-    /// When writes are to reach the volume.
-    pub writes: WriteMode,
+    /// How this process runs computes.
+    pub options: Options,
     pub source: StorageSource,
 }
 
@@ -40,7 +38,8 @@ impl Layout {
             self.paths.cache.clone(),
             max_open_files(),
         )?;
-        volume.set_read_ahead(self.read_ahead);
+        volume.set_read_ahead(self.options.read_ahead);
+        volume.clean().set_budget(self.options.cache);
         volume.quota().set(self.spec.storage_quota_bytes);
         if let Some(size) = self.size {
             volume.quota().heard(size);
@@ -50,7 +49,7 @@ impl Layout {
                 tracing::info!("writes go through: {near}");
                 WriteMode::Through
             }
-            None => self.writes,
+            None => self.options.writes,
         });
         let data = DataDirectory::create(&self.paths.data, &self.paths.volume, &self.user)
             .with_context(|| format!("create {}", self.paths.data.display()))?;

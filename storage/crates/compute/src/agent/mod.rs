@@ -117,6 +117,8 @@ impl Paths {
 pub struct Options {
     /// Pages asked for ahead of a sequential reader at most.
     pub read_ahead: u32,
+    /// Bytes of local disk that pages may take which came from storage and were not written; `None` is no limit.
+    pub cache: Option<u64>,
     /// When writes reach the volume. `Back` is a wish: a branch near its quota writes through.
     pub writes: WriteMode,
 }
@@ -188,13 +190,13 @@ impl Agent {
         status
     }
 
-    /// How the next run is to write, unless its branch is near its quota.
-    fn writes(&self) -> WriteMode {
+    /// What the next run is to go by: it writes through once a write was lost.
+    fn options(&self) -> Options {
+        let mut options = self.options;
         if self.write_through.load(Ordering::Relaxed) {
-            WriteMode::Through
-        } else {
-            self.options.writes
+            options.writes = WriteMode::Through;
         }
+        options
     }
 
     fn set(&self, change: impl FnOnce(&mut Status)) {

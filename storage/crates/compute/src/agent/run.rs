@@ -215,8 +215,7 @@ impl Agent {
             point,
             bundle,
             size,
-            read_ahead: self.options.read_ahead,
-            writes: self.writes(),
+            options: self.options(),
             source: StorageSource::new(
                 client.clone(),
                 lsn,

@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use pg_types::Lsn;
+use pg_types::{BLCKSZ, Lsn};
 
 use super::live::Live;
 use super::status::FullPageWrites;
@@ -68,6 +68,8 @@ pub async fn vitals(agent: &Agent, live: &Live) -> End {
     loop {
         tokio::time::sleep(VITALS_EVERY).await;
         counted.take(agent, live.volume.stats());
+        let clean = live.volume.clean().count() * BLCKSZ as u64;
+        agent.metrics.clean_bytes.set(clean as i64);
         agent.count_released(1).await;
         if admin.as_ref().is_none_or(Admin::is_closed) {
             admin = match tokio::time::timeout(PROBE_TIMEOUT, live.admin()).await {
@@ -233,7 +235,7 @@ impl Refusal {
 
 /// How much of a volume's counters is in the metrics, which outlive the volume.
 #[derive(Default)]
-struct Counted([u64; 8]);
+struct Counted([u64; 10]);
 
 impl Counted {
     fn take(&mut self, agent: &Agent, stats: &Stats) {
@@ -246,6 +248,8 @@ impl Counted {
             (&stats.read_ahead_unused, &metrics.read_ahead_unused),
             (&stats.writes, &metrics.writes),
             (&stats.bytes_written, &metrics.bytes_written),
+            (&stats.pages_evicted, &metrics.evicted),
+            (&stats.pages_not_kept, &metrics.not_kept),
             (&stats.failed_operations, &metrics.failed_operations),
         ];
         for (counted, (now, metric)) in self.0.iter_mut().zip(pairs) {

@@ -21,6 +21,7 @@ impl Volume {
             }
         }
         self.stats.fetched(fetched);
+        self.keep_to_budget();
     }
 
     /// Up to `length` bytes at `offset`, fewer only at the file's end.

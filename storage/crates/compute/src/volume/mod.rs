@@ -3,12 +3,15 @@
 //! The core here knows files, blocks and names and has no FUSE in it; [`mount`] puts it in front of a kernel.
 //! Storage is asked for the state the compute started from; everything that happened since (writes, new and
 //! removed names, truncation) is local and is the truth. See [`file`] and [`tree`] for the invariants.
+//! What came from storage and was not written here is a cache with a budget of disk: see [`clean`].
 //!
 //! A crash leaves cache files that the next start deletes; nothing here is ever read again.
 
 mod ahead;
 pub mod backing;
 mod bitmap;
+mod blocks;
+mod clean;
 mod content;
 mod error;
 pub mod file;
@@ -18,6 +21,7 @@ mod listing;
 mod local;
 pub mod mount;
 pub mod names;
+mod origin;
 mod pool;
 mod quota;
 mod read_ahead;
@@ -35,6 +39,7 @@ use parking_lot::Mutex;
 use pg_types::rel::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
 
 pub use ahead::DEFAULT_READ_AHEAD;
+pub use clean::CleanPages;
 pub use error::VolumeError;
 pub use quota::{Full, Near, Quota};
 pub use stats::Stats;
@@ -69,6 +74,7 @@ pub struct Volume {
     /// One listing is asked for at a time; a directory is listed once.
     listing: Mutex<()>,
     stats: Arc<Stats>,
+    clean: Arc<CleanPages>,
     ahead: Ahead,
     throttle: Throttle,
     quota: Quota,
@@ -94,6 +100,7 @@ impl Volume {
             open_files: Arc::default(),
             max_open_files: max_open_files.max(16),
             listing: Mutex::default(),
+            clean: Arc::new(CleanPages::new(stats.clone())),
             stats,
             throttle: Throttle::default(),
             quota: Quota::default(),
@@ -138,6 +145,11 @@ impl Volume {
 
     pub fn stats(&self) -> &Arc<Stats> {
         &self.stats
+    }
+
+    /// The pages held as storage has them, and the disk they may take.
+    pub fn clean(&self) -> &CleanPages {
+        &self.clean
     }
 
     pub fn throttle(&self) -> &Throttle {
@@ -222,7 +234,8 @@ impl Volume {
         }
         self.ensure_listed(parent)?;
         self.tree.adopt(parent, name, |ino, origin, blocks| {
-            CachedFile::stored(self.backing(ino), origin, blocks, self.stats.clone())
+            let (clean, stats) = (self.clean.clone(), self.stats.clone());
+            CachedFile::stored(self.backing(ino), (origin, blocks), clean, stats)
         })
     }
 
@@ -247,7 +260,8 @@ impl Volume {
     pub fn create(&self, parent: u64, name: &str, mode: u16) -> Result<Arc<Node>, VolumeError> {
         self.check_open()?;
         self.ensure_listed(parent)?;
-        let make = |ino| CachedFile::local(self.backing(ino), self.stats.clone());
+        let make =
+            |ino| CachedFile::local(self.backing(ino), self.clean.clone(), self.stats.clone());
         self.tree.create(parent, name, mode, Some(make))
     }
 
