@@ -41,6 +41,7 @@ family!(EVICTED: IntCounterVec = register_int_counter_vec!("weir_compute_volume_
 family!(NOT_KEPT: IntCounterVec = register_int_counter_vec!("weir_compute_volume_pages_not_kept_total", "Pages fetched and read that the local disk did not take"));
 family!(FAILED: IntCounterVec = register_int_counter_vec!("weir_compute_volume_failed_operations_total", "File operations that failed for Postgres"));
 family!(THROTTLE: GaugeVec = register_gauge_vec!("weir_compute_volume_throttle_seconds", "How long each write is held back"));
+family!(WAL_RATE_LIMIT: IntGaugeVec = register_int_gauge_vec!("weir_compute_wal_rate_limit_bytes_per_second", "WAL the compute may write a second; 0 for no limit"));
 family!(REFUSING: IntGaugeVec = register_int_gauge_vec!("weir_compute_writes_refused", "1 while writes are refused"));
 family!(AUDITS: IntCounterVec = register_int_counter_vec!("weir_compute_audit_reads_total", "Pages read back from storage by what the comparison said", "result"));
 family!(RECONNECTS: IntCounterVec = register_int_counter_vec!("weir_compute_page_connections_total", "Connections opened to the pageserver"));
@@ -108,6 +109,7 @@ pub struct Metrics {
     pub failed_operations: IntCounter,
     pub throttle_seconds: prometheus::Gauge,
     pub writes_refused: IntGauge,
+    pub wal_rate_limit: IntGauge,
     pub audit_equal: IntCounter,
     pub audit_newer: IntCounter,
     pub audit_mismatch: IntCounter,
@@ -152,6 +154,7 @@ impl Metrics {
             not_kept: NOT_KEPT.with_label_values(&plain),
             failed_operations: FAILED.with_label_values(&plain),
             throttle_seconds: THROTTLE.with_label_values(&plain),
+            wal_rate_limit: WAL_RATE_LIMIT.with_label_values(&plain),
             writes_refused: REFUSING.with_label_values(&plain),
             audit_equal: AUDITS.with_label_values(&[a, b, c, "equal"]),
             audit_newer: AUDITS.with_label_values(&[a, b, c, "newer"]),

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use pg_types::Term;
-use proposer::RelationLedger;
+use proposer::{RelationLedger, WalPace};
 use serde::{Deserialize, Serialize};
 
 pub use configure::ConfigureError;
@@ -135,6 +135,8 @@ pub struct Agent {
     pub metrics: Metrics,
     /// WAL of the last minutes by relation.
     relations: Arc<RelationLedger>,
+    /// The rate that WAL is held to.
+    pace: Arc<WalPace>,
     log: Arc<Mutex<LogWatch>>,
     terminate: tokio::sync::watch::Sender<Option<Terminate>>,
     live: Mutex<Option<Arc<Live>>>,
@@ -164,6 +166,7 @@ impl Agent {
             status: Mutex::new(status),
             metrics,
             relations: Arc::default(),
+            pace: Arc::default(),
             terminate,
             live: Mutex::default(),
             changing: tokio::sync::Mutex::default(),

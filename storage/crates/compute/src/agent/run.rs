@@ -168,6 +168,8 @@ impl Agent {
         );
         config.quorum_timeout = Duration::from_millis(spec.quorum_timeout_ms);
         config.relations = self.relations.clone();
+        self.set_wal_rate(spec.wal_bytes_per_second);
+        config.pace = self.pace.clone();
         config.ingested_lsn = ingested;
         elect(config).await.map_err(|error| match error {
             ElectError::Fatal(Fatal::Fenced { .. }) => End::Fenced(error.to_string()),

@@ -52,6 +52,8 @@ pub async fn run(
                 CONFIRM_PATIENCE.as_secs()
             )
         })?;
+    // What is left of the WAL must be through before the shutdown's patience ends.
+    agent.pace.set(None);
     postmaster.stop_fast();
     // Whoever waits from here on is let go by Postgres, which logs it.
     live.waiting.store(0, Ordering::Relaxed);
