@@ -1,7 +1,7 @@
 """Writes that the kernel hands to the volume later.
 
-What is lost with them is never anything acknowledged, what is read is what was written, and a page that cannot be kept
-ends the run instead of being read as it was before.
+What is lost with them is never anything acknowledged, what is read is what was written, and a page that cannot be
+kept ends the run instead of being read as it was before.
 """
 
 from __future__ import annotations

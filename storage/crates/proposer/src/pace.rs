@@ -83,7 +83,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever waits as told takes no more than the rate, a burst and the last piece.
+        /// A reader that waits as told takes no more than the rate, a burst and the last piece.
         #[test]
         fn no_more_than_the_rate_is_taken(
             rate in 1_000u64..10_000_000,

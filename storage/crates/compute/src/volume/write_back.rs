@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use super::quota::Near;
 
-/// Who decides when a write reaches the volume.
+/// The moment at which a write reaches the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WriteMode {
     /// Each write reaches the volume before Postgres goes on.
