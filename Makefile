@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model
+.PHONY: help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -111,6 +111,10 @@ bench-rollout-scale: ## rollouts over 100, 1,000 and 10,000 simulated computes: 
 
 bench-write: ## writes on Weir beside stock Postgres with and without a standby, on a Weir that runs (two to three hours)
 	@$(VENV)/python bench/write.py
+
+bench-write-capped: ## the same where WAL is the limit: images on and off at 4 MB of WAL a second (about an hour)
+	@$(VENV)/python bench/write.py --wal-rate 4 --arms weir_images weir_pushdown --clients 4 16 \
+		--results bench/results/write-capped.json
 
 bench-wal-distance: ## WAL volume against checkpoint distance on a stock Postgres (about 15 min)
 	@$(VENV)/python bench/wal_distance.py

@@ -26,7 +26,7 @@ from weirbench.api import ApiError
 from weirbench.postgres import SqlError, query
 from weirbench.report import table
 from weirbench.spread import spread
-from weirbench.write.arms import ARMS, SETTINGS, all_arms
+from weirbench.write.arms import ARMS, SETTINGS, Arm, all_arms
 from weirbench.write.usage import wait_until_idle
 from weirbench.write.workloads import Run, chosen, prepare
 
@@ -39,6 +39,8 @@ RATIOS = {
     "pushdown_vs_stock": ("weir_pushdown", "stock"),
     "pushdown_vs_images": ("weir_pushdown", "weir_images"),
 }
+RECORDED = ("rounds", "seconds", "scale", "warehouses", "wal_rate", "seed")
+WEIR_ARMS = "--arms weir_images weir_pushdown"
 BEGAN = time.monotonic()
 
 
@@ -56,6 +58,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--warehouses", type=int, default=4, help="of TPROC-C (4: 500 MB)")
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS)
     parser.add_argument("--only", nargs="+", default=[], metavar="WORKLOAD", help="tpcb, select, tproc-c, copy ...")
+    parser.add_argument(
+        "--wal-rate", type=int, default=0, metavar="MB", help="hold the WAL of Weir's arms to so many MB a second"
+    )
     parser.add_argument("--minutes", type=float, default=180, help="begin no round that would end after this")
     parser.add_argument("--seed", type=int, default=20, help="of the order of arms")
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -127,6 +132,7 @@ def measure(chosen_options: argparse.Namespace) -> int:
         for arm in arms:
             say(f"{arm.name}: loading")
             prepare(arm, chosen_options.scale, chosen_options.warehouses)
+        limit_wal(arms, chosen_options.wal_rate)
         workloads = chosen(
             Path(folder),
             chosen_options.clients,
@@ -153,6 +159,16 @@ def measure(chosen_options: argparse.Namespace) -> int:
     return 0
 
 
+def limit_wal(arms: list[Arm], megabytes: int) -> None:
+    """After the tables were loaded, which no figure is about."""
+    if not megabytes:
+        return
+    for arm in arms:
+        if arm.limit_wal is None:
+            raise RuntimeError(f"{arm.name} has no limit of its WAL; --wal-rate is for Weir's arms: {WEIR_ARMS}")
+        arm.limit_wal(megabytes * 1_000_000)
+
+
 def write(chosen_options: argparse.Namespace, version: str, runs: list[Run]) -> None:
     """After each round, so that one that is broken off leaves what was measured."""
     found = summary(runs)
@@ -162,7 +178,10 @@ def write(chosen_options: argparse.Namespace, version: str, runs: list[Run]) -> 
             "cores": os.cpu_count(),
             "server_version": version,
             "postgres": SETTINGS,
-            **{name: getattr(chosen_options, name) for name in ("rounds", "seconds", "scale", "warehouses", "seed")},
+            **{
+                name: getattr(chosen_options, name)
+                for name in ("rounds", "seconds", "scale", "warehouses", "wal_rate", "seed")
+            },
         },
         "workloads": found,
         "runs": [asdict(run) for run in runs],

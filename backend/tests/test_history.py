@@ -105,6 +105,19 @@ async def test_a_quota_reaches_running_computes_and_those_that_start_later(weir:
     body = {"project": {"settings": {"quota": {"logical_size_bytes": 0}}}}
     await weir.finish(await weir.call("PATCH", f"/projects/{project}", json=body))
     assert given() is None
+    assert weir.resources.runtime.spec(endpoint)["wal_bytes_per_second"] is None
+    body = {"project": {"settings": {"quota": {"wal_bytes_per_second": 4_000_000}}}}
+    await weir.finish(await weir.call("PATCH", f"/projects/{project}", json=body))
+    assert weir.resources.runtime.spec(endpoint)["wal_bytes_per_second"] == 4_000_000
+    # One limit leaves the other as it is.
+    body = {"project": {"settings": {"quota": {"logical_size_bytes": 7_000_000}}}}
+    kept = await weir.call("PATCH", f"/projects/{project}", json=body)
+    await weir.finish(kept)
+    limits = {"logical_size_bytes": 7_000_000, "wal_bytes_per_second": 4_000_000}
+    assert kept["project"]["settings"]["quota"] == limits
+    body = {"project": {"settings": {"quota": {"wal_bytes_per_second": 1000}}}}
+    refused = await weir.call("PATCH", f"/projects/{project}", 400, json=body)
+    assert "at least 262144" in refused["message"]
     body = {"project": {"settings": {"quota": {"compute_time_seconds": 1}}}}
     refused = await weir.call("PATCH", f"/projects/{project}", 400, json=body)
     assert "quota.compute_time_seconds" in refused["message"]

@@ -384,13 +384,22 @@ class Engine:
 
     # --- computes
 
+    def compute_directory(self, name: str) -> Path:
+        """Where a compute of this name keeps its files."""
+        return self.root / "computes" / name
+
     def compute(
-        self, timeline: Timeline, wait: bool = True, environment: dict[str, str] | None = None, **spec: Any
+        self,
+        timeline: Timeline,
+        wait: bool = True,
+        environment: dict[str, str] | None = None,
+        name: str | None = None,
+        **spec: Any,
     ) -> Compute:
         port, http_port = free_port(), free_port()
-        name = f"ep-{secrets.token_hex(4)}"
-        directory = self.root / "computes" / name
-        directory.mkdir(parents=True)
+        name = name or f"ep-{secrets.token_hex(4)}"
+        directory = self.compute_directory(name)
+        directory.mkdir(parents=True, exist_ok=True)
         settings = {"shared_buffers": "64MB", "max_connections": "60", **spec.pop("settings", {})}
         body = {
             "compute_id": name,

@@ -114,6 +114,21 @@ def test_the_control_plane_is_told_after_how_long_a_sick_safekeeper_is_replaced(
     assert told() == "45"
 
 
+def test_computes_are_told_how_much_disk_their_cache_may_take(made: Installation, monkeypatch: pytest.MonkeyPatch):
+    def told() -> str:
+        return installations.load(made.home).environment()["WEIR_COMPUTE_CACHE_MIB"]
+
+    assert told() == "8192"
+    # The settings of an installation that was made before there was one.
+    text = made.config_file.read_text()
+    made.config_file.write_text(text.replace("\ncache_mib = 8192", "", 1))
+    assert told() == "8192"
+    made.config_file.write_text(text.replace("\ncache_mib = 8192", "\ncache_mib = 100", 1))
+    assert told() == "100"
+    monkeypatch.setenv("WEIR_COMPUTE_CACHE_MIB", "0")
+    assert told() == "0"
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
@@ -121,6 +136,8 @@ def test_the_control_plane_is_told_after_how_long_a_sick_safekeeper_is_replaced(
         ("replace_after_minutes = 0", "replace_after_minutes = -1", "0 \\(never\\) to"),
         ("replace_after_minutes = 0", "replace_after_minutes = 1.5", "0 \\(never\\) to"),
         ("replace_after_minutes = 0", 'replace_after_minutes = "soon"', "0 \\(never\\) to"),
+        ("cache_mib = 8192", "cache_mib = -1", "0 for no limit"),
+        ("cache_mib = 8192", 'cache_mib = "much"', "0 for no limit"),
         ("api = 17400", "api = 70000", "1-65535"),
         ("api = 17400", 'api = "x"', "1-65535"),
         ("api = 17400", "api = 17402", "both"),

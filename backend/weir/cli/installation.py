@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from weir.cli import sections
 from weir.cli.errors import CliError
 from weir.cli.settings_file import TEMPLATE
-from weir.config import MOST_MINUTES, default_home
-from weir.durability.levels import WEAK
+from weir.config import default_home
 
 # Safekeepers of a new installation, and how many one can have: that many have ports. Those beyond the first three
 # are spares.
@@ -41,16 +41,7 @@ PORTS: Mapping[str, tuple[int, str]] = {
     "pageserver_http": (7601, "pageserver, HTTP"),
     "simulator": (7650, "simulated fleet"),
 }
-RUNTIMES = ("local", "simulated")
 COMPUTE_PORTS = (7700, 7899)
-# What the pageserver may take, MiB: by default, and at least. Its own options have the same names and defaults.
-PAGESERVER_LIMITS: Mapping[str, tuple[int, int]] = {
-    "memory_mib": (2048, 16),
-    "recent_layers_mib": (256, 0),
-    "block_cache_mib": (256, 1),
-    "page_cache_mib": (128, 0),
-    "layer_cache_mib": (16384, 1),
-}
 
 
 @dataclass(frozen=True)
@@ -63,7 +54,7 @@ class Installation:
     retention: str
     scrape_interval_seconds: int
     otlp_endpoint: str
-    # By the names in PAGESERVER_LIMITS.
+    # By the names in `sections.PAGESERVER_LIMITS`.
     pageserver_limits: Mapping[str, int]
     object_store_address: str = ""
     # Levels of durability that no branch may have.
@@ -73,6 +64,8 @@ class Installation:
     # Minutes until a sick safekeeper is replaced; 0: never.
     replace_after_minutes: int = 0
     compute_runtime: str = "local"
+    # Local disk of each compute for pages it has read and not written, MiB; 0: no limit.
+    compute_cache_mib: int = sections.COMPUTE_CACHE_MIB
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
     simulated: Mapping[str, float] = field(default_factory=dict[str, float])
 
@@ -165,6 +158,8 @@ class Installation:
     def environment(self) -> dict[str, str]:
         """What every service is told (docs/interfaces.md), on top of what a program needs to run at all."""
         passed = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "RUST_LOG", "RUST_BACKTRACE")
+        # How computes read ahead and write, for comparisons (docs/interfaces.md).
+        passed += ("WEIR_READ_AHEAD_PAGES", "WEIR_WRITE_THROUGH")
         # Lets tests choose where the pageserver dies; nobody else sets it.
         passed += ("WEIR_CRASH_POINTS",)
         environment = {name: os.environ[name] for name in passed if name in os.environ}
@@ -189,6 +184,7 @@ class Installation:
             WEIR_COMPUTE_PORTS=self.compute_ports,
             WEIR_WORKER_METRICS_PORT=str(self.ports["worker"]),
             WEIR_COMPUTE_RUNTIME=self.compute_runtime,
+            WEIR_COMPUTE_CACHE_MIB=str(self.compute_cache_mib),
             WEIR_DURABILITY_FORBID=",".join(self.durability_forbid),
             WEIR_SAFEKEEPERS_REPLACE_AFTER_MINUTES=str(self.replace_after_minutes),
             WEIR_SCRAPE_INTERVAL_SECONDS=str(self.scrape_interval_seconds),
@@ -229,14 +225,14 @@ def load(home: Path) -> Installation:
     count = _safekeeper_count(path, document)
     ports = _ports(path, document, count)
     _refuse_duplicates(path, ports)
-    postgres = _section(path, document, "postgres")
-    prometheus = _section(path, document, "prometheus")
+    postgres = sections.section(path, document, "postgres")
+    prometheus = sections.section(path, document, "prometheus")
     return Installation(
         home=home,
         ports=ports,
         compute_ports=os.environ.get(
             "WEIR_COMPUTE_PORTS",
-            str(_section(path, document, "computes").get("ports", "{}-{}".format(*COMPUTE_PORTS))),
+            str(sections.section(path, document, "computes").get("ports", "{}-{}".format(*COMPUTE_PORTS))),
         ),
         pg_bin=Path(os.environ.get("WEIR_PG_BIN_DIR", str(postgres.get("bin_dir", "/usr/lib/postgresql/15/bin")))),
         pg_user=os.environ.get("WEIR_PG_USER", str(postgres.get("user", "postgres"))),
@@ -244,17 +240,18 @@ def load(home: Path) -> Installation:
         scrape_interval_seconds=int(
             os.environ.get("WEIR_SCRAPE_INTERVAL_SECONDS", str(prometheus.get("scrape_interval_seconds", 1)))
         ),
-        otlp_endpoint=str(_section(path, document, "telemetry").get("otlp_endpoint", "")),
+        otlp_endpoint=str(sections.section(path, document, "telemetry").get("otlp_endpoint", "")),
         object_store_address=os.environ.get(
-            "WEIR_OBJECT_STORE", str(_section(path, document, "storage").get("object_store", ""))
+            "WEIR_OBJECT_STORE", str(sections.section(path, document, "storage").get("object_store", ""))
         ),
-        durability_forbid=_durability_forbid(path, document),
+        durability_forbid=sections.durability_forbid(path, document),
         safekeeper_count=count,
-        offload=_offload(path, document),
-        replace_after_minutes=_replace_after_minutes(path, document),
-        pageserver_limits=_pageserver_limits(path, document),
-        compute_runtime=_runtime(path, document),
-        simulated={name: float(value) for name, value in _section(path, document, "simulated").items()},
+        offload=sections.offload(path, document),
+        replace_after_minutes=sections.replace_after_minutes(path, document),
+        pageserver_limits=sections.pageserver_limits(path, document),
+        compute_runtime=sections.runtime(path, document),
+        compute_cache_mib=sections.cache_mib(path, document),
+        simulated={name: float(value) for name, value in sections.section(path, document, "simulated").items()},
     )
 
 
@@ -279,12 +276,13 @@ def create(home: Path, port_base: int | None) -> Installation:
                 if _safekeeper_of(name) <= SAFEKEEPERS
             ),
             computes=f"{first + shift}-{last + shift}",
+            cache_mib=sections.COMPUTE_CACHE_MIB,
             runtime=os.environ.get("WEIR_COMPUTE_RUNTIME", "local"),
             object_store=os.environ.get("WEIR_OBJECT_STORE", ""),
             pg_bin=os.environ.get("WEIR_PG_BIN_DIR", "/usr/lib/postgresql/15/bin"),
             safekeepers=os.environ.get("WEIR_SAFEKEEPERS_COUNT", SAFEKEEPERS),
             most_safekeepers=MOST_SAFEKEEPERS,
-            **{name: default for name, (default, _) in PAGESERVER_LIMITS.items()},
+            **{name: default for name, (default, _) in sections.PAGESERVER_LIMITS.items()},
         )
         _write_whole(config, text, 0o644)
     elif port_base is not None:
@@ -304,13 +302,6 @@ def _write_whole(path: Path, text: str, mode: int) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
-
-
-def _section(path: Path, document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    section = document.get(name, {})
-    if not isinstance(section, dict):
-        raise CliError(f"{path}: [{name}] must be a table.")
-    return section  # pyright: ignore[reportUnknownVariableType]
 
 
 def _safekeeper_of(port: str) -> int:
@@ -334,18 +325,18 @@ def _ports(path: Path, document: Mapping[str, Any], safekeepers: int) -> dict[st
 
 def _port(path: Path, document: Mapping[str, Any], name: str, default: int) -> int:
     variable = f"WEIR_PORT_{name.upper()}"
-    value = os.environ.get(variable) or _section(path, document, "ports").get(name, default)
-    port = _number(value)
+    value = os.environ.get(variable) or sections.section(path, document, "ports").get(name, default)
+    port = sections.number(value)
     if port is None or not 1 <= port <= 65535:
         raise CliError(f"The port {name!r} is {value!r}; it must be 1-65535 ([ports] in {path}, or {variable}).")
     return port
 
 
 def _safekeeper_count(path: Path, document: Mapping[str, Any]) -> int:
-    value = os.environ.get("WEIR_SAFEKEEPERS_COUNT") or _section(path, document, "safekeepers").get(
+    value = os.environ.get("WEIR_SAFEKEEPERS_COUNT") or sections.section(path, document, "safekeepers").get(
         "count", SAFEKEEPERS
     )
-    count = _number(value)
+    count = sections.number(value)
     if count is None or not 1 <= count <= MOST_SAFEKEEPERS:
         raise CliError(
             f"The number of safekeepers is {value!r}; it must be 1-{MOST_SAFEKEEPERS} ([safekeepers] count in "
@@ -353,75 +344,6 @@ def _safekeeper_count(path: Path, document: Mapping[str, Any]) -> int:
             "WEIR_SAFEKEEPERS_COUNT)."
         )
     return count
-
-
-def _offload(path: Path, document: Mapping[str, Any]) -> bool:
-    value = _section(path, document, "safekeepers").get("offload", True)
-    if not isinstance(value, bool):
-        raise CliError(f"{path}: offload in [safekeepers] is {value!r}; it must be true or false.")
-    return value
-
-
-def _replace_after_minutes(path: Path, document: Mapping[str, Any]) -> int:
-    variable = "WEIR_SAFEKEEPERS_REPLACE_AFTER_MINUTES"
-    value = os.environ.get(variable) or _section(path, document, "safekeepers").get("replace_after_minutes", 0)
-    minutes = None if isinstance(value, bool | float) else _number(value)
-    if minutes is None or not 0 <= minutes <= MOST_MINUTES:
-        raise CliError(
-            f"A sick safekeeper is replaced after {value!r} minutes; that must be 0 (never) to {MOST_MINUTES} "
-            f"([safekeepers] replace_after_minutes in {path}, or {variable})."
-        )
-    return minutes
-
-
-def _pageserver_limits(path: Path, document: Mapping[str, Any]) -> dict[str, int]:
-    section = _section(path, document, "pageserver")
-    if unknown := section.keys() - PAGESERVER_LIMITS.keys():
-        known = ", ".join(PAGESERVER_LIMITS)
-        raise CliError(f"{path}: [pageserver] has no setting {min(unknown)!r}; it has {known}.")
-    limits: dict[str, int] = {}
-    for name, (default, least) in PAGESERVER_LIMITS.items():
-        variable = f"WEIR_PAGESERVER_{name.upper()}"
-        value = os.environ.get(variable) or section.get(name, default)
-        limit = _number(value)
-        if limit is None or limit < least:
-            raise CliError(
-                f"The pageserver's {name} is {value!r}; it must be a number of MiB, {least} or more "
-                f"([pageserver] in {path}, or {variable})."
-            )
-        limits[name] = limit
-    return limits
-
-
-def _durability_forbid(path: Path, document: Mapping[str, Any]) -> list[str]:
-    section = _section(path, document, "durability")
-    if unknown := section.keys() - {"forbid"}:
-        raise CliError(f"{path}: [durability] has no setting {min(unknown)!r}; it has forbid.")
-    given = os.environ.get("WEIR_DURABILITY_FORBID")
-    levels: Any = section.get("forbid", []) if given is None else [part.strip() for part in given.split(",") if part]
-    if not isinstance(levels, list) or any(level not in WEAK for level in levels):  # pyright: ignore[reportUnknownVariableType]
-        raise CliError(
-            f"The forbidden levels of durability are {levels!r}; they must be a list of {', '.join(WEAK)} "
-            f"([durability] forbid in {path}, or WEIR_DURABILITY_FORBID with commas between)."
-        )
-    return [str(level) for level in levels]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-
-
-def _number(value: Any) -> int | None:
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        return None
-
-
-def _runtime(path: Path, document: Mapping[str, Any]) -> str:
-    value = os.environ.get("WEIR_COMPUTE_RUNTIME", _section(path, document, "computes").get("runtime", "local"))
-    if value not in RUNTIMES:
-        raise CliError(
-            f"The compute runtime is {value!r}; it must be one of {', '.join(RUNTIMES)} "
-            f"([computes] runtime in {path}, or WEIR_COMPUTE_RUNTIME)."
-        )
-    return str(value)
 
 
 def _refuse_duplicates(path: Path, ports: Mapping[str, int]) -> None:

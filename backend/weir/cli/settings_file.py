@@ -14,6 +14,9 @@ ports = "{computes}"
 # What computes are: "local" (processes of this machine), or "simulated" (a model of computes and storage, for scale
 # tests of the control plane: no database runs). Choose before the first `weir up`.
 runtime = "{runtime}"
+# Local disk of each compute for pages that came from storage and that it has not written, MiB. Beyond it those that
+# were not read lately go, to be fetched again when they are read. Pages that it has written stay. 0: no limit.
+cache_mib = {cache_mib}
 
 [storage]
 # Where the databases' layers are kept: a directory (file:///...) or a bucket (s3://bucket/prefix). Empty: `objects`

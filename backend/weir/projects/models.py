@@ -56,3 +56,8 @@ class Project(Timestamps, Base):
     def logical_size_limit(self) -> int | None:
         """Bytes of data that each of its branches may hold; None is no limit."""
         return (self.settings.get("quota") or {}).get("logical_size_bytes") or None
+
+    @property
+    def wal_rate_limit(self) -> int | None:
+        """Bytes of WAL that each of its computes may write a second; None is no limit."""
+        return (self.settings.get("quota") or {}).get("wal_bytes_per_second") or None

@@ -1,7 +1,7 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from weir.branches.schemas import BranchResponse
 from weir.databases.schemas import ConnectionDetails, DatabasesResponse, RolesResponse
@@ -18,14 +18,29 @@ MAX_RETENTION_SECONDS = 30 * 86400
 Retention = Annotated[int, Field(ge=0, le=MAX_RETENTION_SECONDS)]
 
 
+# Below it a single checkpoint of a small database would take minutes.
+MIN_WAL_BYTES_PER_SECOND = 1 << 18
+
+
+def _no_limit_or_enough(value: int | None) -> int | None:
+    if value and value < MIN_WAL_BYTES_PER_SECOND:
+        raise ValueError(f"must be 0 (no limit) or at least {MIN_WAL_BYTES_PER_SECOND}")
+    return value
+
+
 class ProjectQuota(Body):
-    """0 is no limit. Only the logical size is limited: that of each branch, which then takes no more data."""
+    """0 is no limit. What is limited is the logical size of each branch, which then takes no more data, and the WAL
+    that each compute may write a second, whose commits wait for their turn."""
 
     active_time_seconds: int | None = None
     compute_time_seconds: int | None = None
     written_data_bytes: int | None = None
     data_transfer_bytes: int | None = None
     logical_size_bytes: int | None = Field(default=None, ge=0, le=2**60)
+    # Weir's own.
+    wal_bytes_per_second: Annotated[int | None, AfterValidator(_no_limit_or_enough)] = Field(
+        default=None, ge=0, le=2**40
+    )
 
 
 class ProjectSettings(Body):

@@ -39,6 +39,10 @@ class CreatedProject:
         self.operations: list[Operation] = []
 
 
+# Quotas of a project that are kept to.
+BUILT_QUOTAS = {"logical_size_bytes", "wal_bytes_per_second"}
+
+
 def _refuse_unbuilt_settings(settings: ProjectSettings | None) -> None:
     if settings is None:
         return
@@ -46,7 +50,7 @@ def _refuse_unbuilt_settings(settings: ProjectSettings | None) -> None:
         raise NotBuiltError("logical replication is refused until replication slots survive a restart; leave it out")
     built = {"durability", "enable_logical_replication", "maintenance_window", "quota"}
     named = settings.model_dump(exclude_none=True, exclude=built)
-    quotas = settings.quota.model_dump(exclude_none=True, exclude={"logical_size_bytes"}) if settings.quota else {}
+    quotas = settings.quota.model_dump(exclude_none=True, exclude=BUILT_QUOTAS) if settings.quota else {}
     asked = sorted(name for name, value in (named | {f"quota.{n}": v for n, v in quotas.items()}).items() if value)
     if asked:
         raise NotBuiltError(f"project settings {', '.join(asked)} are not built yet; leave them out")
@@ -57,11 +61,18 @@ def _settings(settings: ProjectSettings | None, before: dict[str, Any]) -> dict[
     kept = dict(before)
     if settings is not None and settings.maintenance_window is not None:
         kept["maintenance_window"] = settings.maintenance_window.model_dump(mode="json", exclude_none=True)
-    if settings is not None and settings.quota is not None and settings.quota.logical_size_bytes is not None:
-        kept["quota"] = {"logical_size_bytes": settings.quota.logical_size_bytes}
+    if settings is not None and settings.quota is not None:
+        given = settings.quota.model_dump(exclude_none=True, include=BUILT_QUOTAS)
+        if given:
+            kept["quota"] = {**kept.get("quota", {}), **given}
     if settings is not None and settings.durability is not None:
         kept["durability"] = {"forbid": sorted({level.value for level in settings.durability.forbid})}
     return kept
+
+
+def _limits(project: Project) -> tuple[int | None, int | None]:
+    """What its computes have to be told when it changes."""
+    return project.logical_size_limit, project.wal_rate_limit
 
 
 def _default_settings(settings: DefaultEndpointSettings | None) -> dict[str, object]:
@@ -153,7 +164,7 @@ async def create(access: ProjectAccess, fields: ProjectFields) -> CreatedProject
 async def update(access: ProjectAccess, ident: str, body: ProjectUpdate) -> tuple[Project, list[Operation]]:
     project = await access.idle_project(ident)
     _refuse_unbuilt_settings(body.settings)
-    limit_before, policy_before = project.logical_size_limit, policy_of(project)
+    limits_before, policy_before = _limits(project), policy_of(project)
     project.settings = _settings(body.settings, project.settings)
     if body.name is not None:
         project.name = body.name
@@ -170,7 +181,7 @@ async def update(access: ProjectAccess, ident: str, body: ProjectUpdate) -> tupl
         kind = OperationKind.APPLY_STORAGE_CONFIG
         operations.append(await enqueue(access.session, kind, project.id, request_id=access.principal.request_id))
     # What computes are given follows from a branch's level and the policy together.
-    if project.logical_size_limit != limit_before or policy_of(project) != policy_before:
+    if _limits(project) != limits_before or policy_of(project) != policy_before:
         endpoints = await EndpointRepository(access.session).of_project(project.id)
         operations += await apply_config(access, endpoints, operations[-1] if operations else None)
     project.updated_at = now()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +43,8 @@ class Arm:
     fsync_metrics: Mapping[str, str] = field(default_factory=dict[str, str])
     # Where the pageserver's counters are read; a quiet arm waits until it has made its images.
     pageserver: str | None = None
+    # Holds the arm's WAL to so many bytes a second; only Weir has such a limit.
+    limit_wal: Callable[[int], None] | None = None
 
     def fsyncs(self) -> dict[str, float]:
         """By group, since each process was started; Postgres's are those of its WAL."""
@@ -166,7 +168,13 @@ class WeirArms:
                 for keeper in keepers
             },
             f"http://{self.installation.address('pageserver_http')}/metrics",
+            lambda rate: self._limit_wal(database, rate),
         )
+
+    def _limit_wal(self, database: Database, rate: int) -> None:
+        body = {"project": {"settings": {"quota": {"wal_bytes_per_second": rate}}}}
+        changed = self.weir.request("PATCH", f"/projects/{database.project_id}", body)
+        self.weir.wait_operations(changed["operations"])
 
     def _switch(self, database: Database) -> None:
         """By a rollout without windows, as a person would; a switch at the agent would be taken back."""

@@ -51,6 +51,7 @@ async def load_spec(
         "settings": commits.settings,
         "durability": commits.durability.value,
         "storage_quota_bytes": project.logical_size_limit,
+        "wal_bytes_per_second": project.wal_rate_limit,
         "audit_reads_per_second": AUDIT_READS_PER_SECOND,
         "quorum_timeout_ms": QUORUM_TIMEOUT_MS,
     }

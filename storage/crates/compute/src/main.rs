@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Parser;
-use compute::agent::{Agent, Terminate, Verdict, http};
+use compute::agent::{Agent, Options, Terminate, Verdict, http};
 use compute::spec::Spec;
+use compute::volume::WriteMode;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -39,6 +40,15 @@ struct Arguments {
     /// read. It begins with a few and grows as far as the reader reads on.
     #[arg(long, env = "WEIR_READ_AHEAD_PAGES", default_value_t = compute::volume::DEFAULT_READ_AHEAD)]
     read_ahead_pages: u32,
+    /// Local disk for pages that came from storage and were not written since, MiB: beyond it those that were not read
+    /// lately go, to be fetched again when they are read. Written pages stay whatever this says. 0 is no limit.
+    #[arg(long, env = "WEIR_COMPUTE_CACHE_MIB", default_value_t = 0)]
+    cache_mib: u64,
+    /// Let each page that Postgres writes reach the volume before Postgres goes on. Otherwise the kernel hands pages over
+    /// later, many at a time, which makes bulk loads about twice as fast; a branch near its storage quota writes
+    /// through anyway.
+    #[arg(long, env = "WEIR_WRITE_THROUGH")]
+    write_through: bool,
     /// W3C trace context of the operation that starts the compute.
     #[arg(long, env = "TRACEPARENT", default_value = "")]
     traceparent: String,
@@ -108,8 +118,16 @@ fn raise_open_files() {
 
 async fn serve(arguments: Arguments, spec: Spec) -> anyhow::Result<Verdict> {
     let telemetry = telemetry::init("weir-compute")?;
-    let agent = Agent::new(spec, &arguments.dir, arguments.read_ahead_pages)
-        .context("the spec can't be followed")?;
+    let options = Options {
+        read_ahead: arguments.read_ahead_pages,
+        cache: (arguments.cache_mib > 0).then_some(arguments.cache_mib << 20),
+        writes: if arguments.write_through {
+            WriteMode::Through
+        } else {
+            WriteMode::Back
+        },
+    };
+    let agent = Agent::new(spec, &arguments.dir, options).context("the spec can't be followed")?;
     let agent = Arc::new(agent);
     let listener = tokio::net::TcpListener::bind(arguments.listen_http)
         .await

@@ -35,8 +35,13 @@ family!(READ_AHEAD_USED: IntCounterVec = register_int_counter_vec!("weir_compute
 family!(READ_AHEAD_UNUSED: IntCounterVec = register_int_counter_vec!("weir_compute_volume_read_ahead_unused_total", "Pages read ahead that were overwritten, cut off or dropped before they were read"));
 family!(WRITES: IntCounterVec = register_int_counter_vec!("weir_compute_volume_writes_total", "Writes to the volume"));
 family!(WRITTEN_BYTES: IntCounterVec = register_int_counter_vec!("weir_compute_volume_bytes_written_total", "Bytes written to the volume"));
+family!(WRITE_BACK: IntGaugeVec = register_int_gauge_vec!("weir_compute_volume_write_back", "1 while the kernel hands writes to the volume over later, 0 while each goes through"));
+family!(CLEAN_BYTES: IntGaugeVec = register_int_gauge_vec!("weir_compute_volume_clean_bytes", "Pages on the local disk as storage has them, which can be given back"));
+family!(EVICTED: IntCounterVec = register_int_counter_vec!("weir_compute_volume_pages_evicted_total", "Pages given back to keep within the budget of local disk"));
+family!(NOT_KEPT: IntCounterVec = register_int_counter_vec!("weir_compute_volume_pages_not_kept_total", "Pages fetched and read that the local disk did not take"));
 family!(FAILED: IntCounterVec = register_int_counter_vec!("weir_compute_volume_failed_operations_total", "File operations that failed for Postgres"));
 family!(THROTTLE: GaugeVec = register_gauge_vec!("weir_compute_volume_throttle_seconds", "How long each write is held back"));
+family!(WAL_RATE_LIMIT: IntGaugeVec = register_int_gauge_vec!("weir_compute_wal_rate_limit_bytes_per_second", "WAL the compute may write a second; 0 for no limit"));
 family!(REFUSING: IntGaugeVec = register_int_gauge_vec!("weir_compute_writes_refused", "1 while writes are refused"));
 family!(AUDITS: IntCounterVec = register_int_counter_vec!("weir_compute_audit_reads_total", "Pages read back from storage by what the comparison said", "result"));
 family!(RECONNECTS: IntCounterVec = register_int_counter_vec!("weir_compute_page_connections_total", "Connections opened to the pageserver"));
@@ -97,9 +102,14 @@ pub struct Metrics {
     pub read_ahead_unused: IntCounter,
     pub writes: IntCounter,
     pub bytes_written: IntCounter,
+    pub write_back: IntGauge,
+    pub clean_bytes: IntGauge,
+    pub evicted: IntCounter,
+    pub not_kept: IntCounter,
     pub failed_operations: IntCounter,
     pub throttle_seconds: prometheus::Gauge,
     pub writes_refused: IntGauge,
+    pub wal_rate_limit: IntGauge,
     pub audit_equal: IntCounter,
     pub audit_newer: IntCounter,
     pub audit_mismatch: IntCounter,
@@ -138,8 +148,13 @@ impl Metrics {
             read_ahead_unused: READ_AHEAD_UNUSED.with_label_values(&plain),
             writes: WRITES.with_label_values(&plain),
             bytes_written: WRITTEN_BYTES.with_label_values(&plain),
+            write_back: WRITE_BACK.with_label_values(&plain),
+            clean_bytes: CLEAN_BYTES.with_label_values(&plain),
+            evicted: EVICTED.with_label_values(&plain),
+            not_kept: NOT_KEPT.with_label_values(&plain),
             failed_operations: FAILED.with_label_values(&plain),
             throttle_seconds: THROTTLE.with_label_values(&plain),
+            wal_rate_limit: WAL_RATE_LIMIT.with_label_values(&plain),
             writes_refused: REFUSING.with_label_values(&plain),
             audit_equal: AUDITS.with_label_values(&[a, b, c, "equal"]),
             audit_newer: AUDITS.with_label_values(&[a, b, c, "newer"]),

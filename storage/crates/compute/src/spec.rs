@@ -37,6 +37,9 @@ pub struct Spec {
     /// Bytes of all main forks that the branch may hold; no limit without.
     #[serde(default)]
     pub storage_quota_bytes: Option<u64>,
+    /// Bytes of WAL that the compute may write a second; no limit without.
+    #[serde(default)]
+    pub wal_bytes_per_second: Option<u64>,
     #[serde(default)]
     pub audit_reads_per_second: u32,
     #[serde(default = "default_quorum_timeout_ms")]

@@ -1,5 +1,5 @@
 //! Promise: stock Postgres does everything on a volume that it does on a disk, while the volume is filled
-//! lazily from a source that never changes, and nothing of it is left behind.
+//! lazily from a source that never changes, whether writes go through or back, and nothing of it is left behind.
 //!
 //! Needs /dev/fuse and the right to mount, as a compute does.
 
@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use compute::volume::Volume;
 use compute::volume::mount::Mounted;
+use compute::volume::{Volume, WriteMode};
 use support::{Dir, PlainSource, Server, give, initdb, os_user};
 
 struct Bench {
@@ -23,7 +23,7 @@ struct Bench {
 }
 
 /// A cluster prepared by `prepare`, stopped, and then served lazily through a mount.
-fn on_volume(prepare: impl FnOnce(&Server)) -> Bench {
+fn on_volume(writes: WriteMode, prepare: impl FnOnce(&Server)) -> Bench {
     let dir = Dir::new("weir-volume-");
     let origin = dir.make("origin");
     initdb(&origin);
@@ -36,6 +36,7 @@ fn on_volume(prepare: impl FnOnce(&Server)) -> Bench {
         data: origin.clone(),
     };
     let volume = Volume::new(Arc::new(source), dir.make("cache"), 4096).unwrap();
+    volume.writes().choose(writes);
     put_small_files(&volume, &origin);
     let mount = dir.make("volume");
     let (uid, gid) = os_user();
@@ -47,6 +48,7 @@ fn on_volume(prepare: impl FnOnce(&Server)) -> Bench {
         std::os::unix::fs::symlink(mount.join(name), data.join(name)).unwrap();
     }
     let server = Server::start(&data, &socket, &[]).unwrap();
+    assert_eq!(mounted.volume().writes().mode(), writes);
     Bench {
         server: Some(server),
         mounted: Some(mounted),
@@ -117,8 +119,17 @@ const BALANCES: &str = "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = (S
     AND (SELECT sum(tbalance) FROM pgbench_tellers) = (SELECT coalesce(sum(delta), 0) FROM pgbench_history)";
 
 #[test]
-fn postgres_works_on_a_lazily_filled_volume() {
-    let mut bench = on_volume(prepare);
+fn postgres_works_on_a_volume_that_is_written_through() {
+    postgres_works_on_a_lazily_filled_volume(WriteMode::Through);
+}
+
+#[test]
+fn postgres_works_on_a_volume_that_is_written_back() {
+    postgres_works_on_a_lazily_filled_volume(WriteMode::Back);
+}
+
+fn postgres_works_on_a_lazily_filled_volume(writes: WriteMode) {
+    let mut bench = on_volume(writes, prepare);
     let fetched = bench.volume().stats().pages_fetched.load(Ordering::Relaxed);
     assert!(
         fetched < 600,
@@ -248,7 +259,7 @@ fn storage_changing_commands(bench: &Bench) {
 
 #[test]
 fn a_closed_volume_serves_nothing_more() {
-    let bench = on_volume(|server| {
+    let bench = on_volume(WriteMode::Back, |server| {
         server.sql("CREATE TABLE cold AS SELECT generate_series(1, 100) AS id");
     });
     bench.volume().close();

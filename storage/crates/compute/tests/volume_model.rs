@@ -255,9 +255,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_volume_is_a_file_system_that_had_everything_from_the_start(ops in prop::collection::vec(op(), 1..60)) {
+    fn a_volume_is_a_file_system_that_had_everything_from_the_start(
+        budget in prop::option::of(0..40u64),
+        ops in prop::collection::vec(op(), 1..60),
+    ) {
         let cache = tempfile::tempdir().unwrap();
         let volume = volume(cache.path());
+        volume.clean().set_budget(budget.map(|pages| pages * BLCKSZ as u64));
         let mut model = Model::new();
         for op in &ops {
             apply(&volume, &mut model, op)?;

@@ -30,6 +30,7 @@ mod follow;
 mod member;
 mod members;
 mod metrics;
+mod pace;
 mod peers;
 mod reactor;
 mod relations;
@@ -48,6 +49,7 @@ use pg_types::{Lsn, TenantId, Term, TimelineId};
 pub use consensus::{Configuration, Member};
 pub use elect::{ElectError, Elected, elect};
 pub use members::{MemberChange, MemberError};
+pub use pace::WalPace;
 pub use relations::RelationLedger;
 pub use stream::ProposerHandle;
 
@@ -77,6 +79,8 @@ pub struct ProposerConfig {
     pub compute_id: String,
     /// Where WAL is counted by relation; the owner keeps it from run to run.
     pub relations: Arc<RelationLedger>,
+    /// The rate that WAL is held to; the owner changes it while the proposer runs.
+    pub pace: Arc<WalPace>,
 }
 
 impl ProposerConfig {
@@ -98,6 +102,7 @@ impl ProposerConfig {
             ingested_lsn: Lsn::INVALID,
             compute_id: compute_id.into(),
             relations: Arc::default(),
+            pace: Arc::default(),
         }
     }
 }

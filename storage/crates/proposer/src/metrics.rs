@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use pg_types::Lsn;
 use prometheus::{
-    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
-    register_histogram_vec, register_int_counter_vec, register_int_gauge_vec,
+    Counter, CounterVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    register_counter_vec, register_histogram_vec, register_int_counter_vec, register_int_gauge_vec,
 };
 use wal_decode::WalStats;
 
@@ -29,6 +29,7 @@ family!(CHECKPOINTS: IntCounterVec = register_int_counter_vec!("weir_compute_che
 family!(COMMIT_LSN: IntGaugeVec = register_int_gauge_vec!("weir_compute_commit_lsn_bytes", "Commit LSN as a byte position"));
 family!(INGEST_LAG: IntGaugeVec = register_int_gauge_vec!("weir_compute_ingest_lag_bytes", "Committed WAL not yet ingested"));
 family!(QUORUM_LAG: IntGaugeVec = register_int_gauge_vec!("weir_compute_quorum_lag_bytes", "WAL received from Postgres and not yet committed"));
+family!(PACED: CounterVec = register_counter_vec!("weir_compute_wal_paced_seconds_total", "Time that WAL waited for its turn under the compute's WAL rate limit"));
 family!(TERM: IntGaugeVec = register_int_gauge_vec!("weir_compute_term", "Term of the compute"));
 family!(SAFEKEEPER_LAG: IntGaugeVec = register_int_gauge_vec!("weir_compute_safekeeper_lag_bytes", "WAL received from Postgres and not yet fsynced by one safekeeper", "safekeeper"));
 family!(SAFEKEEPER_UP: IntGaugeVec = register_int_gauge_vec!("weir_compute_safekeeper_connected", "Whether a safekeeper takes WAL from this compute", "safekeeper"));
@@ -54,6 +55,7 @@ pub struct Metrics {
     commit_lsn: IntGauge,
     ingest_lag: IntGauge,
     quorum_lag: IntGauge,
+    pub paced_seconds: Counter,
     pub term: IntGauge,
     images: IntCounter,
     commits: IntCounter,
@@ -74,6 +76,7 @@ impl Metrics {
             commit_lsn: COMMIT_LSN.with_label_values(&[a, b, c]),
             ingest_lag: INGEST_LAG.with_label_values(&[a, b, c]),
             quorum_lag: QUORUM_LAG.with_label_values(&[a, b, c]),
+            paced_seconds: PACED.with_label_values(&[a, b, c]),
             term: TERM.with_label_values(&[a, b, c]),
             images: IMAGES.with_label_values(&[a, b, c]),
             commits: TRANSACTIONS.with_label_values(&[a, b, c, "commit"]),

@@ -194,6 +194,11 @@ impl Source {
                             ended?;
                         }
                     }
+                    let wait = self.shared.config.pace.took(wal.len(), Instant::now());
+                    if !wait.is_zero() {
+                        self.shared.metrics.paced_seconds.inc_by(wait.as_secs_f64());
+                        tokio::time::sleep(wait).await;
+                    }
                     // WAL that no majority has must not fill memory: Postgres waits, and its pg_wal holds it.
                     // Only whole records count, a broken-off one can't be committed before its end has come.
                     positions

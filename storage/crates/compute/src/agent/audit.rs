@@ -4,6 +4,10 @@
 //! long its chain is. Where the page here and there have the same LSN they must be the same page, but for bytes
 //! that no WAL describes.
 
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -54,17 +58,37 @@ pub async fn run(agent: &Agent, live: &Arc<Live>) {
     }
 }
 
+/// The page as Postgres sees it, read through the mount: pages that were written may be with the kernel alone.
 async fn local(
     live: &Arc<Live>,
     rel: RelTag,
     block: u32,
 ) -> Result<Option<Box<[u8; BLCKSZ]>>, SourceError> {
-    let volume = live.volume.clone();
-    let read = tokio::task::spawn_blocking(move || volume.local_block(rel, block)).await;
-    let page = read
-        .map_err(|error| SourceError::Failed(error.to_string()))?
-        .map_err(|error| SourceError::Failed(error.to_string()))?;
-    Ok(page.and_then(|page| page.try_into().ok()).map(Box::new))
+    let (volume, data) = (live.volume.clone(), live.data.path.clone());
+    let read = tokio::task::spawn_blocking(move || {
+        let Some((path, offset)) = volume.place_of_block(rel, block).map_err(failed)? else {
+            return Ok(None);
+        };
+        read_block(&data.join(path), offset).map_err(failed)
+    });
+    read.await.map_err(failed)?
+}
+
+fn failed(error: impl std::fmt::Display) -> SourceError {
+    SourceError::Failed(error.to_string())
+}
+
+/// A block as Postgres would read it, which is the kernel's page where it has one; `None` behind the file's end.
+fn read_block(path: &Path, offset: u64) -> std::io::Result<Option<Box<[u8; BLCKSZ]>>> {
+    let mut page = Box::new([0; BLCKSZ]);
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut page[..], offset));
+    match read {
+        Ok(()) => Ok(Some(page)),
+        Err(error) => match error.kind() {
+            ErrorKind::NotFound | ErrorKind::UnexpectedEof => Ok(None),
+            _ => Err(error),
+        },
+    }
 }
 
 async fn audit(

@@ -21,6 +21,12 @@ pub enum ConfigureError {
 }
 
 impl Agent {
+    /// Holds WAL to a rate, in bytes a second, from here on.
+    pub(super) fn set_wal_rate(&self, rate: Option<u64>) {
+        self.pace.set(rate);
+        self.metrics.wal_rate_limit.set(rate.unwrap_or(0) as i64);
+    }
+
     /// Applies a spec; returns the settings that wait for the next start. A refused one changes no setting;
     /// roles and databases before the refused one are applied, and applying again goes on from there.
     pub async fn configure(&self, next: Spec) -> Result<Vec<String>, ConfigureError> {
@@ -52,6 +58,7 @@ impl Agent {
             (spec.settings, spec.durability) = (next.settings.clone(), next.durability);
         }
         live.volume.quota().set(next.storage_quota_bytes);
+        self.set_wal_rate(next.wal_bytes_per_second);
         postgres::apply(&admin, &live.socket, &next).await?;
         self.switch_on(&live, next.full_page_writes, SWITCH_TIMEOUT)
             .await?;

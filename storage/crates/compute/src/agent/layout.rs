@@ -6,14 +6,14 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use nix::mount::{MntFlags, umount2};
 
-use super::Paths;
+use super::{Options, Paths};
 use crate::bundle::Bundle;
 use crate::pages::StorageSource;
 use crate::postgres::{self, DataDirectory, Files, OsUser, SERVED};
 use crate::spec::Spec;
 use crate::start::{self, StartPoint};
-use crate::volume::Volume;
 use crate::volume::mount::Mounted;
+use crate::volume::{Volume, WriteMode};
 
 /// Everything the local side of a start needs; applied on a thread that may block.
 pub(super) struct Layout {
@@ -24,8 +24,8 @@ pub(super) struct Layout {
     pub bundle: Bundle,
     /// Bytes of the branch, if storage has said it.
     pub size: Option<u64>,
-    /// Pages to read ahead at most.
-    pub read_ahead: u32,
+    /// How this process runs computes.
+    pub options: Options,
     pub source: StorageSource,
 }
 
@@ -38,11 +38,19 @@ impl Layout {
             self.paths.cache.clone(),
             max_open_files(),
         )?;
-        volume.set_read_ahead(self.read_ahead);
+        volume.set_read_ahead(self.options.read_ahead);
+        volume.clean().set_budget(self.options.cache);
         volume.quota().set(self.spec.storage_quota_bytes);
         if let Some(size) = self.size {
             volume.quota().heard(size);
         }
+        volume.writes().choose(match volume.quota().near() {
+            Some(near) => {
+                tracing::info!("writes go through: {near}");
+                WriteMode::Through
+            }
+            None => self.options.writes,
+        });
         let data = DataDirectory::create(&self.paths.data, &self.paths.volume, &self.user)
             .with_context(|| format!("create {}", self.paths.data.display()))?;
         volume.put_file("global/pg_control", &files.pg_control)?;

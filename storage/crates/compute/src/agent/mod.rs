@@ -26,11 +26,12 @@ mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use pg_types::Term;
-use proposer::RelationLedger;
+use proposer::{RelationLedger, WalPace};
 use serde::{Deserialize, Serialize};
 
 pub use configure::ConfigureError;
@@ -46,6 +47,7 @@ pub use wal_by_relation::{WalByRelation, WalByRelationError};
 use crate::metrics::Metrics;
 use crate::postgres::OsUser;
 use crate::spec::Spec;
+use crate::volume::{WriteMode, WriteThroughNeeded};
 use unconfirmed::LogWatch;
 
 /// First pause before a new run after one that did not last.
@@ -77,6 +79,8 @@ pub(crate) enum End {
     Start(anyhow::Error),
     /// Postgres or the proposer ended while the compute was running.
     Lost(String),
+    /// The volume must be written through from the next run on.
+    WriteThrough(WriteThroughNeeded),
 }
 
 /// How the process ends.
@@ -108,17 +112,31 @@ impl Paths {
     }
 }
 
+/// How this process runs computes, whatever the spec says.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Pages asked for ahead of a sequential reader at most.
+    pub read_ahead: u32,
+    /// Bytes of local disk that pages may take which came from storage and were not written; `None` is no limit.
+    pub cache: Option<u64>,
+    /// When writes reach the volume. `Back` is a wish: a branch near its quota writes through.
+    pub writes: WriteMode,
+}
+
 /// What outlives a run.
 pub struct Agent {
     paths: Paths,
     pg_user: OsUser,
-    /// Pages to read ahead at most.
-    read_ahead: u32,
+    options: Options,
+    /// A write was lost: the runs that follow write through.
+    write_through: AtomicBool,
     spec: Mutex<Spec>,
     status: Mutex<Status>,
     pub metrics: Metrics,
     /// WAL of the last minutes by relation.
     relations: Arc<RelationLedger>,
+    /// The rate that WAL is held to.
+    pace: Arc<WalPace>,
     log: Arc<Mutex<LogWatch>>,
     terminate: tokio::sync::watch::Sender<Option<Terminate>>,
     live: Mutex<Option<Arc<Live>>>,
@@ -129,9 +147,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// `directory` is the compute's own; what an earlier process left there is replaced. At most `read_ahead` pages
-    /// are asked for ahead of a sequential reader.
-    pub fn new(spec: Spec, directory: &Path, read_ahead: u32) -> anyhow::Result<Agent> {
+    /// `directory` is the compute's own; what an earlier process left there is replaced.
+    pub fn new(spec: Spec, directory: &Path, options: Options) -> anyhow::Result<Agent> {
         spec.check()?;
         let pg_user = OsUser::for_postgres(&spec.pg_user)?;
         let directory = std::path::absolute(directory)?;
@@ -143,11 +160,13 @@ impl Agent {
             log: Arc::new(Mutex::new(LogWatch::new(&paths.log))),
             paths,
             pg_user,
-            read_ahead,
+            options,
+            write_through: AtomicBool::new(false),
             spec: Mutex::new(spec),
             status: Mutex::new(status),
             metrics,
             relations: Arc::default(),
+            pace: Arc::default(),
             terminate,
             live: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
@@ -172,6 +191,15 @@ impl Agent {
             status.synchronous_commit = Some(self.spec.lock().synchronous_commit());
         }
         status
+    }
+
+    /// What the next run is to go by: it writes through once a write was lost.
+    fn options(&self) -> Options {
+        let mut options = self.options;
+        if self.write_through.load(Ordering::Relaxed) {
+            options.writes = WriteMode::Through;
+        }
+        options
     }
 
     fn set(&self, change: impl FnOnce(&mut Status)) {
@@ -243,6 +271,13 @@ impl Agent {
                 End::Lost(reason) => {
                     tracing::error!("starting anew: {reason}");
                     self.waiting(reason);
+                }
+                End::WriteThrough(needed) => {
+                    tracing::warn!("starting anew: {needed}");
+                    if let WriteThroughNeeded::Lost(_) = needed {
+                        self.write_through.store(true, Ordering::Relaxed);
+                    }
+                    self.waiting(needed.to_string());
                 }
             }
             if was_running {

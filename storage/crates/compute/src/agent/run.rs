@@ -21,6 +21,7 @@ use crate::pages::{ClientConfig, PageClient, StorageSource};
 use crate::postgres::{self, Postmaster};
 use crate::spec::{SUPERUSER, Spec};
 use crate::start::StartPoint;
+use crate::volume::WriteMode;
 
 /// Connections to the page service.
 const PAGE_CONNECTIONS: usize = 4;
@@ -73,7 +74,7 @@ impl Agent {
         self.now_running(live.term, timing);
         tracing::info!(term = %live.term, start_lsn = %live.start_lsn, ?timing, "running");
         let end = self.serve(&live, &stack).await;
-        if matches!(end, End::Lost(_)) {
+        if matches!(end, End::Lost(_) | End::WriteThrough(_)) {
             self.set(|status| status.state = State::Starting);
         }
         live.proposer.shutdown().await;
@@ -167,6 +168,8 @@ impl Agent {
         );
         config.quorum_timeout = Duration::from_millis(spec.quorum_timeout_ms);
         config.relations = self.relations.clone();
+        self.set_wal_rate(spec.wal_bytes_per_second);
+        config.pace = self.pace.clone();
         config.ingested_lsn = ingested;
         elect(config).await.map_err(|error| match error {
             ElectError::Fatal(Fatal::Fenced { .. }) => End::Fenced(error.to_string()),
@@ -214,7 +217,7 @@ impl Agent {
             point,
             bundle,
             size,
-            read_ahead: self.read_ahead,
+            options: self.options(),
             source: StorageSource::new(
                 client.clone(),
                 lsn,
@@ -225,6 +228,8 @@ impl Agent {
         let laid_out = tokio::task::spawn_blocking(move || layout.apply());
         let (volume, mounted, data) = laid_out.await.context("lay out the start")??;
         stack.mounted = Some(mounted);
+        let back = volume.writes().mode() == WriteMode::Back;
+        self.metrics.write_back.set(i64::from(back));
         let program = spec.pg_bin_dir.join("postgres");
         let postmaster = Postmaster::start(&program, &data.path, &self.paths.log, &self.pg_user)?;
         let postmaster = stack.postmaster.insert(postmaster);
@@ -315,6 +320,7 @@ impl Agent {
             end = ending(live, stack) => end,
             end = watch::timeline(self, live) => end,
             end = watch::vitals(self, live) => end,
+            end = watch::writes(live) => end,
             () = watchers => End::Lost("the watchers ended".into()),
             mode = self.terminated() => {
                 self.set(|status| status.state = State::Stopping);

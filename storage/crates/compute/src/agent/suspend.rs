@@ -52,6 +52,8 @@ pub async fn run(
                 CONFIRM_PATIENCE.as_secs()
             )
         })?;
+    // What is left of the WAL must be through before the shutdown's patience ends.
+    agent.pace.set(None);
     postmaster.stop_fast();
     // Whoever waits from here on is let go by Postgres, which logs it.
     live.waiting.store(0, Ordering::Relaxed);
@@ -115,8 +117,11 @@ async fn quiet(agent: &Agent, live: &Live) -> anyhow::Result<()> {
 
 /// End of the shutdown checkpoint, which is the last record.
 async fn checkpoint_end(live: &Live) -> anyhow::Result<Lsn> {
-    let volume = live.volume.clone();
-    let bytes = tokio::task::spawn_blocking(move || volume.get_file("global/pg_control")).await??;
+    // Through the mount, here and below: what Postgres wrote last may be with the kernel alone.
+    let path = live.data.path.join("global/pg_control");
+    let bytes = tokio::fs::read(&path)
+        .await
+        .with_context(|| format!("read {}", path.display()))?;
     let control = ControlFile::parse(&bytes).context("read pg_control")?;
     Ok(pg_types::wal::record_end(
         control.checkpoint(),
@@ -125,16 +130,17 @@ async fn checkpoint_end(live: &Live) -> anyhow::Result<Lsn> {
 }
 
 async fn ship_auxiliary(spec: &Spec, live: &Live, lsn: Lsn) -> anyhow::Result<()> {
-    let (volume, statistics) = (live.volume.clone(), live.data.path.join(STATISTICS));
+    let (volume, data) = (live.volume.clone(), live.data.path.clone());
     let tar = tokio::task::spawn_blocking(move || {
         let mut files = Vec::new();
-        match std::fs::read(&statistics) {
+        match std::fs::read(data.join(STATISTICS)) {
             Ok(content) => files.push((STATISTICS.to_owned(), content)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).context("read the statistics"),
         }
         for path in volume.local_free_space_maps()? {
-            let content = volume.get_file(&path)?;
+            let content =
+                std::fs::read(data.join(&path)).with_context(|| format!("read {path}"))?;
             files.push((path, content));
         }
         pack(&files).context("pack")

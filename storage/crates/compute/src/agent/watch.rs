@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use pg_types::Lsn;
+use pg_types::{BLCKSZ, Lsn};
 
 use super::live::Live;
 use super::status::FullPageWrites;
@@ -48,6 +48,17 @@ pub async fn full_page_writes(agent: &Agent, live: &Live) {
     }
 }
 
+/// Ends when the volume must be written through. A watch of its own: a Postgres that answers nobody, which a lost page
+/// may be the reason of, does not delay it.
+pub async fn writes(live: &Live) -> End {
+    loop {
+        tokio::time::sleep(VITALS_EVERY).await;
+        if let Some(needed) = live.volume.write_through_needed() {
+            return End::WriteThrough(needed);
+        }
+    }
+}
+
 /// Looks at Postgres, sets the throttle, refuses writes when WAL runs away. Ends only when commits no longer wait
 /// for the proposer.
 pub async fn vitals(agent: &Agent, live: &Live) -> End {
@@ -57,6 +68,8 @@ pub async fn vitals(agent: &Agent, live: &Live) -> End {
     loop {
         tokio::time::sleep(VITALS_EVERY).await;
         counted.take(agent, live.volume.stats());
+        let clean = live.volume.clean().count() * BLCKSZ as u64;
+        agent.metrics.clean_bytes.set(clean as i64);
         agent.count_released(1).await;
         if admin.as_ref().is_none_or(Admin::is_closed) {
             admin = match tokio::time::timeout(PROBE_TIMEOUT, live.admin()).await {
@@ -222,7 +235,7 @@ impl Refusal {
 
 /// How much of a volume's counters is in the metrics, which outlive the volume.
 #[derive(Default)]
-struct Counted([u64; 8]);
+struct Counted([u64; 10]);
 
 impl Counted {
     fn take(&mut self, agent: &Agent, stats: &Stats) {
@@ -235,6 +248,8 @@ impl Counted {
             (&stats.read_ahead_unused, &metrics.read_ahead_unused),
             (&stats.writes, &metrics.writes),
             (&stats.bytes_written, &metrics.bytes_written),
+            (&stats.pages_evicted, &metrics.evicted),
+            (&stats.pages_not_kept, &metrics.not_kept),
             (&stats.failed_operations, &metrics.failed_operations),
         ];
         for (counted, (now, metric)) in self.0.iter_mut().zip(pairs) {

@@ -113,7 +113,11 @@ impl Request {
         };
         let pages = origin.fetch(&*self.shared.source, &self.blocks)?;
         self.file_of(|file| file.store_ahead(&self.blocks, &pages))
-            .unwrap_or(Ok(Fetched::default()))
+            .unwrap_or(Ok(()))?;
+        Ok(Fetched {
+            pages: pages.len() as u64,
+            bytes: pages.iter().map(|page| page.len() as u64).sum(),
+        })
     }
 
     /// What `look` finds at the file, if it is still there.

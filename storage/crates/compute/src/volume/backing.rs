@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::uio::pwritev;
 use parking_lot::Mutex;
 
@@ -127,6 +128,16 @@ impl Backing {
             }
         }
         Ok(())
+    }
+
+    /// Gives the disk a range back, which reads as zeroes then.
+    pub fn forget(&self, offset: u64, length: u64) -> io::Result<()> {
+        let Some(file) = self.file(false)? else {
+            return Ok(());
+        };
+        let hole = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        fallocate(&*file, hole, offset as i64, length as i64)
+            .map_err(|error| annotate(error.into(), "give back a part of", &self.path))
     }
 
     /// Forgets everything from `size` on.

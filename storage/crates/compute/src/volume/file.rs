@@ -3,137 +3,95 @@
 //! Invariants:
 //! - block `b` comes from storage if and only if `b < stored` and it is not in `present`; anything else is
 //!   local, and zero where nothing was written;
-//! - `stored` only ever falls (truncation), a bit in `present` is only ever set: a block that was written or
-//!   cut off never shows storage's version again, not even when a fetch was under way meanwhile, for a reader or
-//!   ahead of one;
-//! - nothing is evicted: `pd_lsn` can't tell whether storage knows a page as it was written.
+//! - `stored` only ever falls (truncation), a bit in `written` is only ever set, and what is written is present: a
+//!   block that was written or cut off never shows storage's version again, not even when a fetch was under way
+//!   meanwhile, for a reader or ahead of one;
+//! - only clean blocks are evicted, those that are present and not written: storage gives them again as they were.
+//!   `pd_lsn` can't tell whether storage knows a page as it was written, so a written one stays.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
-use pg_types::{BLCKSZ, RelTag, SlruKind};
+use pg_types::BLCKSZ;
 use wire::page::MAX_PAGES_PER_REQUEST;
 
 use super::VolumeError;
 use super::backing::Backing;
 use super::bitmap::Bitmap;
+use super::blocks::{Blocks, block_at, blocks_of, partial_blocks};
+use super::clean::{CleanPages, FileClean};
+use super::origin::Origin;
 use super::read_ahead::{REQUEST, ReadAhead};
 use super::stats::{Fetched, Stats, Unread};
-use crate::source::{PageSource, SourceError};
+use crate::source::PageSource;
 
 /// Blocks put into the file at a time; readers of others get their turn in between.
 const STORED_AT_A_TIME: usize = 16;
-
-/// Where a file's missing blocks come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// Blocks of a relation fork from `first_block` on.
-    Relation { rel: RelTag, first_block: u32 },
-    /// Pages of an SLRU from `first_page` on.
-    Slru { kind: SlruKind, first_page: u32 },
-}
-
-impl Origin {
-    /// Pages in the order asked; none is anything but 8192 bytes, or empty for zeroes.
-    pub fn fetch(self, source: &dyn PageSource, blocks: &[u32]) -> Result<Vec<Bytes>, SourceError> {
-        let (what, pages) = match self {
-            Origin::Relation { rel, first_block } => {
-                let numbers: Vec<u32> = blocks.iter().map(|block| first_block + block).collect();
-                (rel.to_string(), source.pages(rel, &numbers)?)
-            }
-            Origin::Slru { kind, first_page } => {
-                let numbers: Vec<u32> = blocks.iter().map(|block| first_page + block).collect();
-                (
-                    kind.directory().to_owned(),
-                    source.slru_pages(kind, &numbers)?,
-                )
-            }
-        };
-        let usable = pages.len() == blocks.len()
-            && pages
-                .iter()
-                .all(|page| page.is_empty() || page.len() == BLCKSZ);
-        if !usable {
-            return Err(SourceError::Failed(format!(
-                "storage answered {} pages of {what} with something else",
-                blocks.len()
-            )));
-        }
-        Ok(pages)
-    }
-}
-
-#[derive(Debug)]
-struct State {
-    /// Bytes.
-    size: u64,
-    /// Blocks below this are storage's until they are present.
-    stored: u32,
-    present: Bitmap,
-}
-
-impl State {
-    fn is_missing(&self, block: u32) -> bool {
-        block < self.stored && !self.present.contains(block)
-    }
-
-    fn missing(&self, blocks: Range<u32>) -> Vec<u32> {
-        (blocks.start..blocks.end.min(self.stored))
-            .filter(|block| !self.present.contains(*block))
-            .collect()
-    }
-}
 
 #[derive(Debug)]
 pub struct CachedFile {
     origin: Option<Origin>,
     backing: Backing,
-    state: RwLock<State>,
+    state: RwLock<Blocks>,
     /// Blocks somebody has asked storage for.
     in_flight: Mutex<HashSet<u32>>,
     arrived: Condvar,
     read_ahead: Mutex<ReadAhead>,
     requests_ahead: AtomicUsize,
     unread: Unread,
+    clean: FileClean,
 }
 
-fn blocks_of(bytes: u64) -> u32 {
-    u32::try_from(bytes.div_ceil(BLCKSZ as u64)).unwrap_or(u32::MAX)
-}
-
-fn block_at(offset: u64) -> u32 {
-    u32::try_from(offset / BLCKSZ as u64).unwrap_or(u32::MAX)
+/// Blocks that storage gave for one request.
+struct Arrived {
+    blocks: Vec<u32>,
+    pages: Vec<Bytes>,
+    /// Whether the file holds them now, as far as storage's version still counts.
+    kept: std::io::Result<()>,
 }
 
 impl CachedFile {
     /// A file that starts empty and that storage knows nothing of.
-    pub fn local(backing: Backing, stats: Arc<Stats>) -> CachedFile {
-        CachedFile::new(backing, None, 0, stats)
+    pub fn local(backing: Backing, clean: Arc<CleanPages>, stats: Arc<Stats>) -> CachedFile {
+        CachedFile::new(backing, None, clean, stats)
     }
 
     /// A file of which storage has `blocks` blocks.
-    pub fn stored(backing: Backing, origin: Origin, blocks: u32, stats: Arc<Stats>) -> CachedFile {
-        CachedFile::new(backing, Some(origin), blocks, stats)
+    pub fn stored(
+        backing: Backing,
+        (origin, blocks): (Origin, u32),
+        clean: Arc<CleanPages>,
+        stats: Arc<Stats>,
+    ) -> CachedFile {
+        CachedFile::new(backing, Some((origin, blocks)), clean, stats)
     }
 
-    fn new(backing: Backing, origin: Option<Origin>, blocks: u32, stats: Arc<Stats>) -> CachedFile {
+    fn new(
+        backing: Backing,
+        stored: Option<(Origin, u32)>,
+        clean: Arc<CleanPages>,
+        stats: Arc<Stats>,
+    ) -> CachedFile {
+        let (origin, blocks) = stored.map_or((None, 0), |(origin, blocks)| (Some(origin), blocks));
         CachedFile {
             origin,
             backing,
-            state: RwLock::new(State {
+            state: RwLock::new(Blocks {
                 size: u64::from(blocks) * BLCKSZ as u64,
                 stored: blocks,
                 present: Bitmap::default(),
+                written: Bitmap::default(),
             }),
             in_flight: Mutex::default(),
             arrived: Condvar::new(),
             read_ahead: Mutex::default(),
             requests_ahead: AtomicUsize::new(0),
             unread: Unread::new(stats),
+            clean: FileClean::new(clean),
         }
     }
 
@@ -164,7 +122,8 @@ impl CachedFile {
         size.is_multiple_of(BLCKSZ as u64) || !self.state.read().is_missing(block_at(size))
     }
 
-    /// Reads up to the end of the file, fetching what is missing.
+    /// Reads up to the end of the file, fetching what is missing. Blocks that cannot be kept here, because the local disk
+    /// is full, are read all the same.
     pub fn read(
         &self,
         source: &dyn PageSource,
@@ -172,44 +131,64 @@ impl CachedFile {
         length: u64,
     ) -> Result<(Vec<u8>, Fetched), VolumeError> {
         let mut fetched = Fetched::default();
+        let mut in_hand: HashMap<u32, Bytes> = HashMap::new();
         loop {
-            {
+            let wanted = {
                 let state = self.state.read();
                 let end = (offset.saturating_add(length)).min(state.size);
                 if offset >= end {
                     return Ok((Vec::new(), fetched));
                 }
-                if (block_at(offset)..blocks_of(end)).all(|block| !state.is_missing(block)) {
-                    let mut buffer = vec![0; (end - offset) as usize];
-                    self.backing.read(offset, &mut buffer)?;
-                    self.unread.read(block_at(offset)..blocks_of(end));
-                    return Ok((buffer, fetched));
+                let mut missing = state.missing(block_at(offset)..blocks_of(end));
+                missing.retain(|block| !in_hand.contains_key(block));
+                match (missing.first(), missing.last()) {
+                    (Some(first), Some(last)) => *first..*last + 1,
+                    _ => return Ok((self.assemble(&state, offset..end, &in_hand)?, fetched)),
                 }
+            };
+            if let Some(arrived) = self.fetch(source, wanted, &mut fetched)? {
+                in_hand.extend(arrived.blocks.into_iter().zip(arrived.pages));
             }
-            let blocks = block_at(offset)..blocks_of(offset.saturating_add(length));
-            self.fetch(source, blocks, &mut fetched)?;
         }
     }
 
-    /// One block as it is here; `None` when the file does not reach so far or only storage has the block.
-    pub fn read_local_block(&self, block: u32) -> Result<Option<Vec<u8>>, VolumeError> {
-        let state = self.state.read();
-        let offset = u64::from(block) * BLCKSZ as u64;
-        if state.is_missing(block) || offset + BLCKSZ as u64 > state.size {
-            return Ok(None);
+    /// The bytes of a range of which every block is local or in hand. A block in hand that is (again) missing is as
+    /// storage gave it: nobody has written it, or it would be present for good.
+    fn assemble(
+        &self,
+        state: &Blocks,
+        bytes: Range<u64>,
+        in_hand: &HashMap<u32, Bytes>,
+    ) -> std::io::Result<Vec<u8>> {
+        let blocks = block_at(bytes.start)..blocks_of(bytes.end);
+        let mut buffer = vec![0; (bytes.end - bytes.start) as usize];
+        self.backing.read(bytes.start, &mut buffer)?;
+        for (block, page) in in_hand {
+            if !blocks.contains(block) || !state.is_missing(*block) {
+                continue;
+            }
+            let block = u64::from(*block) * BLCKSZ as u64;
+            let (from, to) = (bytes.start.max(block), bytes.end.min(block + BLCKSZ as u64));
+            let part = &mut buffer[(from - bytes.start) as usize..(to - bytes.start) as usize];
+            if page.is_empty() {
+                part.fill(0);
+            } else {
+                part.copy_from_slice(&page[(from - block) as usize..(to - block) as usize]);
+            }
         }
-        let mut buffer = vec![0; BLCKSZ];
-        self.backing.read(offset, &mut buffer)?;
-        Ok(Some(buffer))
+        self.unread.read(blocks.clone());
+        self.clean.read(blocks);
+        Ok(buffer)
     }
 
-    /// Writes, extending the file if need be; a gap reads as zeroes.
+    /// Writes, extending the file if need be; a gap reads as zeroes. Returns what was fetched, and by how many bytes
+    /// this write made the file larger.
     pub fn write(
         &self,
         source: &dyn PageSource,
         offset: u64,
         data: &[u8],
-    ) -> Result<Fetched, VolumeError> {
+    ) -> Result<(Fetched, u64), VolumeError> {
         let length = data.len() as u64;
         let end = offset
             .checked_add(length)
@@ -223,16 +202,17 @@ impl CachedFile {
                     Some(block) => block,
                     None => {
                         self.backing.write(offset, data)?;
-                        for block in block_at(offset)..blocks_of(end).min(state.stored) {
-                            state.present.insert(block);
-                        }
+                        let blocks = block_at(offset)..blocks_of(end).min(state.stored);
+                        let were_clean = blocks.filter(|block| state.write(*block)).count();
+                        self.clean.gone(were_clean);
                         self.unread.gone(block_at(offset)..blocks_of(end));
-                        state.size = state.size.max(end);
-                        return Ok(fetched);
+                        let growth = end.saturating_sub(state.size);
+                        state.size += growth;
+                        return Ok((fetched, growth));
                     }
                 }
             };
-            self.fetch(source, missing..missing + 1, &mut fetched)?;
+            self.fetch_and_keep(source, missing, &mut fetched)?;
         }
     }
 
@@ -249,7 +229,14 @@ impl CachedFile {
                 {
                     if size < state.size {
                         self.backing.truncate(size)?;
-                        state.stored = state.stored.min(blocks_of(size));
+                        let stored = state.stored.min(blocks_of(size));
+                        self.clean.gone(state.clean(stored..state.stored));
+                        state.stored = stored;
+                        // Storage's version of a block that is cut in part must not come back whole.
+                        if !size.is_multiple_of(BLCKSZ as u64) && last < stored && state.write(last)
+                        {
+                            self.clean.gone(1);
+                        }
                         self.unread.gone(blocks_of(size)..u32::MAX);
                     }
                     state.size = size;
@@ -257,25 +244,39 @@ impl CachedFile {
                 }
                 last
             };
-            self.fetch(source, partial..partial + 1, &mut fetched)?;
+            self.fetch_and_keep(source, partial, &mut fetched)?;
         }
     }
 
-    /// Makes sure that `wanted` is here, or on its way by another thread and then waited for.
+    /// One block that a change of a part of it needs: without room for it here the change fails.
+    fn fetch_and_keep(
+        &self,
+        source: &dyn PageSource,
+        block: u32,
+        fetched: &mut Fetched,
+    ) -> Result<(), VolumeError> {
+        match self.fetch(source, block..block + 1, fetched)? {
+            Some(arrived) => Ok(arrived.kept?),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks storage for what is missing of `wanted`, as much as goes into a request. `None` when nothing is missing (any
+    /// more), or another thread asked for all of it, which has ended then.
     fn fetch(
         &self,
         source: &dyn PageSource,
         wanted: Range<u32>,
         fetched: &mut Fetched,
-    ) -> Result<(), VolumeError> {
+    ) -> Result<Option<Arrived>, VolumeError> {
         let Some(origin) = self.origin else {
-            return Ok(());
+            return Ok(None);
         };
-        let required = {
+        let blocks = {
             let mut in_flight = self.in_flight.lock();
             let missing = self.state.read().missing(wanted);
             if missing.is_empty() {
-                return Ok(());
+                return Ok(None);
             }
             let mut required = missing;
             required.retain(|block| !in_flight.contains(block));
@@ -283,21 +284,28 @@ impl CachedFile {
             if required.is_empty() {
                 // The other fetch ends by its deadline, for good or bad; the caller looks again then.
                 self.arrived.wait(&mut in_flight);
-                return Ok(());
+                return Ok(None);
             }
             in_flight.extend(&required);
             required
         };
         let claim = Claim {
             file: self,
-            blocks: &required,
+            blocks: &blocks,
         };
-        let pages = origin.fetch(source, &required)?;
-        let here = self.store(&required, &pages, false)?;
+        let pages = origin.fetch(source, &blocks)?;
+        fetched.pages += pages.len() as u64;
+        fetched.bytes += pages.iter().map(|page| page.len() as u64).sum::<u64>();
+        let kept = self.store(&blocks, &pages, false);
         drop(claim);
-        fetched.pages += here.pages;
-        fetched.bytes += here.bytes;
-        Ok(())
+        if kept.is_err() {
+            self.clean.not_kept(pages.len());
+        }
+        Ok(Some(Arrived {
+            blocks,
+            pages,
+            kept,
+        }))
     }
 
     /// Read-ahead requests of this file that are under way.
@@ -328,7 +336,7 @@ impl CachedFile {
     }
 
     /// Takes in what came for blocks that were claimed before.
-    pub fn store_ahead(&self, blocks: &[u32], pages: &[Bytes]) -> Result<Fetched, VolumeError> {
+    pub fn store_ahead(&self, blocks: &[u32], pages: &[Bytes]) -> std::io::Result<()> {
         self.store(blocks, pages, true)
     }
 
@@ -338,15 +346,12 @@ impl CachedFile {
     }
 
     /// Puts what came where it still counts.
-    fn store(&self, blocks: &[u32], pages: &[Bytes], ahead: bool) -> Result<Fetched, VolumeError> {
+    fn store(&self, blocks: &[u32], pages: &[Bytes], ahead: bool) -> std::io::Result<()> {
         let parts = blocks.chunks(STORED_AT_A_TIME);
         for (blocks, pages) in parts.zip(pages.chunks(STORED_AT_A_TIME)) {
             self.store_some(blocks, pages, ahead)?;
         }
-        Ok(Fetched {
-            pages: pages.len() as u64,
-            bytes: pages.iter().map(|page| page.len() as u64).sum(),
-        })
+        Ok(())
     }
 
     fn store_some(&self, blocks: &[u32], pages: &[Bytes], ahead: bool) -> std::io::Result<()> {
@@ -365,6 +370,7 @@ impl CachedFile {
                 self.backing
                     .write_all(u64::from(first) * BLCKSZ as u64, &pages)?;
             }
+            self.clean.came(run.len());
             for (block, _) in run {
                 state.present.insert(*block);
                 if ahead {
@@ -375,20 +381,36 @@ impl CachedFile {
         Ok(())
     }
 
+    /// Gives the disk at most `most` clean blocks back, first those that nobody has read since this was asked last.
+    /// Returns how many.
+    pub fn evict(&self, most: usize) -> std::io::Result<usize> {
+        let mut state = self.state.write();
+        let victims = self
+            .clean
+            .victims(&state.present, &state.written, state.stored, most);
+        let mut evicted = 0;
+        for run in victims.chunk_by(|one, next| one + 1 == *next) {
+            let (first, blocks) = (run[0], run.len() as u32);
+            let size = u64::from(blocks) * BLCKSZ as u64;
+            self.backing
+                .forget(u64::from(first) * BLCKSZ as u64, size)?;
+            let range = first..first + blocks;
+            assert_eq!(
+                state.written.count(range.clone()),
+                0,
+                "a written block must not be evicted"
+            );
+            state.present.remove(range.clone());
+            self.unread.gone(range);
+            self.clean.evicted(run.len());
+            evicted += run.len();
+        }
+        Ok(evicted)
+    }
+
     pub fn close_idle(&self) {
         self.backing.close_idle();
     }
-}
-
-/// Blocks that a write at `offset` covers only in part.
-fn partial_blocks(offset: u64, length: u64) -> impl Iterator<Item = u32> {
-    let end = offset + length;
-    let block = BLCKSZ as u64;
-    let first = (length > 0 && !offset.is_multiple_of(block)).then(|| block_at(offset));
-    let last = (length > 0 && !end.is_multiple_of(block)).then(|| block_at(end));
-    first
-        .into_iter()
-        .chain(last.filter(|last| Some(*last) != first))
 }
 
 /// Blocks this thread fetches; letting go of them wakes whoever waits.

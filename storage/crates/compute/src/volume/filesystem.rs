@@ -16,9 +16,10 @@ use fuser::{
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
+use pg_types::BLCKSZ;
 
 use super::front::{Front, attributes, blank, errno, permissions, utf8};
-use super::{Volume, VolumeError};
+use super::{Volume, VolumeError, WriteMode};
 
 const TTL: Duration = Duration::from_secs(3600);
 /// Largest write the kernel sends at once.
@@ -39,6 +40,12 @@ impl Filesystem for Front {
                 tracing::info!("the kernel's FUSE does not offer {flag:?}");
             }
         }
+        let back = self.volume.writes().mode() == WriteMode::Back;
+        let offered = back
+            && (config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE))
+                .inspect_err(|_| tracing::info!("the kernel's FUSE hands no writes over later"))
+                .is_ok();
+        self.volume.writes().connect(offered);
         let limit = |result: Result<u32, u32>| result.err();
         if let Some(nearest) = limit(config.set_max_write(MAX_WRITE_BYTES)) {
             config.set_max_write(nearest).ok();
@@ -257,7 +264,7 @@ impl Filesystem for Front {
             &self.throttled
         };
         pool.run(move || {
-            std::thread::sleep(delay);
+            volume.throttle().hold(length.div_ceil(BLCKSZ as u32));
             finish(&volume, &data);
         });
     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use pg_types::{ForkNumber, RELSEG_BLOCKS, RelTag, SLRU_PAGES_PER_SEGMENT, SlruKind};
 
-use super::file::Origin;
 use super::names::{self, RelFile};
+use super::origin::Origin;
 
 /// What a directory's entries mean to storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,20 @@
-//! What the agent asks of a volume: pages and files as they are here.
+//! What the agent asks of a volume: which files are here, and where a page is to be read.
 
-use pg_types::{ForkNumber, RELSEG_BLOCKS, RelTag};
+use pg_types::{BLCKSZ, ForkNumber, RELSEG_BLOCKS, RelTag};
 
 use super::names::{self, RelFile};
 use super::{Volume, VolumeError};
 
 impl Volume {
-    /// A relation block as it was last written or read here; `None` when it is not here (any more), or belongs
-    /// to an unlogged relation.
-    pub fn local_block(&self, rel: RelTag, block: u32) -> Result<Option<Vec<u8>>, VolumeError> {
+    /// Where a relation block is to be read through the mount: a path below the volume's root and an offset in bytes.
+    /// `None` when there is no such file (any more), or it belongs to an unlogged relation.
+    ///
+    /// The volume itself is not asked for the block: while it is written back, the kernel may have a newer one.
+    pub fn place_of_block(
+        &self,
+        rel: RelTag,
+        block: u32,
+    ) -> Result<Option<(String, u64)>, VolumeError> {
         self.check_open()?;
         let Some(directory) = names::database_path(rel.spc, rel.db) else {
             return Ok(None);
@@ -28,8 +34,12 @@ impl Volume {
             fork: rel.fork,
             segment: block / RELSEG_BLOCKS,
         };
-        match self.find(&format!("{directory}/{}", file.name())) {
-            Ok(node) => node.file()?.read_local_block(block % RELSEG_BLOCKS),
+        let path = format!("{directory}/{}", file.name());
+        match self.find(&path) {
+            Ok(_) => Ok(Some((
+                path,
+                u64::from(block % RELSEG_BLOCKS) * BLCKSZ as u64,
+            ))),
             Err(VolumeError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }

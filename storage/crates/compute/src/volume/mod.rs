@@ -3,12 +3,16 @@
 //! The core here knows files, blocks and names and has no FUSE in it; [`mount`] puts it in front of a kernel.
 //! Storage is asked for the state the compute started from; everything that happened since (writes, new and
 //! removed names, truncation) is local and is the truth. See [`file`] and [`tree`] for the invariants.
+//! What came from storage and was not written here is a cache with a budget of disk: see [`clean`].
 //!
 //! A crash leaves cache files that the next start deletes; nothing here is ever read again.
 
 mod ahead;
 pub mod backing;
 mod bitmap;
+mod blocks;
+mod clean;
+mod content;
 mod error;
 pub mod file;
 mod filesystem;
@@ -17,12 +21,14 @@ mod listing;
 mod local;
 pub mod mount;
 pub mod names;
+mod origin;
 mod pool;
 mod quota;
 mod read_ahead;
 mod stats;
 mod throttle;
 pub mod tree;
+mod write_back;
 mod written;
 
 use std::path::{Path, PathBuf};
@@ -30,14 +36,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use pg_types::RelTag;
 use pg_types::rel::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
 
 pub use ahead::DEFAULT_READ_AHEAD;
+pub use clean::CleanPages;
 pub use error::VolumeError;
-pub use quota::{Full, Quota};
+pub use quota::{Full, Near, Quota};
 pub use stats::Stats;
 pub use throttle::Throttle;
+pub use write_back::{WriteMode, WriteThroughNeeded, Writes};
 pub use written::WrittenPages;
 
 use crate::source::PageSource;
@@ -45,7 +52,6 @@ use ahead::Ahead;
 use backing::{Backing, OpenFiles};
 use file::CachedFile;
 use listing::{DirKind, Listing};
-use stats::Fetched;
 use tree::{Content, Node, ROOT, Resolved, Tree};
 
 /// What is known of a file or directory.
@@ -68,9 +74,11 @@ pub struct Volume {
     /// One listing is asked for at a time; a directory is listed once.
     listing: Mutex<()>,
     stats: Arc<Stats>,
+    clean: Arc<CleanPages>,
     ahead: Ahead,
     throttle: Throttle,
     quota: Quota,
+    writes: Writes,
     written: WrittenPages,
     closed: AtomicBool,
 }
@@ -92,9 +100,11 @@ impl Volume {
             open_files: Arc::default(),
             max_open_files: max_open_files.max(16),
             listing: Mutex::default(),
+            clean: Arc::new(CleanPages::new(stats.clone())),
             stats,
             throttle: Throttle::default(),
             quota: Quota::default(),
+            writes: Writes::default(),
             written: WrittenPages::default(),
             closed: AtomicBool::new(false),
         };
@@ -137,12 +147,22 @@ impl Volume {
         &self.stats
     }
 
+    /// The pages held as storage has them, and the disk they may take.
+    pub fn clean(&self) -> &CleanPages {
+        &self.clean
+    }
+
     pub fn throttle(&self) -> &Throttle {
         &self.throttle
     }
 
     pub fn quota(&self) -> &Quota {
         &self.quota
+    }
+
+    /// When writes reach the volume.
+    pub fn writes(&self) -> &Writes {
+        &self.writes
     }
 
     pub fn written(&self) -> &WrittenPages {
@@ -159,6 +179,7 @@ impl Volume {
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.ahead.close();
+        self.throttle.release();
     }
 
     pub fn is_closed(&self) -> bool {
@@ -213,7 +234,8 @@ impl Volume {
         }
         self.ensure_listed(parent)?;
         self.tree.adopt(parent, name, |ino, origin, blocks| {
-            CachedFile::stored(self.backing(ino), origin, blocks, self.stats.clone())
+            let (clean, stats) = (self.clean.clone(), self.stats.clone());
+            CachedFile::stored(self.backing(ino), (origin, blocks), clean, stats)
         })
     }
 
@@ -238,7 +260,8 @@ impl Volume {
     pub fn create(&self, parent: u64, name: &str, mode: u16) -> Result<Arc<Node>, VolumeError> {
         self.check_open()?;
         self.ensure_listed(parent)?;
-        let make = |ino| CachedFile::local(self.backing(ino), self.stats.clone());
+        let make =
+            |ino| CachedFile::local(self.backing(ino), self.clean.clone(), self.stats.clone());
         self.tree.create(parent, name, mode, Some(make))
     }
 
@@ -252,12 +275,9 @@ impl Volume {
     pub fn unlink(&self, parent: u64, name: &str) -> Result<(), VolumeError> {
         self.check_open()?;
         self.ensure_listed(parent)?;
-        let held = self
-            .lookup(parent, name)
-            .ok()
-            .and_then(|node| counted(&node));
+        let held = (self.lookup(parent, name)).map_or(0, |node| content::held(&node));
         self.tree.remove(parent, name, false)?;
-        self.quota.shrink(held.map_or(0, |fork| fork.size));
+        self.quota.shrink(held);
         Ok(())
     }
 
@@ -314,64 +334,6 @@ impl Volume {
         }
     }
 
-    // --- content
-
-    fn count(&self, fetched: Fetched) {
-        if self.open_files.count() > self.max_open_files {
-            // Not selective, but rare; whatever is in use is opened again.
-            for node in self.tree.nodes() {
-                if let Ok(file) = node.file() {
-                    file.close_idle();
-                }
-            }
-        }
-        self.stats.fetched(fetched);
-    }
-
-    pub fn read(&self, node: &Arc<Node>, offset: u64, length: u64) -> Result<Vec<u8>, VolumeError> {
-        self.check_open()?;
-        self.ahead.reading(node, offset, length);
-        let (data, fetched) = node.file()?.read(&*self.source, offset, length)?;
-        self.count(fetched);
-        Ok(data)
-    }
-
-    pub fn write(&self, node: &Node, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
-        self.check_open()?;
-        let end = offset.saturating_add(data.len() as u64);
-        let mut growth = 0;
-        if let Some(fork) = counted(node) {
-            growth = end.saturating_sub(fork.size);
-            if growth > 0 {
-                self.quota.grow(fork.rel, fork.first + end, growth)?;
-            }
-        }
-        let fetched = (node.file()?.write(&*self.source, offset, data))
-            .inspect_err(|_| self.quota.shrink(growth))?;
-        self.count(fetched);
-        self.stats.writes.fetch_add(1, Ordering::Relaxed);
-        self.stats
-            .bytes_written
-            .fetch_add(data.len() as u64, Ordering::Relaxed);
-        if let Content::File {
-            relation: Some((rel, first_block)),
-            ..
-        } = &node.content
-        {
-            self.written.note(*rel, *first_block, offset, data.len());
-        }
-        Ok(())
-    }
-
-    pub fn truncate(&self, node: &Node, size: u64) -> Result<(), VolumeError> {
-        self.check_open()?;
-        let before = counted(node).map_or(0, |fork| fork.size);
-        let fetched = node.file()?.truncate(&*self.source, size)?;
-        self.quota.shrink(before.saturating_sub(size));
-        self.count(fetched);
-        Ok(())
-    }
-
     // --- for the agent
 
     /// Puts a small local file in place, in directories made as needed. For the time before the mount.
@@ -402,27 +364,5 @@ impl Volume {
 
     pub fn cache_directory(&self) -> &Path {
         &self.cache
-    }
-}
-
-/// A file of a fork that counts for the quota.
-struct Counted {
-    rel: RelTag,
-    /// Where in the fork the file begins, and what it holds, bytes.
-    first: u64,
-    size: u64,
-}
-
-fn counted(node: &Node) -> Option<Counted> {
-    match &node.content {
-        Content::File {
-            file,
-            relation: Some((rel, first_block)),
-        } if quota::counts(*rel) => Some(Counted {
-            rel: *rel,
-            first: u64::from(*first_block) * pg_types::BLCKSZ as u64,
-            size: file.size(),
-        }),
-        _ => None,
     }
 }

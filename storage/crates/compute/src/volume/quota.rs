@@ -6,6 +6,10 @@
 //!
 //! Only growth of relations that users made is refused, beyond their first blocks. Reads, changes in place and deletions
 //! go on, and so does what a `TRUNCATE` or `DROP` needs: room in the catalogs, and new files of empty indexes.
+//!
+//! Growth can be refused only before Postgres is told that it succeeded, so a volume that is written back must be
+//! replaced by one that is written through while there is room left for what the kernel has not handed over yet:
+//! [`Quota::near`] says when.
 
 use parking_lot::Mutex;
 use pg_types::{ForkNumber, RelTag};
@@ -24,6 +28,35 @@ const SMALL: u64 = 4 * pg_types::BLCKSZ as u64;
 pub struct Full {
     pub size: u64,
     pub quota: u64,
+}
+
+/// The room below the quota within which growth may have to be refused soon, bytes; a tenth of the quota where that is
+/// more. It is more than the kernel keeps of one volume's written pages on hosts with less than 100 GiB of memory (one
+/// hundredth of what may be dirty, itself a fifth of the memory), with what is written until somebody looks.
+const MARGIN: u64 = 256 << 20;
+
+/// The branch's size is close to the quota, or not known yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Near {
+    /// Bytes; `None` until storage has said it.
+    pub size: Option<u64>,
+    pub quota: u64,
+}
+
+impl std::fmt::Display for Near {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let quota = self.quota;
+        match self.size {
+            Some(size) => write!(
+                f,
+                "the branch holds {size} of the {quota} bytes of its quota"
+            ),
+            None => write!(
+                f,
+                "storage has not said yet how much of its quota of {quota} bytes the branch holds"
+            ),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -92,6 +125,27 @@ impl Quota {
         Ok(())
     }
 
+    /// A counted fork has grown by so many bytes, which nobody could refuse any more.
+    pub fn grown(&self, bytes: u64) {
+        let mut state = self.0.lock();
+        state.changes += 1;
+        state.size = state.size.map(|size| size.saturating_add(bytes));
+    }
+
+    /// How close the branch is to its quota; `None` while there is no quota or more room than the margin.
+    pub fn near(&self) -> Option<Near> {
+        let state = self.0.lock();
+        let quota = state.quota?;
+        let margin = MARGIN.max(quota / 10);
+        let far = state
+            .size
+            .is_some_and(|size| size.saturating_add(margin) <= quota);
+        (!far).then_some(Near {
+            size: state.size,
+            quota,
+        })
+    }
+
     /// A counted fork has become smaller, or its growth has failed.
     pub fn shrink(&self, bytes: u64) {
         let mut state = self.0.lock();
@@ -149,5 +203,29 @@ mod tests {
         assert_eq!(quota.figures().0, Some(800));
         quota.heard(790);
         assert_eq!(quota.figures().0, Some(790));
+    }
+
+    #[test]
+    fn a_branch_is_near_its_quota_within_the_margin_and_until_storage_has_said_its_size() {
+        let gib = 1 << 30;
+        let quota = Quota::default();
+        assert_eq!(quota.near(), None);
+        quota.set(Some(gib));
+        let unknown = quota.near().unwrap();
+        assert_eq!((unknown.size, unknown.quota), (None, gib));
+        quota.heard(gib - MARGIN);
+        assert_eq!(quota.near(), None);
+        quota.grown(1);
+        assert_eq!(quota.near().unwrap().size, Some(gib - MARGIN + 1));
+        quota.shrink(1);
+        assert_eq!(quota.near(), None);
+        // A tenth of a large quota is more.
+        quota.set(Some(100 * gib));
+        quota.grown(89 * gib);
+        assert_eq!(quota.near(), None);
+        quota.grown(gib);
+        assert!(quota.near().is_some());
+        quota.set(None);
+        assert_eq!(quota.near(), None);
     }
 }

@@ -16,6 +16,10 @@ pub struct Stats {
     pub writes: AtomicU64,
     pub bytes_written: AtomicU64,
     pub failed_operations: AtomicU64,
+    /// Clean pages given back to keep within the budget of local disk.
+    pub pages_evicted: AtomicU64,
+    /// Pages that were fetched and answered a read, but that the local disk did not take.
+    pub pages_not_kept: AtomicU64,
     /// Pages that came before anybody asked for them; they are among those fetched.
     pub pages_read_ahead: AtomicU64,
     /// Those that were read since.

@@ -11,9 +11,10 @@ use parking_lot::RwLock;
 use pg_types::RelTag;
 
 use super::VolumeError;
-use super::file::{CachedFile, Origin};
+use super::file::CachedFile;
 use super::listing::{DirKind, Listing, Stored};
 use super::names::RelFile;
+use super::origin::Origin;
 
 pub const ROOT: u64 = 1;
 

@@ -1,0 +1,116 @@
+"""The sections of `weir.toml` one by one.
+
+Each function reads a setting, lets the environment override it, and raises a CliError that names file, setting and
+bounds when it makes no sense.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from weir.cli.errors import CliError
+from weir.config import MOST_MINUTES
+from weir.durability.levels import WEAK
+
+RUNTIMES = ("local", "simulated")
+# What the pageserver may take, MiB: by default, and at least. Its own options have the same names and defaults.
+PAGESERVER_LIMITS: Mapping[str, tuple[int, int]] = {
+    "memory_mib": (2048, 16),
+    "recent_layers_mib": (256, 0),
+    "block_cache_mib": (256, 1),
+    "page_cache_mib": (128, 0),
+    "layer_cache_mib": (16384, 1),
+}
+# Local disk of each compute for pages that it has read and not written, MiB; 0 is no limit.
+COMPUTE_CACHE_MIB = 8192
+
+
+def section(path: Path, document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A table of the file; an empty one when it is not there."""
+    table = document.get(name, {})
+    if not isinstance(table, dict):
+        raise CliError(f"{path}: [{name}] must be a table.")
+    return table  # pyright: ignore[reportUnknownVariableType]
+
+
+def offload(path: Path, document: Mapping[str, Any]) -> bool:
+    value = section(path, document, "safekeepers").get("offload", True)
+    if not isinstance(value, bool):
+        raise CliError(f"{path}: offload in [safekeepers] is {value!r}; it must be true or false.")
+    return value
+
+
+def replace_after_minutes(path: Path, document: Mapping[str, Any]) -> int:
+    variable = "WEIR_SAFEKEEPERS_REPLACE_AFTER_MINUTES"
+    value = os.environ.get(variable) or section(path, document, "safekeepers").get("replace_after_minutes", 0)
+    minutes = None if isinstance(value, bool | float) else number(value)
+    if minutes is None or not 0 <= minutes <= MOST_MINUTES:
+        raise CliError(
+            f"A sick safekeeper is replaced after {value!r} minutes; that must be 0 (never) to {MOST_MINUTES} "
+            f"([safekeepers] replace_after_minutes in {path}, or {variable})."
+        )
+    return minutes
+
+
+def pageserver_limits(path: Path, document: Mapping[str, Any]) -> dict[str, int]:
+    given = section(path, document, "pageserver")
+    if unknown := given.keys() - PAGESERVER_LIMITS.keys():
+        known = ", ".join(PAGESERVER_LIMITS)
+        raise CliError(f"{path}: [pageserver] has no setting {min(unknown)!r}; it has {known}.")
+    limits: dict[str, int] = {}
+    for name, (default, least) in PAGESERVER_LIMITS.items():
+        variable = f"WEIR_PAGESERVER_{name.upper()}"
+        value = os.environ.get(variable) or given.get(name, default)
+        limit = number(value)
+        if limit is None or limit < least:
+            raise CliError(
+                f"The pageserver's {name} is {value!r}; it must be a number of MiB, {least} or more "
+                f"([pageserver] in {path}, or {variable})."
+            )
+        limits[name] = limit
+    return limits
+
+
+def durability_forbid(path: Path, document: Mapping[str, Any]) -> list[str]:
+    given = section(path, document, "durability")
+    if unknown := given.keys() - {"forbid"}:
+        raise CliError(f"{path}: [durability] has no setting {min(unknown)!r}; it has forbid.")
+    wanted = os.environ.get("WEIR_DURABILITY_FORBID")
+    levels: Any = given.get("forbid", []) if wanted is None else [part.strip() for part in wanted.split(",") if part]
+    if not isinstance(levels, list) or any(level not in WEAK for level in levels):  # pyright: ignore[reportUnknownVariableType]
+        raise CliError(
+            f"The forbidden levels of durability are {levels!r}; they must be a list of {', '.join(WEAK)} "
+            f"([durability] forbid in {path}, or WEIR_DURABILITY_FORBID with commas between)."
+        )
+    return [str(level) for level in levels]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def number(value: Any) -> int | None:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def runtime(path: Path, document: Mapping[str, Any]) -> str:
+    value = os.environ.get("WEIR_COMPUTE_RUNTIME", section(path, document, "computes").get("runtime", "local"))
+    if value not in RUNTIMES:
+        raise CliError(
+            f"The compute runtime is {value!r}; it must be one of {', '.join(RUNTIMES)} "
+            f"([computes] runtime in {path}, or WEIR_COMPUTE_RUNTIME)."
+        )
+    return str(value)
+
+
+def cache_mib(path: Path, document: Mapping[str, Any]) -> int:
+    """Local disk of each compute for pages that it has read and not written, MiB; 0 is no limit."""
+    variable = "WEIR_COMPUTE_CACHE_MIB"
+    value = os.environ.get(variable) or section(path, document, "computes").get("cache_mib", COMPUTE_CACHE_MIB)
+    mib = None if isinstance(value, bool | float) else number(value)
+    if mib is None or mib < 0:
+        raise CliError(
+            f"A compute's cache_mib is {value!r}; it must be a number of MiB, or 0 for no limit "
+            f"([computes] in {path}, or {variable})."
+        )
+    return mib
