@@ -8,9 +8,11 @@
 
 mod frames;
 mod layer;
+mod protocol;
 
 pub use frames::frames;
 pub use layer::layer;
+pub use protocol::{messages, scram_messages, startup};
 
 use bytes::{Bytes, BytesMut};
 use pg_types::wal::{RECORD_HEADER_BYTES, rmgr};

@@ -1,0 +1,161 @@
+//! `weir-proxy`: one address for the Postgres of all endpoints.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use clap::Parser;
+use pg_protocol::scram::MockSecret;
+use proxy::cancel::Cancels;
+use proxy::directory::FileDirectory;
+use proxy::server::{self, Limits};
+use proxy::session::Shared;
+use proxy::throttle::Throttle;
+use proxy::tls::Certificate;
+use proxy::wake::Wakes;
+use proxy::watched;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Parser)]
+#[command(
+    version,
+    about = "Takes clients of all endpoints at one address and passes them on to their computes"
+)]
+struct Args {
+    /// Address for clients of Postgres
+    #[arg(long)]
+    listen: SocketAddr,
+    /// Address of the health check and the metrics
+    #[arg(long)]
+    listen_http: SocketAddr,
+    /// PEM file with the certificate of all host names, and those between it and its CA; read again when it changes
+    #[arg(long)]
+    certificate: PathBuf,
+    /// PEM file with the certificate's private key; read again when it changes
+    #[arg(long)]
+    private_key: PathBuf,
+    /// Endpoints have the host names NAME.DOMAIN; more than one domain is possible
+    #[arg(long, required = true, value_delimiter = ',')]
+    domain: Vec<String>,
+    /// JSON file with the endpoints, their computes and verifiers (docs/interfaces.md); read again when it changes
+    #[arg(long)]
+    directory: PathBuf,
+    /// Program that starts a suspended endpoint's compute, called with its name; ends well once the directory says where it runs
+    #[arg(long)]
+    wake_command: Option<PathBuf>,
+    /// File with at least 32 random bytes, the same for all proxies: makes users that do not exist look like others
+    #[arg(long)]
+    mock_secret: PathBuf,
+    /// Connections at a time
+    #[arg(long, default_value_t = 10_000)]
+    max_connections: usize,
+    /// How long a client may take to log in
+    #[arg(long, default_value_t = 15)]
+    login_seconds: u64,
+    /// How long a client waits for a compute that starts
+    #[arg(long, default_value_t = 30)]
+    wake_seconds: u64,
+    /// How long sessions may finish their transactions when the proxy is to end
+    #[arg(long, default_value_t = 30)]
+    drain_seconds: u64,
+}
+
+const MOST_CONNECTIONS: usize = 1_000_000;
+const SECRET_BYTES: usize = 32;
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let telemetry = telemetry::init("weir-proxy")?;
+    raise_file_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(run(args));
+    runtime.shutdown_background();
+    telemetry.shutdown();
+    outcome
+}
+
+async fn run(args: Args) -> anyhow::Result<()> {
+    ensure!(
+        (1..=MOST_CONNECTIONS).contains(&args.max_connections),
+        "--max-connections has to be 1 to {MOST_CONNECTIONS}"
+    );
+    let certificate = Arc::new(Certificate::open(&args.certificate, &args.private_key)?);
+    if certificate.current().end_point.is_none() {
+        tracing::warn!(
+            "logins cannot be bound to this certificate: sign it with RSA or ECDSA for channel_binding=require"
+        );
+    }
+    let directory = Arc::new(FileDirectory::open(&args.directory, args.wake_command)?);
+    let shared = Arc::new(Shared {
+        directory: directory.clone(),
+        certificate: certificate.clone(),
+        domains: args
+            .domain
+            .iter()
+            .map(|name| name.to_ascii_lowercase())
+            .collect(),
+        mock: mock_secret(&args.mock_secret)?,
+        throttle: Throttle::default(),
+        wakes: Wakes::default(),
+        cancels: Cancels::default(),
+        login_limit: Duration::from_secs(args.login_seconds),
+        wake_limit: Duration::from_secs(args.wake_seconds),
+    });
+    let limits = Limits {
+        connections: args.max_connections,
+        drain: Duration::from_secs(args.drain_seconds),
+    };
+    let postgres = TcpListener::bind(args.listen)
+        .await
+        .with_context(|| format!("cannot listen on {} for clients", args.listen))?;
+    let http = TcpListener::bind(args.listen_http)
+        .await
+        .with_context(|| format!("cannot listen on {} for HTTP", args.listen_http))?;
+    tokio::spawn(watched::watch(
+        "the certificate",
+        certificate.paths(),
+        move || certificate.reload(),
+    ));
+    tokio::spawn(watched::watch(
+        "the directory",
+        vec![args.directory],
+        move || directory.reload(),
+    ));
+    tokio::spawn(async move { axum::serve(http, proxy::http::router()).await });
+    tracing::info!(listen = %postgres.local_addr()?, domains = ?shared.domains, "proxy serves");
+    let mut terminate = signal(SignalKind::terminate())?;
+    server::serve(postgres, shared, limits, async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    })
+    .await;
+    tracing::info!("proxy stops");
+    Ok(())
+}
+
+fn mock_secret(path: &Path) -> anyhow::Result<MockSecret> {
+    let secret = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    ensure!(
+        secret.len() >= SECRET_BYTES,
+        "{} has to have {SECRET_BYTES} random bytes or more",
+        path.display()
+    );
+    Ok(MockSecret::new(&secret))
+}
+
+/// Each session takes two file descriptors, more than the usual soft limit allows in sum.
+fn raise_file_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    if let Err(error) = raised {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}

@@ -1,0 +1,49 @@
+//! Where computes are and who may log in there.
+
+mod file;
+
+pub use file::FileDirectory;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use pg_protocol::endpoint::EndpointName;
+use pg_protocol::scram::Verifier;
+use thiserror::Error;
+
+/// What the proxy knows of one endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    pub state: State,
+    /// Verifiers of the roles that can log in, by the role's name.
+    pub roles: HashMap<String, Verifier>,
+}
+
+/// What an endpoint's compute does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The compute accepts connections at this address, `HOST:PORT`.
+    Running(String),
+    /// The compute starts when somebody asks for it.
+    Suspended,
+    /// The compute must not be started.
+    Disabled,
+}
+
+/// Why nothing is known, or nothing starts. The text goes to the log, not to clients.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct DirectoryError(pub String);
+
+/// Knows endpoints. It is asked for each connection before the client has proven anything, so it answers from memory
+/// or bounds what strangers can make it do, and takes as long for endpoints that do not exist.
+#[async_trait]
+pub trait Directory: Send + Sync + 'static {
+    /// None: there is no such endpoint.
+    async fn endpoint(&self, name: &EndpointName) -> Result<Option<Arc<Endpoint>>, DirectoryError>;
+
+    /// Has a suspended compute started, and returns when `endpoint` says where it runs. Called once for all who wait,
+    /// after one of them has logged in.
+    async fn wake(&self, name: &EndpointName) -> Result<(), DirectoryError>;
+}

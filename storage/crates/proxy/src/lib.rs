@@ -1,0 +1,27 @@
+//! `weir-proxy`: one address for the Postgres of all endpoints.
+//!
+//! A connection goes through four phases: the first packets and TLS (`accept`), the login of the client (`login`), the
+//! login to the compute (`compute`), which is woken first when it is suspended (`wake`), and then bytes both ways until
+//! one side ends (`relay`). `session` puts them together, `server` has the listener and the end of the process.
+//!
+//! The proxy knows verifiers of passwords, from its `directory`; passwords never come by (docs/adr/0050). It keeps
+//! nothing on disk: after a crash clients connect again.
+
+#![forbid(unsafe_code)]
+
+pub mod accept;
+pub mod cancel;
+pub mod certificate;
+pub mod compute;
+pub mod directory;
+pub mod http;
+pub mod login;
+pub mod metrics;
+pub mod packets;
+pub mod relay;
+pub mod server;
+pub mod session;
+pub mod throttle;
+pub mod tls;
+pub mod wake;
+pub mod watched;

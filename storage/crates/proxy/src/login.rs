@@ -1,0 +1,274 @@
+//! The login of a client by SCRAM, against the verifier that the directory has.
+//!
+//! A client whose endpoint, role or password is wrong sees the same messages in the same time as with a wrong password:
+//! the verifier is made up where there is none, for known names too, so that both ways cost the same.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pg_protocol::endpoint::{self, EndpointError, EndpointName};
+use pg_protocol::messages::{self, Fatal};
+use pg_protocol::scram::{
+    LoginKeys, Mechanism, MockSecret, NONCE_BYTES, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramError,
+    Server,
+};
+use pg_protocol::startup::Startup;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+
+use crate::directory::Directory;
+use crate::metrics;
+use crate::packets::{self, Message, PacketError};
+use crate::throttle::{Admission, Throttle};
+
+/// SCRAM's messages are short; Postgres takes no longer ones either.
+const MOST_SASL_BYTES: u32 = 1024;
+
+/// A login that succeeded.
+#[derive(Debug)]
+pub struct Login {
+    pub endpoint: EndpointName,
+    pub keys: LoginKeys,
+}
+
+/// Why a login did not succeed.
+#[derive(Debug)]
+pub enum LoginError {
+    /// The client is to be told this.
+    Fatal(Fatal),
+    /// The client went away.
+    Broken(PacketError),
+}
+
+impl From<Fatal> for LoginError {
+    fn from(fatal: Fatal) -> LoginError {
+        LoginError::Fatal(fatal)
+    }
+}
+
+impl From<PacketError> for LoginError {
+    fn from(error: PacketError) -> LoginError {
+        match error {
+            PacketError::Length(_) => protocol(error.to_string()).into(),
+            error => LoginError::Broken(error),
+        }
+    }
+}
+
+impl From<std::io::Error> for LoginError {
+    fn from(error: std::io::Error) -> LoginError {
+        LoginError::Broken(error.into())
+    }
+}
+
+fn protocol(text: impl Into<String>) -> Fatal {
+    Fatal::new("08P01", text)
+}
+
+/// The endpoint that a client means, which is taken out of its startup packet: what is left is for the compute.
+pub fn endpoint_of(
+    startup: &mut Startup,
+    server_name: Option<&str>,
+    domains: &[String],
+) -> Result<EndpointName, Fatal> {
+    let found = (|| {
+        let by_host = server_name.map_or(Ok(None), |host| endpoint::of_host(host, domains))?;
+        let options = startup.get("options").map(endpoint::of_options);
+        let (by_options, options) = options.transpose()?.unzip();
+        let user = startup.user().to_owned();
+        let (by_user, role) = endpoint::of_prefix(&user)?;
+        if by_user.is_some() {
+            // Clients name the database as the user where they are given none.
+            if startup.get("database") == Some(&user) {
+                startup.set("database", Some(role.to_owned()));
+            }
+            startup.set("user", Some(role.to_owned()));
+        }
+        if let Some(options) = options {
+            startup.set("options", Some(options).filter(|text| !text.is_empty()));
+        }
+        let named = endpoint::agreed(by_host, by_options.flatten())?;
+        endpoint::agreed(named, by_user)?.ok_or(EndpointError::Missing)
+    })();
+    let hint = "Connect to the endpoint's own host name with a client that sends it in TLS (libpq from 14 on), \
+                or add options=endpoint%3DNAME to the URL, or write the user as endpoint=NAME;ROLE.";
+    match found {
+        Ok(_) if startup.user().is_empty() => Err(Fatal::new(
+            "28000",
+            "no role's name follows the endpoint in the user",
+        )),
+        Ok(name) => Ok(name),
+        Err(error) => Err(Fatal::new("08004", error.to_string()).with_hint(hint)),
+    }
+}
+
+/// What a login needs of its surroundings.
+pub struct Context<'a> {
+    pub directory: &'a Arc<dyn Directory>,
+    pub throttle: &'a Throttle,
+    pub mock: &'a MockSecret,
+    /// What the connection's TLS can be bound to.
+    pub end_point: Option<&'a [u8]>,
+    pub address: IpAddr,
+}
+
+/// Takes the client through the exchange. It has been told of success when this returns well, and of nothing otherwise.
+pub async fn log_in(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    endpoint: EndpointName,
+    role: &str,
+    context: &Context<'_>,
+) -> Result<Login, LoginError> {
+    wait_for_turn(&endpoint, context).await?;
+    let known = context
+        .directory
+        .endpoint(&endpoint)
+        .await
+        .map_err(|error| {
+            tracing::error!(%endpoint, %error, "the directory does not answer");
+            Fatal::new(
+                "57P03",
+                "the server cannot look up its endpoints at the moment; try again",
+            )
+        })?;
+    let mock = context.mock.verifier(endpoint.as_str(), role);
+    let verifier = known
+        .and_then(|known| known.roles.get(role).cloned())
+        .unwrap_or(mock);
+
+    let with_binding = [SCRAM_SHA_256_PLUS, SCRAM_SHA_256];
+    let offered = match context.end_point {
+        Some(_) => &with_binding[..],
+        None => &with_binding[1..],
+    };
+    send(stream, &messages::sasl(offered)).await?;
+    let Message { body, .. } = response(stream).await?;
+    let (mechanism, first) = messages::parse_sasl_initial(&body)
+        .ok_or_else(|| protocol("malformed SASLInitialResponse"))?;
+    let mechanism = Mechanism::of_name(mechanism)
+        .filter(|_| offered.contains(&mechanism))
+        .ok_or_else(|| protocol("the client chose a SASL mechanism that was not offered"))?;
+    let random: [u8; NONCE_BYTES] = rand::random();
+    let (server, answer) =
+        Server::start(mechanism, first, verifier, context.end_point, &random).map_err(malformed)?;
+    send(stream, &messages::sasl_continue(&answer)).await?;
+
+    let Message { body, .. } = response(stream).await?;
+    match server.finish(&body) {
+        Ok((keys, answer)) => {
+            send(stream, &messages::sasl_final_and_ok(&answer)).await?;
+            Ok(Login { endpoint, keys })
+        }
+        Err(ScramError::Refused) => {
+            let now = Instant::now();
+            context.throttle.failed(context.address, &endpoint, now);
+            Err(wrong_password(role).into())
+        }
+        Err(error) => Err(malformed(error).into()),
+    }
+}
+
+/// What Postgres says, to the letter.
+fn wrong_password(role: &str) -> Fatal {
+    Fatal::new(
+        "28P01",
+        format!("password authentication failed for user \"{role}\""),
+    )
+}
+
+fn malformed(error: ScramError) -> Fatal {
+    protocol(error.to_string())
+}
+
+async fn wait_for_turn(endpoint: &EndpointName, context: &Context<'_>) -> Result<(), Fatal> {
+    match context
+        .throttle
+        .admit(context.address, endpoint, Instant::now())
+    {
+        Admission::After(wait) if wait.is_zero() => Ok(()),
+        Admission::After(wait) => {
+            metrics::SLOWED.inc();
+            tokio::time::sleep(wait).await;
+            Ok(())
+        }
+        Admission::Refused(wait) => {
+            metrics::SLOWED.inc();
+            let text = "too many logins from this address have failed";
+            let hint = format!("Try again in {} seconds.", wait.as_secs() + 1);
+            Err(Fatal::new("53300", text).with_hint(hint))
+        }
+    }
+}
+
+async fn send(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> std::io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
+}
+
+async fn response(stream: &mut (impl AsyncRead + Unpin)) -> Result<Message, LoginError> {
+    let message = packets::message(stream, MOST_SASL_BYTES).await?;
+    match message.tag {
+        b'p' => Ok(message),
+        _ => Err(protocol("a response to the request for a password was expected").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pg_protocol::startup::{FirstPacket, parse};
+
+    use super::*;
+
+    fn startup(text: &str) -> Startup {
+        let body = [&[0, 3, 0, 0][..], text.as_bytes()].concat();
+        match parse(&body) {
+            Ok(FirstPacket::Startup(startup)) => startup,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_endpoint_is_named_in_any_of_three_places_and_goes_from_there() {
+        let domains = ["db.test".to_owned()];
+        for (text, host) in [
+            ("user\0app\0\0", Some("ep-a.db.test")),
+            ("user\0app\0options\0endpoint=ep-a\0\0", None),
+            ("user\0endpoint=ep-a;app\0\0", Some("other.test")),
+            (
+                "user\0endpoint$ep-a;app\0options\0endpoint=ep-a\0\0",
+                Some("ep-a.db.test"),
+            ),
+        ] {
+            let mut startup = startup(text);
+            let name = endpoint_of(&mut startup, host, &domains).expect("it is named");
+            assert_eq!(name.as_str(), "ep-a");
+            assert_eq!((startup.user(), startup.get("options")), ("app", None));
+        }
+    }
+
+    #[test]
+    fn a_database_that_is_named_as_the_user_goes_by_the_role() {
+        for (database, expected) in [("endpoint=ep-a;app", "app"), ("other", "other")] {
+            let text = format!("user\0endpoint=ep-a;app\0database\0{database}\0\0");
+            let mut startup = startup(&text);
+            endpoint_of(&mut startup, None, &[]).expect("it is named");
+            assert_eq!(startup.get("database"), Some(expected));
+        }
+    }
+
+    #[test]
+    fn none_and_two_are_errors_that_say_what_to_do() {
+        let domains = ["db.test".to_owned()];
+        for (text, host) in [
+            ("user\0app\0\0", None),
+            (
+                "user\0app\0options\0endpoint=ep-b\0\0",
+                Some("ep-a.db.test"),
+            ),
+            ("user\0endpoint=ep-a;\0\0", None),
+            ("user\0app\0options\0endpoint=EP\0\0", None),
+        ] {
+            assert!(endpoint_of(&mut startup(text), host, &domains).is_err());
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Counters of the process, in the default Prometheus registry.
+
+use std::sync::LazyLock;
+
+use prometheus::{
+    Histogram, IntCounter, IntCounterVec, IntGaugeVec, exponential_buckets, register_histogram,
+    register_int_counter, register_int_counter_vec, register_int_gauge_vec,
+};
+
+/// Connections that are open, by phase: `login` until the client may send statements, then `session`.
+pub static CONNECTIONS: LazyLock<IntGaugeVec> = LazyLock::new(|| {
+    register_int_gauge_vec!(
+        "weir_proxy_connections",
+        "Open connections of clients by phase",
+        &["phase"]
+    )
+    .expect("registered once")
+});
+/// Connections that have ended, by why; the values are those of `session::Why`.
+pub static ENDED: LazyLock<IntCounterVec> = LazyLock::new(|| {
+    register_int_counter_vec!(
+        "weir_proxy_connections_ended_total",
+        "Connections of clients that have ended, by why",
+        &["why"]
+    )
+    .expect("registered once")
+});
+/// Bytes of sessions, without TLS.
+pub static BYTES: LazyLock<IntCounterVec> = LazyLock::new(|| {
+    register_int_counter_vec!(
+        "weir_proxy_bytes_total",
+        "Bytes passed on in sessions, by direction",
+        &["to"]
+    )
+    .expect("registered once")
+});
+/// From the accepted connection to ReadyForQuery, wakes and pauses included.
+pub static LOGIN_SECONDS: LazyLock<Histogram> = LazyLock::new(|| {
+    register_histogram!(
+        "weir_proxy_login_seconds",
+        "Time from accepting a connection until the client may send statements",
+        exponential_buckets(0.001, 2.0, 16).expect("valid buckets")
+    )
+    .expect("registered once")
+});
+/// Wakes of suspended computes by result: `ok` or `failed`.
+pub static WAKES: LazyLock<IntCounterVec> = LazyLock::new(|| {
+    register_int_counter_vec!(
+        "weir_proxy_wakes_total",
+        "Wakes of suspended computes",
+        &["result"]
+    )
+    .expect("registered once")
+});
+/// Time of one wake.
+pub static WAKE_SECONDS: LazyLock<Histogram> = LazyLock::new(|| {
+    register_histogram!(
+        "weir_proxy_wake_seconds",
+        "Time of one wake of a suspended compute",
+        exponential_buckets(0.05, 2.0, 12).expect("valid buckets")
+    )
+    .expect("registered once")
+});
+/// Logins that had to wait because others before them failed.
+pub static SLOWED: LazyLock<IntCounter> = LazyLock::new(|| {
+    register_int_counter!(
+        "weir_proxy_logins_slowed_total",
+        "Logins that waited because earlier ones from their address failed"
+    )
+    .expect("registered once")
+});
+/// Requests to cancel by result: `sent`, `unknown` (no connection has that key) or `failed`.
+pub static CANCELS: LazyLock<IntCounterVec> = LazyLock::new(|| {
+    register_int_counter_vec!(
+        "weir_proxy_cancel_requests_total",
+        "Requests to cancel a statement",
+        &["result"]
+    )
+    .expect("registered once")
+});
+
+/// A connection's place in [`CONNECTIONS`], given back when it goes.
+pub struct Open(&'static str);
+
+impl Open {
+    pub fn new(phase: &'static str) -> Open {
+        CONNECTIONS.with_label_values(&[phase]).inc();
+        Open(phase)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        CONNECTIONS.with_label_values(&[self.0]).dec();
+    }
+}

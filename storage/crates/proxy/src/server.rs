@@ -1,0 +1,106 @@
+//! The listener, and the end of the process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pg_protocol::messages::Fatal;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+use crate::relay::Drain;
+use crate::session::{self, Shared};
+
+/// A client that does not answer for so long is probed, so often, and then given up.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(120);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_RETRIES: u32 = 6;
+/// After this, a session that does not even take its goodbye is dropped.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// Limits of the server.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at a time.
+    pub connections: usize,
+    /// How long sessions get to finish their transactions when the process is to end.
+    pub drain: Duration,
+}
+
+/// Accepts connections until `stop` is done; then ends the sessions, idle ones first. Returns when none is left.
+pub async fn serve(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    limits: Limits,
+    stop: impl Future<Output = ()>,
+) {
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let (drain, wanted) = watch::channel(Drain::No);
+    tokio::pin!(stop);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut stop => break,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // No file descriptors left, say: they come back as connections end.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        prepare(&stream);
+        match places.clone().try_acquire_owned() {
+            Ok(place) => {
+                let (shared, wanted) = (shared.clone(), wanted.clone());
+                tokio::spawn(async move {
+                    session::serve(stream, peer, shared, wanted).await;
+                    drop(place);
+                });
+            }
+            Err(_) => {
+                tracing::warn!(client = %peer, limit = limits.connections, "no place is left for a connection");
+                tokio::spawn(turn_away(stream));
+            }
+        }
+    }
+    drop(listener);
+    end_sessions(&places, limits, &drain).await;
+}
+
+/// Small messages go at once, and a peer that has vanished is noticed.
+fn prepare(stream: &TcpStream) {
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_IDLE)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_RETRIES);
+    let set = stream
+        .set_nodelay(true)
+        .and_then(|()| SockRef::from(stream).set_tcp_keepalive(&keepalive));
+    if let Err(error) = set {
+        tracing::debug!(%error, "a connection keeps the system's settings");
+    }
+}
+
+async fn turn_away(mut stream: TcpStream) {
+    let fatal = Fatal::new("53300", "sorry, too many clients already");
+    let _ = timeout(GOODBYE, stream.write_all(&fatal.to_message())).await;
+}
+
+async fn end_sessions(places: &Semaphore, limits: Limits, drain: &watch::Sender<Drain>) {
+    let open = limits.connections - places.available_permits();
+    tracing::info!(open, "ends its sessions, idle ones first");
+    let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
+    for (wanted, patience) in [(Drain::Idle, limits.drain), (Drain::All, GOODBYE)] {
+        drain.send_replace(wanted);
+        if timeout(patience, places.acquire_many(all)).await.is_ok() {
+            return;
+        }
+    }
+    let open = limits.connections - places.available_permits();
+    tracing::warn!(open, "leaves sessions that did not end");
+}

@@ -1,0 +1,90 @@
+//! The certificate, and TLS with it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use parking_lot::RwLock;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::NoServerSessionStorage;
+
+use crate::certificate;
+
+/// The name of Postgres's protocol in ALPN.
+pub const ALPN: &[u8] = b"postgresql";
+
+/// A certificate in use: a connection keeps what it began with.
+pub struct Identity {
+    pub config: Arc<ServerConfig>,
+    /// What logins are bound to; None when the certificate's signature has no such hash.
+    pub end_point: Option<Vec<u8>>,
+}
+
+/// The certificate and the key of two PEM files.
+pub struct Certificate {
+    chain: PathBuf,
+    key: PathBuf,
+    current: RwLock<Arc<Identity>>,
+}
+
+impl Certificate {
+    pub fn open(chain: &Path, key: &Path) -> anyhow::Result<Certificate> {
+        Ok(Certificate {
+            chain: chain.to_owned(),
+            key: key.to_owned(),
+            current: RwLock::new(Arc::new(read(chain, key)?)),
+        })
+    }
+
+    /// Reads the files again; new connections get what is there. With files that do not fit, such as a new certificate
+    /// beside the old key, all stays as it was.
+    pub fn reload(&self) -> anyhow::Result<()> {
+        let identity = read(&self.chain, &self.key)?;
+        *self.current.write() = Arc::new(identity);
+        Ok(())
+    }
+
+    pub fn current(&self) -> Arc<Identity> {
+        self.current.read().clone()
+    }
+
+    pub fn paths(&self) -> Vec<PathBuf> {
+        vec![self.chain.clone(), self.key.clone()]
+    }
+}
+
+fn read(chain: &Path, key: &Path) -> anyhow::Result<Identity> {
+    let certificates = CertificateDer::pem_file_iter(chain)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .with_context(|| format!("cannot read certificates from {}", chain.display()))?;
+    ensure!(
+        !certificates.is_empty(),
+        "{} has no certificate",
+        chain.display()
+    );
+    let private = PrivateKeyDer::from_pem_file(key)
+        .with_context(|| format!("cannot read a private key from {}", key.display()))?;
+    let end_point = certificate::end_point(&certificates[0]);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(certificates, private)
+        .with_context(|| {
+            format!(
+                "the key in {} is not that of the certificate in {}",
+                key.display(),
+                chain.display()
+            )
+        })?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    // libpq resumes no sessions, and drivers that would keep few connections: tickets would only cost bytes.
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(Identity {
+        config: Arc::new(config),
+        end_point,
+    })
+}
