@@ -7,7 +7,8 @@
 //! Invariants: a name that is not in [`POINTS`] does not compile, so the list is all there is. A point that is not
 //! armed costs one relaxed load; nothing is armed unless whoever starts the program says so in the environment.
 //!
-//! An armed point ends the process at once: nothing is flushed, closed or unwound. What that leaves behind is said
+//! An armed point panics where [`BY_VARIABLE`] says so, to show what a panic there does. Otherwise it ends the process at
+//! once: nothing is flushed, closed or unwound. What that leaves behind is said
 //! in the head of the module in which the point stands.
 
 #![forbid(unsafe_code)]
@@ -18,6 +19,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub const ARMED_VARIABLE: &str = "WEIR_CRASH_POINT";
 /// When set, and not to the empty string, points can be armed while the program runs, over its management API.
 pub const ARMABLE_VARIABLE: &str = "WEIR_CRASH_POINTS";
+
+/// When set to `panic`, an armed point panics instead of ending the process itself.
+pub const BY_VARIABLE: &str = "WEIR_CRASH_BY";
 
 /// Every point of the pageserver, in about the order in which a page's versions meet them.
 pub const POINTS: &[&str] = &[
@@ -167,6 +171,9 @@ pub fn reached(place: usize) {
 
 #[cold]
 fn die(place: usize) -> ! {
+    if std::env::var(BY_VARIABLE).is_ok_and(|by| by == "panic") {
+        panic!("crash point {} reached: panicking", POINTS[place]);
+    }
     eprintln!("crash point {} reached: dying", POINTS[place]);
     std::process::abort();
 }

@@ -19,6 +19,7 @@ use pg_types::{Key, Lsn};
 
 use crate::desc::LayerDesc;
 use crate::error::LayerError;
+use crate::format::MANY_KEYS;
 use crate::map::LayerMap;
 use crate::retain::{Filter, Retention};
 use crate::value::Version;
@@ -124,7 +125,7 @@ pub fn plan_settling<L: PersistentLayer>(
 /// How a merge writes.
 #[derive(Clone, Debug)]
 pub struct MergeOptions {
-    /// An output is closed once it is about this large, at the next key if the key is not larger itself, and never
+    /// An output is closed once it is about this large, or has [`MANY_KEYS`] keys, at the next key if the key is not larger itself, and never
     /// between two versions of a key at one LSN.
     pub target_bytes: u64,
     /// Level of the outputs: 1, or 2 for a merge that settles what lies before the horizon.
@@ -198,7 +199,9 @@ where
         if self.open.as_ref().is_some_and(|open| {
             let same_key = open.last_key() == Some(*key);
             let same_record = open.last_version() == Some((*key, version.lsn));
-            !same_record && open.size() >= target.saturating_mul(if same_key { 2 } else { 1 })
+            let is_large = open.size() >= target.saturating_mul(if same_key { 2 } else { 1 });
+            // Small values, such as those of dropped relations, fill the key table first.
+            !same_record && (is_large || open.keys() >= MANY_KEYS)
         }) {
             self.close()?;
         }

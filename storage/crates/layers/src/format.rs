@@ -18,9 +18,10 @@ use crate::value::{LsnRange, VersionRef};
 pub(crate) use entry::{BlockEntries, RawEntry, encode_entry};
 
 /// Version of the format written; readers refuse later ones.
-pub const FORMAT_VERSION: u16 = 2;
+pub const FORMAT_VERSION: u16 = 3;
 /// From this version on a section may be stored as it is, and entries may be short. What is read differs in the first
-/// only: an older file has no short entries.
+/// only: an older file has no short entries. From version 3 on there are pieces of prepared transactions
+/// (`KeyKind::TwoPhasePiece`), without which a reader would take the first piece for the whole; an older file has none.
 const PLAIN_SINCE: u16 = 2;
 
 pub(crate) const MAGIC: [u8; 8] = *b"WEIRLAYR";
@@ -36,6 +37,10 @@ pub(crate) const MAX_VALUE_BYTES: usize = 16 << 20;
 pub(crate) const MAX_RAW_BLOCK_BYTES: usize = MAX_VALUE_BYTES + (1 << 20);
 /// Largest metadata section (index, key table, bloom filter), before compression.
 pub(crate) const MAX_SECTION_BYTES: usize = 256 << 20;
+
+/// Keys from which on a layer takes no further one where it can end: half of what its key table has room for, so that
+/// the record that reaches this number still fits.
+pub const MANY_KEYS: usize = MAX_SECTION_BYTES / KEY_STAT_BYTES / 2;
 
 /// What a delta layer knows about one key, so that chain lengths are known without reading values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

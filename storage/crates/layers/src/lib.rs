@@ -54,7 +54,7 @@ pub use compact::{CompactionPlan, MergeOptions, merge_layers, plan_l0, plan_sett
 pub use counts::{ChainCounts, ImageRule, ImageTask, LONG};
 pub use desc::{LayerDesc, LayerKind};
 pub use error::LayerError;
-pub use format::{FORMAT_VERSION, KeyStat};
+pub use format::{FORMAT_VERSION, KeyStat, MANY_KEYS};
 pub use map::LayerMap;
 pub use memory::MemoryLayer;
 pub use name::LayerName;

@@ -2,7 +2,7 @@
 //!
 //! Invariants: the versions of a key are kept in `(lsn, seq)` order; a frozen layer never changes. One writer
 //! (ingest), image generation and many readers use a layer at once; the lock inside is held for one lookup or one
-//! batch of insertions. A reader that asks for LSNs up to the last ingested record never sees a part of a record.
+//! batch of insertions, of which all are there or, when memory runs out, none is. A reader that asks for LSNs up to the last ingested record never sees a part of a record.
 //!
 //! Nearly all keys are pages. Pages are found by hash, and put in order only when the layer is written or scanned,
 //! and scans of pages are rare; keeping pages in a tree would cost ingest more than all its other work here. Metadata
@@ -54,7 +54,8 @@ impl MemoryLayer {
         self.inner.write().put(key, lsn, (&value).into(), None)
     }
 
-    /// Adds all values of one record, or of several, under one lock; the bytes by which the layer grew.
+    /// Adds all values of one record, or of several, under one lock; the bytes by which the layer grew. After an error
+    /// none of them is there, and they can be added again.
     pub fn put_batch<'a>(
         &self,
         values: impl IntoIterator<Item = (Key, Lsn, Put<'a>)>,
@@ -82,6 +83,12 @@ impl MemoryLayer {
     /// Bytes of memory the layer holds, roughly; what a flush threshold should look at.
     pub fn bytes(&self) -> u64 {
         self.inner.read().bytes
+    }
+
+    /// Number of keys. From [`MANY_KEYS`](crate::MANY_KEYS) on the layer should be frozen: its file has room for twice
+    /// as many.
+    pub fn keys(&self) -> usize {
+        self.inner.read().keys()
     }
 
     /// Number of versions.

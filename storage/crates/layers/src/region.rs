@@ -120,11 +120,15 @@ pub(crate) struct Region {
 impl Region {
     /// A region in a large page, from the process's pool.
     pub fn large() -> io::Result<Region> {
+        #[cfg(test)]
+        fault::take()?;
         POOL.take()
     }
 
     /// A region of small pages, which takes only as much memory as is written to it.
     pub fn small() -> io::Result<Region> {
+        #[cfg(test)]
+        fault::take()?;
         Ok(Region {
             map: Some(MmapOptions::new().len(REGION).map_anon()?),
             written: 0,
@@ -156,6 +160,11 @@ impl Region {
         self.written = to;
     }
 
+    /// Forgets what was written behind the first `written` bytes, of which there are as many.
+    pub fn cut(&mut self, written: usize) {
+        self.written = self.written.min(written);
+    }
+
     /// What was written, to be changed.
     #[inline]
     pub fn written_mut(&mut self) -> &mut [u8] {
@@ -184,6 +193,29 @@ impl Deref for Region {
 impl AsRef<[u8]> for Region {
     fn as_ref(&self) -> &[u8] {
         self
+    }
+}
+
+/// Has a test's thread get no more memory, as a machine that has none left.
+#[cfg(test)]
+pub(crate) mod fault {
+    use std::cell::Cell;
+    use std::io;
+
+    thread_local! {
+        static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+
+    /// From now on so many regions can be taken on this thread.
+    pub fn leave(regions: usize) {
+        LEFT.set(regions);
+    }
+
+    pub fn take() -> io::Result<()> {
+        let left = LEFT.get().checked_sub(1);
+        let left = left.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        LEFT.set(left);
+        Ok(())
     }
 }
 

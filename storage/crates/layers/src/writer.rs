@@ -206,6 +206,11 @@ impl<W: Write> LayerWriter<W> {
         self.versions == 0
     }
 
+    /// Number of keys.
+    pub(crate) fn keys(&self) -> usize {
+        self.hashes.len()
+    }
+
     /// The key pushed last.
     pub fn last_key(&self) -> Option<Key> {
         self.previous.map(|(key, ..)| key)

@@ -1,5 +1,5 @@
 //! Promise: layer files written by any released program can still be read. `golden/v1-*.layer` are files of format
-//! version 1, `golden/v2-*.layer` of version 2; they are never written again. A new format version adds files, it
+//! version 1, `golden/v2-*.layer` of version 2, and so on; they are never written again. A new format version adds files, it
 //! does not change these.
 
 use bytes::Bytes;
@@ -161,19 +161,21 @@ fn reads_as_the_image_layer(file: &'static [u8]) {
 fn delta_layers_of_all_versions_read_as_they_were_written() {
     reads_as_the_delta_layer(include_bytes!("golden/v1-delta.layer"));
     reads_as_the_delta_layer(include_bytes!("golden/v2-delta.layer"));
+    reads_as_the_delta_layer(include_bytes!("golden/v3-delta.layer"));
 }
 
 #[test]
 fn image_layers_of_all_versions_read_as_they_were_written() {
     reads_as_the_image_layer(include_bytes!("golden/v1-image.layer"));
     reads_as_the_image_layer(include_bytes!("golden/v2-image.layer"));
+    reads_as_the_image_layer(include_bytes!("golden/v3-image.layer"));
 }
 
 /// What is not compressed is the same byte for byte: header, footer layout, end.
 #[test]
-fn the_writer_still_writes_version_2() {
-    assert_eq!(FORMAT_VERSION, 2);
-    let golden = include_bytes!("golden/v2-delta.layer");
+fn the_writer_still_writes_version_3() {
+    assert_eq!(FORMAT_VERSION, 3);
+    let golden = include_bytes!("golden/v3-delta.layer");
     let written = write_delta();
     assert_eq!(written[..16], golden[..16]);
     let fields = |file: &[u8]| file[file.len() - 148..file.len() - 76].to_vec();

@@ -29,6 +29,7 @@ pub mod floor;
 pub mod http;
 pub mod import;
 mod inventory;
+mod large_records;
 mod layer_cache;
 mod layer_file;
 pub mod manager;

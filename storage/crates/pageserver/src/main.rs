@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use pageserver::clock::MachineTime;
 use pageserver::import::PostgresInstall;
@@ -93,6 +93,7 @@ async fn run(args: Args) -> Result<()> {
         .zip(args.object_store)
         .context("give --data-dir and --object-store")?;
     let telemetry = telemetry::init("weir-pageserver")?;
+    telemetry::end_at_panics();
     raise_open_file_limit();
     std::fs::create_dir_all(&data_dir).with_context(|| format!("create {}", data_dir.display()))?;
     // Listen first: a port in use is reported before anything is claimed in the object store.
@@ -120,9 +121,9 @@ async fn run(args: Args) -> Result<()> {
     };
     let manager = TenantManager::open(options).await?;
     let cancel = CancellationToken::new();
-    let page_server = tokio::spawn(page_service::serve(pages, manager.clone(), cancel.clone()));
+    let mut page_server = tokio::spawn(page_service::serve(pages, manager.clone(), cancel.clone()));
     let stop_http = cancel.clone().cancelled_owned();
-    let http_server = tokio::spawn(
+    let mut http_server = tokio::spawn(
         axum::serve(api, http::router(manager.clone()))
             .with_graceful_shutdown(stop_http)
             .into_future(),
@@ -134,7 +135,12 @@ async fn run(args: Args) -> Result<()> {
         }
     });
     tracing::info!(pages = %args.listen_pages, http = %args.listen_http, "serving");
-    wait_for_signal().await?;
+    tokio::select! {
+        signal = wait_for_signal() => signal?,
+        // Neither ends by itself: with one of them gone the program would look healthy and serve nobody.
+        ended = &mut page_server => bail!("the page service ended: {ended:?}"),
+        ended = &mut http_server => bail!("the HTTP server ended: {ended:?}"),
+    }
     tracing::info!("stopping");
     cancel.cancel();
     page_server.await.context("page service task")?;

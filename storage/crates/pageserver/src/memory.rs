@@ -28,6 +28,8 @@ use parking_lot::{Condvar, Mutex};
 use prometheus::{IntCounter, IntGauge, register_int_counter, register_int_gauge};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
+use crate::large_records::LargeRecords;
+
 /// While memory is short, the accounts of all timelines are looked at each time the sum has grown by this share of
 /// the limit, and each time some memory was given back.
 const LOOK_SHARE: u64 = 128;
@@ -213,6 +215,8 @@ pub struct MemoryBudget {
     flushes: Semaphore,
     l0: Merges,
     settling: Merges,
+    /// Turns at holding large WAL records, which no account counts.
+    pub large_records: LargeRecords,
     /// Compactions of level 0 that run or wait for their turn.
     l0_pending: Mutex<usize>,
     l0_done: Condvar,
@@ -234,6 +238,7 @@ impl MemoryBudget {
             flushes: Semaphore::new(FLUSHES_AT_ONCE),
             l0: Merges::default(),
             settling: Merges::default(),
+            large_records: LargeRecords::default(),
             l0_pending: Mutex::new(0),
             l0_done: Condvar::new(),
             used: METRICS.0.clone(),

@@ -176,6 +176,12 @@ impl VersionStore {
         self.stack.read().open.bytes()
     }
 
+    /// Whether the open layer has so many bytes, or as many keys as a file should have.
+    pub fn open_is_full(&self, bytes: u64) -> bool {
+        let open = self.stack.read().open.clone();
+        open.bytes() >= bytes || open.keys() >= layers::MANY_KEYS
+    }
+
     /// Bytes in all memory layers.
     pub fn memory_bytes(&self) -> u64 {
         self.account.held()

@@ -28,8 +28,12 @@ pub enum KeyKind {
     Database = 19,
     /// A 512- or 524-byte `pg_filenode.map`: `a` tablespace, `b` database (0 for the shared map).
     RelMap = 20,
-    /// State file of a prepared transaction: `a` epoch (0 before Postgres 17), `e` xid.
+    /// State file of a prepared transaction, or the first piece of a longer one: `a` epoch (0 before Postgres 17),
+    /// `e` xid.
     TwoPhase = 21,
+    /// A further piece of the state file of a prepared transaction: `a` epoch, `b` number of the piece, from 1 on,
+    /// `e` xid.
+    TwoPhasePiece = 22,
     /// The one `TimelineState` value: counters, checkpoint fields, full-page-writes state.
     TimelineState = 32,
     /// The `pg_control` template the timeline was created from.
@@ -40,7 +44,7 @@ pub enum KeyKind {
 
 impl KeyKind {
     /// Every kind, in key order.
-    pub const ALL: [KeyKind; 11] = [
+    pub const ALL: [KeyKind; 12] = [
         KeyKind::RelBlock,
         KeyKind::SlruBlock,
         KeyKind::RelSize,
@@ -49,6 +53,7 @@ impl KeyKind {
         KeyKind::Database,
         KeyKind::RelMap,
         KeyKind::TwoPhase,
+        KeyKind::TwoPhasePiece,
         KeyKind::TimelineState,
         KeyKind::ControlFile,
         KeyKind::Aux,
@@ -163,9 +168,14 @@ impl Key {
         Key::new(KeyKind::RelMap, spc, db, 0, 0, 0)
     }
 
-    /// The state file of a prepared transaction. The epoch is 0.
+    /// The state file of a prepared transaction, or its first piece. The epoch is 0.
     pub fn two_phase(xid: u32) -> Key {
         Key::new(KeyKind::TwoPhase, 0, 0, 0, 0, xid)
+    }
+
+    /// A further piece, from 1 on, of the state file of a prepared transaction. The epoch is 0.
+    pub fn two_phase_piece(xid: u32, number: u32) -> Key {
+        Key::new(KeyKind::TwoPhasePiece, 0, number, 0, 0, xid)
     }
 
     /// The timeline's state, of which there is one.

@@ -9,10 +9,12 @@
 #![forbid(unsafe_code)]
 
 mod http;
+mod panics;
 mod propagation;
 mod time;
 
 pub use http::{http, metrics_text};
+pub use panics::end_at_panics;
 pub use propagation::{continue_trace, current_traceparent, inject};
 pub use time::rfc3339;
 

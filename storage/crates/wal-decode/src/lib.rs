@@ -36,4 +36,4 @@ pub use record::{
 pub use relations::{RelationBytes, RelationId, WalByRelation};
 pub use state::{Observed, TimelineState};
 pub use stats::WalStats;
-pub use stream::{RawRecord, Records, WalStreamDecoder, last_record_boundary};
+pub use stream::{MESSAGE_KEPT, RawRecord, Records, WalStreamDecoder, last_record_boundary};

@@ -76,9 +76,10 @@ pub struct DecodedRecord<'a> {
     pub origin: Option<u16>,
     /// Blocks in the order of their ids, which may have gaps.
     pub blocks: SmallVec<[BlockRef<'a>; 4]>,
-    /// What the resource manager logged for the record as a whole; empty when there is none.
+    /// What the resource manager logged for the record as a whole; empty when there is none. Of a long logical message
+    /// only the begin ([`MESSAGE_KEPT`](crate::MESSAGE_KEPT)).
     pub main_data: &'a [u8],
-    /// The whole record as it stands in the WAL, without page headers.
+    /// The whole record as it stands in the WAL, without page headers; cut as `main_data` is.
     pub raw: &'a [u8],
 }
 
@@ -86,6 +87,12 @@ impl<'a> DecodedRecord<'a> {
     /// The block with this id.
     pub fn block(&self, id: u8) -> Option<&BlockRef<'a>> {
         self.blocks.iter().find(|block| block.id == id)
+    }
+
+    /// Bytes of the record as it stands in the WAL, without page headers.
+    pub fn total_len(&self) -> u32 {
+        let length = self.raw.first_chunk().copied();
+        length.map_or(0, u32::from_le_bytes)
     }
 
     /// The resource manager's own bits of `xl_info` (`~XLR_INFO_MASK`).
@@ -147,7 +154,7 @@ impl<'a> DecodedRecord<'a> {
         Summary {
             rmid: self.rmid,
             info: self.info,
-            bytes: self.raw.len() as u32,
+            bytes: self.total_len(),
             images: count,
             image_bytes: bytes,
         }

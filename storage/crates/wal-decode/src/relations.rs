@@ -122,7 +122,7 @@ impl WalByRelation {
     /// Images count for the relation of their block, the rest of a record and the record itself for the relation of
     /// its first block.
     pub fn add(&mut self, record: &DecodedRecord<'_>) {
-        let size = record.raw.len() as u64;
+        let size = u64::from(record.total_len());
         let Some(first) = record.blocks.first() else {
             self.without_relation.add(RelationBytes {
                 records: 1,

@@ -178,9 +178,10 @@ impl<'a> Prepared<'a> {
     /// Bytes of the fixed part, MAXALIGNed.
     const HEADER_BYTES: usize = 72;
     const MAGIC: u32 = 0x57F9_4534;
+    const CRC_BYTES: usize = 4;
 
-    /// Parses a record whose kind the caller has found to be prepare. Malformed if the state's magic is another, or
-    /// its subtransactions are cut short.
+    /// Parses a record whose kind the caller has found to be prepare. Malformed if the state's magic is another, its
+    /// length is not the one it says, or its subtransactions are cut short.
     pub fn parse(record: &DecodedRecord<'a>) -> Result<Prepared<'a>, InterpretError> {
         Self::read(record.main_data)
             .ok_or_else(|| malformed(record, "its transaction state makes no sense"))
@@ -190,7 +191,9 @@ impl<'a> Prepared<'a> {
         let magic = get_u32(body, 0)?;
         let (xid, subxact_count) = (get_u32(body, 8)?, usize::try_from(get_i32(body, 28)?).ok()?);
         let gid_len = usize::from(pg_types::bytes_le::get_u16(body, 54)?);
-        if magic != Self::MAGIC {
+        // The length that the state says counts the checksum, which only the state's file has.
+        let says = get_u32(body, 4)? as usize;
+        if magic != Self::MAGIC || says != body.len() + Self::CRC_BYTES {
             return None;
         }
         let from = Self::HEADER_BYTES + gid_len.next_multiple_of(8);

@@ -40,7 +40,7 @@ fn first(
     Ok(records.next_record()?.map(OwnedRecord::from))
 }
 
-/// Records of the given body lengths, linked, from `start`; a length of `None` is a switch to the next
+/// Records of the given body lengths, linked, from `start`, of a kind that is lent whole; a length of `None` is a switch to the next
 /// segment.
 fn write(start: Lsn, bodies: &[Option<usize>]) -> (Vec<OwnedRecord>, Vec<u8>) {
     let mut writer = WalWriter::new(start, V15, 1, SYSTEM);
@@ -50,7 +50,7 @@ fn write(start: Lsn, bodies: &[Option<usize>]) -> (Vec<OwnedRecord>, Vec<u8>) {
         let bytes = match body {
             Some(length) => {
                 let body: Vec<u8> = (0..*length).map(|at| (at * 7 + i) as u8).collect();
-                plain_record(rmgr::LOGICALMSG, 0, i as u32, prev, &body)
+                plain_record(rmgr::XACT, 0, i as u32, prev, &body)
             }
             None => plain_record(rmgr::XLOG, info::xlog::SWITCH, 0, prev, &[]),
         };

@@ -9,9 +9,10 @@
 //!   needs.
 //! - Never panics, whatever the bytes: records and pages are checked as they are read.
 //! - After an error the page's content is unspecified; the caller throws it away.
-//! - Deltas are applied in WAL order, each exactly once. Redo does not compare the page's LSN with the record's to
-//!   skip a record that the page has already: the storage orders versions and never offers one twice. (Postgres has
-//!   that check because a page on disk may be newer than the record; a page here never is.)
+//! - Deltas are applied in WAL order, each exactly once. Redo never skips a record that the page has already, as
+//!   Postgres does for pages on disk that may be newer: the storage orders versions and never offers one twice. A page
+//!   whose LSN is not below the end of the record shows that it did, and is an error, also in release builds. Records
+//!   that make the page anew are not checked, because nothing of the page before them matters.
 //!
 //! Redo of a block uses the record's main data, the block's own data and where the other blocks are, never what the
 //! other blocks hold: `wal_decode::strip_images` keeps exactly that.
@@ -106,7 +107,8 @@ pub fn apply_with(
     apply_step(settings, step, key, page)
 }
 
-/// As [`apply_with`] does with a [`PageDelta::Record`], whose record is lent.
+/// As [`apply_with`] does with a [`PageDelta::Record`], whose record is lent. An error if the page has the LSN of the
+/// record or a later one, unless the record makes the page anew.
 pub fn apply_record(
     settings: ClusterSettings,
     end_lsn: Lsn,
@@ -119,9 +121,27 @@ pub fn apply_record(
     };
     // The start is only for messages; the version a delta makes is its end.
     decode_for(end_lsn, end_lsn, record, |decoded| {
+        check_order(decoded, key, page)?;
         redo_record_with(settings, decoded, rel, key.e, page)
     })
     .unwrap_or_else(|source| Err(RedoError::Undecodable { key, source }))
+}
+
+/// Every page that WAL changes has the LSN of an earlier record, or none: Postgres sets it under the page's lock.
+#[inline]
+fn check_order(rec: &DecodedRecord<'_>, key: Key, page: &Page) -> Result<(), RedoError> {
+    if header::lsn(page) < rec.end_lsn {
+        return Ok(());
+    }
+    let makes_anew = |block: &BlockRef<'_>| block.will_init && block.blkno == key.e;
+    if rec.blocks.iter().any(makes_anew) {
+        return Ok(());
+    }
+    let why = format!(
+        "the page has LSN {}: the record was applied before, or out of order",
+        header::lsn(page)
+    );
+    Err(RedoError::record(key, rec, Why::Text(why)))
 }
 
 const MISPLACED: Why = Why::Is("it is not for a page of this kind");
@@ -185,7 +205,7 @@ fn on_map(key: Key, change: impl FnOnce() -> Step) -> Step {
     }
 }
 
-/// Applies a record to one of the blocks it refers to, for a cluster as in [`apply`].
+/// Applies a record to one of the blocks it refers to, for a cluster as in [`apply`], whatever the page's LSN.
 pub fn redo_record(
     rec: &DecodedRecord<'_>,
     rel: RelTag,

@@ -3,7 +3,7 @@
 
 use pg_types::bytes_le::{at_u16, at_u32};
 use pg_types::page::{self, item_id};
-use pg_types::wal::{info, rmgr};
+use pg_types::wal::{RecordHeader, info, rmgr};
 use pg_types::{BLCKSZ, ForkNumber, Key, Lsn, RelTag, SlruKind};
 use proptest::prelude::*;
 use wal_decode::{BlockRef, DecodedRecord, PageDelta};
@@ -222,4 +222,45 @@ fn an_error_says_what_and_where() {
         redo_record(&rec, REL, 8, &mut page).is_err(),
         "no such block"
     );
+}
+
+/// Promise: a record is never applied twice, nor behind a later one, without an error that says so.
+#[test]
+fn a_record_that_the_page_has_already_is_refused() {
+    let body = [&1_u16.to_le_bytes()[..], &[0]].concat();
+    let header = RecordHeader {
+        total_len: 0,
+        xid: 777,
+        prev: Lsn(0),
+        info: info::heap::INSERT,
+        rmid: rmgr::HEAP,
+        crc: 0,
+    };
+    let tuple = [1, 0, 0x02, 0x08, 24, 0, 42, 0, 0, 0];
+    let mut bytes = header.to_bytes().to_vec();
+    // Block 0 with data, its relation and number; then the main data.
+    bytes.extend_from_slice(&[0, 0x20, tuple.len() as u8, 0]);
+    for word in [REL.spc, REL.db, REL.rel, 7] {
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+    bytes.extend_from_slice(&[255, body.len() as u8]);
+    bytes.extend_from_slice(&tuple);
+    bytes.extend_from_slice(&body);
+    let length = bytes.len() as u32;
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    let delta = |end_lsn| PageDelta::Record {
+        end_lsn: Lsn(end_lsn),
+        will_init: false,
+        record: bytes.clone().into(),
+    };
+    let mut page = empty(0);
+    let key = Key::rel_block(REL, 7);
+    apply(&delta(2000), key, &mut page).unwrap();
+    assert_eq!(page::lsn(&page), Lsn(2000));
+    for again in [2000, 1992] {
+        let error = apply(&delta(again), key, &mut page)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("the page has LSN 0/7D0"), "{error}");
+    }
 }

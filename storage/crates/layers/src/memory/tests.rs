@@ -86,3 +86,93 @@ fn the_newest_lsn_is_found_inside_the_layer() {
     assert_eq!(layer.newest_lsn(Lsn(29)), Some(Lsn(20)));
     assert_eq!(layer.newest_lsn(Lsn(99)), Some(Lsn(30)));
 }
+
+/// Everything that a reader or a flush can see.
+fn content(layer: &MemoryLayer) -> (Vec<(Key, Version)>, Vec<u8>, u64, u64, Option<LsnRange>) {
+    let mut found = Vec::new();
+    let all = Window::upto(Lsn::MAX);
+    layer
+        .scan(&KeyRange::all(), all, &mut |key, version| {
+            found.push((key, version));
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    for (key, _) in found.clone() {
+        assert!(!newest_first(layer, &key, all).is_empty());
+    }
+    let written = layer.write_delta_layer(&WriterOptions::level_0());
+    let file = written.map_or_else(|_| Vec::new(), |(_, file)| file.to_bytes().to_vec());
+    (found, file, layer.versions(), layer.bytes(), layer.lsns())
+}
+
+/// Promise: when memory runs out within a batch, nothing of the batch is there, and the batch can be put again: it is
+/// there once then, as if nothing had happened.
+#[test]
+fn a_batch_that_finds_no_memory_leaves_nothing() {
+    use crate::region::fault;
+
+    let rel = pg_types::RelTag {
+        spc: 1663,
+        db: 5,
+        rel: 16_384,
+        fork: pg_types::ForkNumber::Main,
+    };
+    let value = |number: u64| match number % 5 {
+        0 => Value::Meta(Bytes::from(vec![number as u8; 3000])),
+        1 => Value::Image(Bytes::from(vec![number as u8; 8192])),
+        2 => Value::Tombstone,
+        _ => Value::Delta {
+            bytes: Bytes::from(vec![number as u8; 4000]),
+            starts_chain: number % 2 == 0,
+        },
+    };
+    let key = |number: u64| match number % 3 {
+        0 => Key::aux((number % 700) as u32),
+        _ => Key::rel_block(rel, (number % 900) as u32),
+    };
+    // Some come behind newer ones of their key, as images that storage makes do.
+    let batch = |numbers: std::ops::Range<u64>| -> Vec<(Key, Lsn, Value)> {
+        let lsn = |number: u64| Lsn(1000 + number / 4 - (number % 7) * 20);
+        numbers
+            .map(|number| (key(number), lsn(number), value(number)))
+            .collect()
+    };
+    let put = |layer: &MemoryLayer, values: &[(Key, Lsn, Value)]| {
+        layer.put_batch(
+            values
+                .iter()
+                .map(|(key, lsn, value)| (*key, *lsn, Put::from(value))),
+        )
+    };
+    let (first, second) = (batch(0..600), batch(600..3000));
+    for regions in 0..3 {
+        let (layer, whole) = (MemoryLayer::new(), MemoryLayer::new());
+        for of in [&layer, &whole] {
+            put(of, &first).unwrap();
+        }
+        let before = content(&layer);
+        fault::leave(regions);
+        let failed = put(&layer, &second);
+        fault::leave(usize::MAX);
+        assert!(matches!(failed, Err(LayerError::Write(_))), "{failed:?}");
+        assert!(
+            content(&layer) == before,
+            "something was left behind {regions} regions"
+        );
+        for of in [&layer, &whole] {
+            put(of, &second).unwrap();
+        }
+        assert!(content(&layer) == content(&whole));
+    }
+    // The first value of all, and one that comes alone.
+    let layer = MemoryLayer::new();
+    fault::leave(0);
+    layer.put(Key::aux(1), Lsn(10), delta(1)).unwrap_err();
+    fault::leave(usize::MAX);
+    assert!(layer.is_empty() && layer.keys() == 0 && layer.lsns().is_none());
+    layer.put(Key::aux(1), Lsn(10), delta(1)).unwrap();
+    assert_eq!(
+        newest_first(&layer, &Key::aux(1), Window::upto(Lsn(10))),
+        [(10, 0)]
+    );
+}

@@ -1,7 +1,9 @@
 //! The keys of a layer in memory, and the versions of each.
 //!
 //! Invariants: a key's versions are linked from the newest to the oldest by `(lsn, seq)`, no two of them equal; every
-//! version is counted at its key's place, and every place belongs to one key.
+//! version is counted at its key's place, and every place belongs to one key. Values that are added together are all
+//! there or none is: when memory runs out half-way, what was added before is taken back, so that the caller can add all of
+//! them again.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +11,7 @@ use foldhash::fast::RandomState;
 use pg_types::{Key, KeyRange, Lsn};
 use smallvec::SmallVec;
 
-use super::arena::{Arena, Entry, NONE, number};
+use super::arena::{self, Arena, Entry, NONE, number};
 use crate::error::LayerError;
 use crate::value::{LsnRange, Put, Version, VersionRef, Window};
 
@@ -30,6 +32,16 @@ struct Head {
     lsn: Lsn,
 }
 
+/// What everything was like before values were added.
+struct Mark {
+    entries: arena::Mark,
+    log: usize,
+    heads: usize,
+    out_of_order: bool,
+    lsns: Option<LsnRange>,
+    bytes: u64,
+}
+
 #[derive(Default)]
 pub(super) struct Versions {
     /// Each key's place in `heads`.
@@ -48,6 +60,10 @@ pub(super) struct Versions {
 }
 
 impl Versions {
+    pub(super) fn keys(&self) -> usize {
+        self.heads.len()
+    }
+
     pub(super) fn count(&self) -> u64 {
         self.entries.entries()
     }
@@ -69,7 +85,13 @@ impl Versions {
         &mut self,
         values: impl IntoIterator<Item = (Key, Lsn, Put<'a>)>,
     ) -> Result<u64, LayerError> {
-        let mut values = values.into_iter();
+        self.all_or_none(|versions| versions.insert_all(values.into_iter()))
+    }
+
+    fn insert_all<'a>(
+        &mut self,
+        mut values: impl Iterator<Item = (Key, Lsn, Put<'a>)>,
+    ) -> Result<u64, LayerError> {
         let mut some = SmallVec::<[(u32, Lsn, Put<'a>); AT_ONCE]>::new();
         let mut sum = 0;
         loop {
@@ -95,8 +117,61 @@ impl Versions {
         value: Put<'_>,
         seq: Option<u16>,
     ) -> Result<u64, LayerError> {
-        let place = self.place(key)?;
-        self.insert(place, lsn, value, seq)
+        self.all_or_none(|versions| {
+            let place = versions.place(key)?;
+            versions.insert(place, lsn, value, seq)
+        })
+    }
+
+    /// Adds values, or leaves everything as it was.
+    fn all_or_none<T>(
+        &mut self,
+        add: impl FnOnce(&mut Versions) -> Result<T, LayerError>,
+    ) -> Result<T, LayerError> {
+        let mark = Mark {
+            entries: self.entries.mark(),
+            log: self.log.len(),
+            heads: self.heads.len(),
+            out_of_order: self.out_of_order,
+            lsns: self.lsns,
+            bytes: self.bytes,
+        };
+        let added = add(self);
+        if added.is_err() {
+            self.take_back(mark);
+        }
+        added
+    }
+
+    /// Removes every version and key that came after the mark.
+    #[cold]
+    fn take_back(&mut self, mark: Mark) {
+        for (place, at) in self.log.drain(mark.log..).rev() {
+            let older = self.entries.get(at).map_or(NONE, |entry| entry.older());
+            let head = &mut self.heads[place as usize];
+            head.count -= 1;
+            if head.newest == at {
+                head.newest = older;
+                let lsn = self.entries.get(older).map(|entry| entry.lsn());
+                head.lsn = lsn.unwrap_or(Lsn::INVALID);
+                continue;
+            }
+            let mut newer = head.newest;
+            while let Some(entry) = self.entries.get(newer)
+                && entry.older() != at
+            {
+                newer = entry.older();
+            }
+            self.entries.link(newer, older);
+        }
+        let is_old = |place: &u32| (*place as usize) < mark.heads;
+        self.pages.retain(|_, place| is_old(place));
+        self.metadata.retain(|_, place| is_old(place));
+        self.heads.truncate(mark.heads);
+        self.entries.cut(mark.entries);
+        self.out_of_order = mark.out_of_order;
+        self.lsns = mark.lsns;
+        self.bytes = mark.bytes;
     }
 
     /// Hands out all versions, key by key, of each key oldest first.

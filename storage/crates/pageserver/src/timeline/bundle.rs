@@ -11,7 +11,7 @@ use pg_types::{Key, KeyKind, Lsn, Term};
 use serde::Serialize;
 use wal_decode::TimelineState;
 
-use super::{Timeline, reads};
+use super::{Timeline, reads, two_phase};
 use crate::error::{Error, Result};
 
 /// How long a start waits for the object store to take its term before it is told why it waits.
@@ -122,12 +122,8 @@ impl Timeline {
         {
             files.push((format!("{}/PG_VERSION", directory(&key)), content));
         }
-        for (key, content) in self
-            .reads
-            .scan(reads::whole(KeyKind::TwoPhase), lsn)
-            .await?
-        {
-            files.push((format!("pg_twophase/{:08X}", key.e), content));
+        for (xid, content) in two_phase::states(&self.reads, lsn).await? {
+            files.push((format!("pg_twophase/{xid:08X}"), content));
         }
         Ok(files)
     }

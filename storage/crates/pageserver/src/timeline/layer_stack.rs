@@ -30,6 +30,7 @@ use super::position::Position;
 use super::report::kind_name;
 use super::terms::Terms;
 use crate::error::Result;
+use crate::large_records::Turn;
 use crate::memory::{Member, MemoryBudget, Usage};
 use crate::schedule::Scheduled;
 use crate::timeline_index::TimelineIndex;
@@ -152,13 +153,23 @@ impl LayerStack {
     /// open layer when it is large enough.
     pub async fn pace_ingest(&self) -> Result<()> {
         self.backpressure.pace().await;
-        if self.store.open_bytes() < self.identity.config().checkpoint_distance_bytes {
+        let most = self.identity.config().checkpoint_distance_bytes;
+        if !self.store.open_is_full(most) {
             return Ok(());
         }
         self.backpressure.wait_to_freeze().await;
         self.freeze()?;
         self.wanted.notify_one();
         Ok(())
+    }
+
+    /// The turn at holding a record of so many bytes, see [`LargeRecords::turn`](crate::large_records::LargeRecords).
+    pub async fn large_record_turn<'a>(
+        &'a self,
+        bytes: usize,
+        held: Option<Turn<'a>>,
+    ) -> Option<Turn<'a>> {
+        self.memory.large_records.turn(bytes, held).await
     }
 
     /// Freezes what is in memory, with the exact state at the last record in it.

@@ -40,6 +40,7 @@ mod safekeepers;
 mod size;
 mod tasks;
 mod terms;
+mod two_phase;
 mod waiting;
 
 use std::sync::{Arc, Weak};

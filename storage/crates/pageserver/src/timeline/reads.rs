@@ -164,6 +164,26 @@ impl Reads {
         decode_floor(self.value(Key::rel_floor(rel), at).await?.as_ref())
     }
 
+    /// The sizes of several forks, as [`rel_size`](Reads::rel_size) gives them.
+    pub(super) async fn rel_sizes_of(&self, rels: &[RelTag], at: Lsn) -> Result<Vec<Option<u32>>> {
+        let keys: Vec<Key> = rels.iter().map(|rel| Key::rel_size(*rel)).collect();
+        let values = self.values(&keys, at).await?;
+        let sizes = values
+            .iter()
+            .map(|value| value.as_ref().map(decode_u32).transpose());
+        sizes.collect()
+    }
+
+    /// The truncations of several forks, as [`rel_floor`](Reads::rel_floor) gives them.
+    pub(super) async fn rel_floors(&self, rels: &[RelTag], at: Lsn) -> Result<Vec<RelFloor>> {
+        let keys: Vec<Key> = rels.iter().map(|rel| Key::rel_floor(*rel)).collect();
+        let values = self.values(&keys, at).await?;
+        values
+            .iter()
+            .map(|value| decode_floor(value.as_ref()))
+            .collect()
+    }
+
     /// Every fork in a database directory with its size.
     pub async fn list_rels(&self, spc: u32, db: u32, at: Lsn) -> Result<Vec<(RelTag, u32)>> {
         let first = Key::rel_size(RelTag {

@@ -8,3 +8,4 @@ pub mod level_0;
 pub mod pages;
 pub mod postgres;
 pub mod server;
+pub mod written_wal;

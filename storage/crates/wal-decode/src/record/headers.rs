@@ -6,8 +6,11 @@ use pg_types::wal::{
     BKPBLOCK_FORK_MASK, BKPBLOCK_HAS_DATA, BKPBLOCK_HAS_IMAGE, BKPBLOCK_SAME_REL,
     BKPBLOCK_WILL_INIT, RECORD_HEADER_BYTES, RecordHeader, XLR_BLOCK_ID_DATA_LONG,
     XLR_BLOCK_ID_DATA_SHORT, XLR_BLOCK_ID_ORIGIN, XLR_BLOCK_ID_TOPLEVEL_XID, XLR_MAX_BLOCK_ID,
+    rmgr,
 };
 use pg_types::{BLCKSZ, ForkNumber, RelTag};
+
+use crate::stream::MESSAGE_KEPT;
 
 pub(super) type ParseResult<T> = Result<T, &'static str>;
 
@@ -52,9 +55,12 @@ pub(super) trait BlockHeaders {
 #[inline(always)]
 pub(super) fn walk(bytes: &[u8], blocks: &mut impl BlockHeaders) -> ParseResult<Head> {
     let header = RecordHeader::parse(bytes).ok_or("it is shorter than a record header")?;
-    if header.total_len as usize != bytes.len() {
+    let total = header.total_len as usize;
+    if total != bytes.len() && !is_cut_message(&header, bytes.len()) {
         return Err("its length field differs from its length");
     }
+    // At the end of the main data, which no block follows.
+    let left_out = total.wrapping_sub(bytes.len());
     let mut rest = &bytes[RECORD_HEADER_BYTES..];
     // Bytes of blocks announced by the headers so far; headers end where only these are left. Of at most 33 blocks
     // with two lengths of 16 bits each, so that adding up cannot overflow.
@@ -91,7 +97,7 @@ pub(super) fn walk(bytes: &[u8], blocks: &mut impl BlockHeaders) -> ParseResult<
             rest = odd.take(rest)?;
         }
     }
-    if rest.len() != payload.wrapping_add(main_len) {
+    if rest.len().wrapping_add(left_out) != payload.wrapping_add(main_len) {
         return Err("its headers do not add up to its length");
     }
     Ok(Head {
@@ -100,6 +106,13 @@ pub(super) fn walk(bytes: &[u8], blocks: &mut impl BlockHeaders) -> ParseResult<
         origin: odd.origin,
         bytes: bytes.len() - rest.len(),
     })
+}
+
+/// Whether a record of which so many bytes are there is a logical message that the stream has cut.
+#[cold]
+fn is_cut_message(header: &RecordHeader, there: usize) -> bool {
+    let is_longer = header.total_len as usize > MESSAGE_KEPT;
+    header.rmid == rmgr::LOGICALMSG && there == MESSAGE_KEPT && is_longer
 }
 
 /// Headers that few records have.

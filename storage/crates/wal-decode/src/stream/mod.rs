@@ -2,6 +2,9 @@
 //! lies in. Only a record that a page boundary or the end of a piece cuts through is put together, in a buffer that
 //! the next such record uses again.
 //!
+//! A logical message longer than [`MESSAGE_KEPT`] is lent cut to its first bytes: nobody reads such a message from the
+//! WAL, and a user can have Postgres write one of gigabytes. All of its bytes are checked.
+//!
 //! Invariants: a record is lent once, only when every byte of it has arrived and its checksum and its link to the
 //! record before are right; [`WalStreamDecoder::boundary`] is always the end of the last record lent (or where
 //! decoding began). After an error the decoder returns that error for ever: nothing behind a fault can be trusted.
@@ -23,8 +26,14 @@ mod records;
 
 pub use records::Records;
 
+/// Where a record's header has the resource manager.
+const RMID: usize = 17;
 /// Far beyond any WAL; keeps position arithmetic from overflowing on nonsense.
 const MAX_START: Lsn = Lsn(1 << 62);
+
+/// What is kept of a longer logical message, bytes of the record from its header on. Longer than a page, so that only
+/// a record that is put together is cut.
+pub const MESSAGE_KEPT: usize = 64 << 10;
 
 /// A whole record without page headers; `end_lsn` is MAXALIGNed, and the end of the segment for
 /// `XLOG_SWITCH`.
@@ -34,7 +43,8 @@ pub struct RawRecord<'a> {
     pub start_lsn: Lsn,
     /// Where the next record may begin; the version of pages that the record makes.
     pub end_lsn: Lsn,
-    /// The record from its header on, in one piece and without padding.
+    /// The record from its header on, in one piece and without padding. Of a logical message that is longer, the first
+    /// [`MESSAGE_KEPT`] bytes.
     pub bytes: &'a [u8],
 }
 
@@ -52,6 +62,14 @@ struct Partial {
     total: usize,
 }
 
+/// The bytes of a record that are checked and not kept; they follow those that are kept.
+#[derive(Clone, Copy, Default)]
+struct LeftOut {
+    bytes: usize,
+    /// CRC-32C of the record from the end of its header to the last of these bytes.
+    crc: u32,
+}
+
 /// Finds records in a byte stream fed in pieces of any size.
 pub struct WalStreamDecoder {
     major: PgMajor,
@@ -61,8 +79,10 @@ pub struct WalStreamDecoder {
     /// Start of the last record lent.
     last_record: Option<Lsn>,
     partial: Option<Partial>,
-    /// What there is of the partial record.
+    /// What there is of the partial record, except what is left out.
     assembled: Vec<u8>,
+    /// What is left out of the partial record.
+    left_out: LeftOut,
     /// The bytes from `position` on of a page header, or of a record's length, that the last piece broke off in.
     cut: SmallVec<[u8; LONG_PAGE_HEADER_BYTES]>,
     /// Nothing before this position holds records: padding, and what is behind an `XLOG_SWITCH`.
@@ -85,6 +105,7 @@ impl WalStreamDecoder {
             last_record: None,
             partial: None,
             assembled: Vec::new(),
+            left_out: LeftOut::default(),
             cut: SmallVec::new(),
             // A record may end at any byte: the next one begins behind the padding.
             skip_to: if fault.is_none() {
@@ -117,6 +138,30 @@ impl WalStreamDecoder {
     /// Start of the last record lent.
     pub fn last_record(&self) -> Option<Lsn> {
         self.last_record
+    }
+
+    /// Bytes of memory that the record which has begun will take once all of it has come; 0 when none has begun.
+    pub fn bytes_awaited(&self) -> usize {
+        let partial = self.partial.as_ref();
+        partial.map_or(0, |partial| self.kept_of(partial))
+    }
+
+    /// Bytes of memory held for records that are put together.
+    pub fn held_bytes(&self) -> usize {
+        self.assembled.capacity()
+    }
+
+    /// How many bytes of the record are kept, as far as is known.
+    fn kept_of(&self, partial: &Partial) -> usize {
+        match self.assembled.get(RMID) {
+            Some(&rmgr::LOGICALMSG) => partial.total.min(MESSAGE_KEPT),
+            _ => partial.total,
+        }
+    }
+
+    /// How many bytes of the partial record have come.
+    fn come(&self) -> usize {
+        self.assembled.len() + self.left_out.bytes
     }
 
     /// The position the next byte fed must have.
@@ -197,7 +242,7 @@ impl WalStreamDecoder {
         let continues = flags & XLP_FIRST_IS_CONTRECORD != 0;
         match &self.partial {
             Some(partial) => {
-                let missing = partial.total - self.assembled.len();
+                let missing = partial.total - self.come();
                 if !continues || header.rem_len as usize != missing {
                     let found = if continues { header.rem_len } else { 0 };
                     return Err(bad(format!(

@@ -2,17 +2,16 @@
 
 use pg_types::bytes_le::{at_u32, at_u64};
 use pg_types::wal::{
-    LONG_PAGE_HEADER_BYTES, RECORD_HEADER_BYTES, page_header_bytes, right_prefix, rmgr,
+    LONG_PAGE_HEADER_BYTES, RECORD_HEADER_BYTES, page_header_bytes, right_prefix, rmgr, stored_crc,
 };
 use pg_types::{Lsn, XLOG_BLCKSZ};
 
-use super::{Partial, RawRecord, WalStreamDecoder, check_sum, is_switch};
+use super::{LeftOut, Partial, RawRecord, WalStreamDecoder, check_sum, is_switch};
 use crate::error::WalError;
 
-/// Longest record accepted; Postgres 15 cannot allocate more for one.
-const MAX_RECORD_BYTES: u32 = 1 << 30;
-/// A record's buffer grows as its bytes arrive, so that a damaged length cannot claim a gigabyte; and one that grew
-/// beyond this is given back after its record.
+/// A record's buffer grows as its bytes arrive, so that a damaged length cannot claim gigabytes; and one that grew
+/// beyond this is given back after its record. A record may have any length: Postgres 15 writes logical messages of up
+/// to 2 GiB, though it could not read them itself.
 const BUFFER_KEPT: usize = 1 << 20;
 
 /// The records that end in one piece of WAL, lent one by one.
@@ -243,7 +242,7 @@ impl<'d> Records<'d> {
         if total == 0 {
             return Err(WalError::Zero { lsn: start });
         }
-        if (total as usize) < RECORD_HEADER_BYTES || total > MAX_RECORD_BYTES {
+        if (total as usize) < RECORD_HEADER_BYTES {
             return Err(WalError::Record {
                 lsn: start,
                 why: format!("a length of {total} bytes"),
@@ -252,7 +251,7 @@ impl<'d> Records<'d> {
         let decoder = &mut *self.decoder;
         decoder.position = start + 4;
         decoder.assembled.clear();
-        decoder.assembled.shrink_to(BUFFER_KEPT);
+        decoder.left_out = LeftOut::default();
         decoder.assembled.extend_from_slice(length);
         decoder.partial = Some(Partial {
             start,
@@ -263,23 +262,63 @@ impl<'d> Records<'d> {
 
     /// Takes what this page has of the partial record; whether it is whole.
     fn continue_record(&mut self, partial: Partial, page_left: usize) -> Result<bool, WalError> {
-        let had = self.decoder.assembled.len();
+        let had = self.decoder.come();
         let take = (partial.total - had).min(page_left).min(self.left());
-        let bytes = &self.wal[self.at..self.at + take];
-        self.decoder.assembled.extend_from_slice(bytes);
+        self.decoder
+            .put(&partial, &self.wal[self.at..self.at + take]);
         self.consume(take);
         let decoder = &mut *self.decoder;
         if had < RECORD_HEADER_BYTES {
             decoder.check_header(partial.start, &decoder.assembled)?;
         }
-        if decoder.assembled.len() < partial.total {
+        if decoder.come() < partial.total {
             return Ok(false);
         }
         decoder.partial = None;
-        check_sum(partial.start, &decoder.assembled)?;
+        decoder.check_assembled(partial.start)?;
         let switches = is_switch(&decoder.assembled);
         decoder.finish(partial.start, switches);
         Ok(true)
+    }
+}
+
+impl WalStreamDecoder {
+    /// Adds bytes of the partial record: to those kept, or to those left out.
+    fn put(&mut self, partial: &Partial, bytes: &[u8]) {
+        let room = self.kept_of(partial).saturating_sub(self.assembled.len());
+        let (kept, left_out) = bytes.split_at(bytes.len().min(room));
+        if self.assembled.capacity() - self.assembled.len() < kept.len() {
+            // By halves, and never beyond the record: doubling would take twice a record of a gigabyte.
+            let more = kept.len().max(self.assembled.len() / 2).min(room);
+            self.assembled.reserve_exact(more);
+        }
+        self.assembled.extend_from_slice(kept);
+        if left_out.is_empty() {
+            return;
+        }
+        if self.left_out.bytes == 0 {
+            self.left_out.crc = crc32c::crc32c(&self.assembled[RECORD_HEADER_BYTES..]);
+        }
+        self.left_out.crc = crc32c::crc32c_append(self.left_out.crc, left_out);
+        self.left_out.bytes += left_out.len();
+    }
+
+    /// Whether the checksum of the assembled record is right.
+    fn check_assembled(&self, start: Lsn) -> Result<(), WalError> {
+        if self.left_out.bytes == 0 {
+            return check_sum(start, &self.assembled);
+        }
+        let before_sum = &self.assembled[..RECORD_HEADER_BYTES - 4];
+        let computed = crc32c::crc32c_append(self.left_out.crc, before_sum);
+        let stored = stored_crc(&self.assembled);
+        if stored == computed {
+            return Ok(());
+        }
+        Err(WalError::Checksum {
+            lsn: start,
+            stored,
+            computed,
+        })
     }
 }
 
@@ -292,6 +331,9 @@ fn padded(length: usize) -> usize {
 
 impl Drop for Records<'_> {
     fn drop(&mut self) {
+        if self.decoder.partial.is_none() && self.decoder.assembled.capacity() > BUFFER_KEPT {
+            self.decoder.assembled = Vec::new();
+        }
         if self.at < self.wal.len() && self.decoder.fault.is_none() {
             self.decoder.fault = Some(WalError::NotTaken {
                 lsn: self.decoder.position,

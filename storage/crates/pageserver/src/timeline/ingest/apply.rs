@@ -2,7 +2,10 @@
 //! say what it changes. Storage is read as of the record before, which must be published.
 //!
 //! All versions of a record are gathered first and appended together, then `last_record_lsn` moves: a reader sees all
-//! of a record or nothing. Only the pages of a copied database are appended ahead of the rest of their record. The
+//! of a record or nothing. Where a record makes more than [`AHEAD_BYTES`] of values, such as a copied database, a large
+//! prepared transaction, or thousands of dropped relations, they are appended ahead of the rest of their record, so that
+//! memory and layers stay as small as for many records. Only values that need nothing before them go ahead, because a
+//! record that fails half-way is applied anew, and may put them twice. The
 //! directory (sizes, truncations, SLRU segments) is cached here as of the last record and filled from storage when an
 //! entry is first needed.
 //!
@@ -17,6 +20,7 @@ use pg_types::slru::{segment_of, truncation_removes};
 use pg_types::{ForkNumber, Key, Lsn, RelTag, SLRU_PAGES_PER_SEGMENT, SlruKind};
 use wal_decode::MetaChange;
 
+use super::super::two_phase;
 use super::Ingest;
 use super::directory::{Directory, DirectoryUpdate, Segments, Sizes};
 use super::gather::{Changes, PageValue};
@@ -26,6 +30,12 @@ use crate::import::encode_u32;
 
 /// Pages copied per read when a database directory is copied.
 const COPY_PAGES: usize = 256;
+/// Relations whose sizes are read at once when many are dropped.
+const DROPPED_AT_ONCE: usize = 1024;
+/// Values of so many bytes are appended ahead of the rest of their record.
+const AHEAD_BYTES: usize = 8 << 20;
+/// What a value counts beside its bytes.
+const VALUE_OVERHEAD: usize = 64;
 
 /// The versions one record writes, and the directory changes that come with them.
 pub struct Batch<'a> {
@@ -34,11 +44,17 @@ pub struct Batch<'a> {
     /// State before the record is read at this LSN.
     before: Lsn,
     lsn: Lsn,
-    pub values: Vec<(Key, Value)>,
+    values: Vec<(Key, Value)>,
+    /// Of the values, those of meta changes that are not appended ahead yet.
+    bytes: usize,
     sizes: Sizes,
     floors: HashMap<RelTag, RelFloor>,
     segments: Segments,
+    /// Sizes whose values are made, and what they change of the logical size.
+    finished: Sizes,
+    growth: i64,
     fetched: Directory,
+    fetched_floors: HashMap<RelTag, RelFloor>,
 }
 
 impl<'a> Batch<'a> {
@@ -50,25 +66,20 @@ impl<'a> Batch<'a> {
             before,
             lsn,
             values: Vec::new(),
+            bytes: 0,
             sizes: Sizes::default(),
             floors: HashMap::new(),
             segments: Segments::default(),
+            finished: Sizes::default(),
+            growth: 0,
             fetched: Directory::default(),
+            fetched_floors: HashMap::new(),
         }
     }
 
     /// Ends the batch: the values, sizes and truncations as versions, and what the directory must learn.
     pub fn finish(mut self) -> Result<(Vec<(Key, Value)>, DirectoryUpdate)> {
-        let growth = self.growth();
-        for (rel, size) in &self.sizes {
-            let value = size.map_or(Value::Tombstone, |blocks| Value::Meta(encode_u32(blocks)));
-            self.values.push((Key::rel_size(*rel), value));
-        }
-        for (rel, floor) in &self.floors {
-            let bytes = postcard::to_stdvec(floor).context("encode a relation's truncations")?;
-            self.values
-                .push((Key::rel_floor(*rel), Value::Meta(bytes.into())));
-        }
+        self.finish_forks()?;
         for ((kind, segno), pages) in &self.segments {
             let value = if *pages == 0 {
                 Value::Tombstone
@@ -82,19 +93,52 @@ impl<'a> Batch<'a> {
             sizes: mut known_sizes,
             segments: mut known_segments,
         } = self.fetched;
-        known_sizes.extend(self.sizes);
+        known_sizes.extend(self.finished);
         known_segments.extend(self.segments);
         let update = DirectoryUpdate {
-            growth,
+            growth: self.growth,
             sizes: known_sizes,
             segments: known_segments,
         };
         Ok((self.values, update))
     }
 
-    /// What the record changes of the logical size, bytes. No size is written without reading the one before it,
+    /// Makes values of the sizes and truncations so far. The record changes none of these forks again.
+    fn finish_forks(&mut self) -> Result<()> {
+        self.growth += self.size_change();
+        for (rel, size) in std::mem::take(&mut self.sizes) {
+            let value = size.map_or(Value::Tombstone, |blocks| Value::Meta(encode_u32(blocks)));
+            self.put(Key::rel_size(rel), value);
+            self.finished.insert(rel, size);
+        }
+        for (rel, floor) in std::mem::take(&mut self.floors) {
+            let bytes = postcard::to_stdvec(&floor).context("encode a relation's truncations")?;
+            self.put(Key::rel_floor(rel), Value::Meta(bytes.into()));
+        }
+        Ok(())
+    }
+
+    /// Adds a value that needs nothing before it.
+    fn put(&mut self, key: Key, value: Value) {
+        self.bytes += VALUE_OVERHEAD + value.payload().len();
+        self.values.push((key, value));
+    }
+
+    /// Appends what there is when it has become much. No page was added yet.
+    async fn go_ahead(&mut self) -> Result<()> {
+        if self.bytes < AHEAD_BYTES {
+            return Ok(());
+        }
+        self.bytes = 0;
+        let lsn = self.lsn;
+        let values = std::mem::take(&mut self.values).into_iter();
+        let values = values.map(|(key, value)| (key, lsn, value)).collect();
+        self.ingest.layers.append_ahead(values).await
+    }
+
+    /// What the sizes whose values are not made change of the logical size, bytes. No size is written without reading the one before it,
     /// except of the forks of a database that is being made.
-    fn growth(&self) -> i64 {
+    fn size_change(&self) -> i64 {
         let bytes = |size: Option<&Option<u32>>| {
             i64::from(size.copied().flatten().unwrap_or(0)) * pg_types::BLCKSZ as i64
         };
@@ -108,7 +152,12 @@ impl<'a> Batch<'a> {
     }
 
     async fn size(&mut self, rel: RelTag) -> Result<Option<u32>> {
-        for known in [&self.sizes, &self.directory.sizes, &self.fetched.sizes] {
+        for known in [
+            &self.sizes,
+            &self.finished,
+            &self.directory.sizes,
+            &self.fetched.sizes,
+        ] {
             if let Some(size) = known.get(&rel) {
                 return Ok(*size);
             }
@@ -122,7 +171,10 @@ impl<'a> Batch<'a> {
     async fn truncate_floor(&mut self, rel: RelTag, blocks: u32) -> Result<()> {
         let mut floor = match self.floors.remove(&rel) {
             Some(floor) => floor,
-            None => self.ingest.reads.rel_floor(rel, self.before).await?,
+            None => match self.fetched_floors.remove(&rel) {
+                Some(floor) => floor,
+                None => self.ingest.reads.rel_floor(rel, self.before).await?,
+            },
         };
         floor.truncate(self.lsn, blocks);
         self.floors.insert(rel, floor);
@@ -215,10 +267,10 @@ impl<'a> Batch<'a> {
                 }
             }
             MetaChange::DropRels(rels) => {
-                for rel in rels {
-                    for fork in ForkNumber::ALL {
-                        self.drop_fork(rel.with_fork(fork)).await?;
-                    }
+                for rels in rels.chunks(DROPPED_AT_ONCE) {
+                    let forks = |rel: &RelTag| ForkNumber::ALL.map(|fork| rel.with_fork(fork));
+                    let forks: Vec<RelTag> = rels.iter().flat_map(forks).collect();
+                    self.drop_forks(&forks).await?;
                 }
             }
             MetaChange::CopyDatabase { source, target } => {
@@ -233,11 +285,14 @@ impl<'a> Batch<'a> {
                     .push((Key::relmap(spc, db), Value::Meta(content)));
             }
             MetaChange::TwoPhaseCreate { xid, content } => {
-                self.values
-                    .push((Key::two_phase(xid), Value::Meta(content)));
+                for (key, value) in two_phase::pieces(xid, &content) {
+                    self.put(key, value);
+                    self.go_ahead().await?;
+                }
             }
             MetaChange::TwoPhaseRemove { xid } => {
-                self.values.push((Key::two_phase(xid), Value::Tombstone))
+                let removal = two_phase::removal(&self.ingest.reads, xid, self.before);
+                self.values.extend(removal.await?);
             }
             MetaChange::SlruExtend { kind, pageno } => self.extend_slru(kind, pageno).await?,
             MetaChange::SlruTruncate { kind, cutoff_page } => {
@@ -268,17 +323,41 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    async fn drop_fork(&mut self, rel: RelTag) -> Result<()> {
-        if self.size(rel).await?.is_some() {
+    /// Drops those forks that exist. All that is read for that is read at once.
+    async fn drop_forks(&mut self, forks: &[RelTag]) -> Result<()> {
+        let is_unknown = |rel: &&RelTag| {
+            let known = [&self.sizes, &self.finished, &self.directory.sizes];
+            !known.iter().any(|sizes| sizes.contains_key(rel))
+        };
+        let unknown: Vec<RelTag> = forks.iter().filter(is_unknown).copied().collect();
+        let sizes = self
+            .ingest
+            .reads
+            .rel_sizes_of(&unknown, self.before)
+            .await?;
+        self.fetched.sizes.extend(unknown.into_iter().zip(sizes));
+        let mut existing = Vec::with_capacity(forks.len());
+        for rel in forks {
+            if self.size(*rel).await?.is_some() {
+                existing.push(*rel);
+            }
+        }
+        let floors = self.ingest.reads.rel_floors(&existing, self.before).await?;
+        self.fetched_floors
+            .extend(existing.iter().copied().zip(floors));
+        for rel in existing {
             self.sizes.insert(rel, None);
             self.truncate_floor(rel, 0).await?;
         }
-        Ok(())
+        self.finish_forks()?;
+        self.go_ahead().await
     }
 
     async fn drop_database(&mut self, spc: u32, db: u32) -> Result<()> {
-        for (rel, _) in self.ingest.reads.list_rels(spc, db, self.before).await? {
-            self.drop_fork(rel).await?;
+        let rels = self.ingest.reads.list_rels(spc, db, self.before).await?;
+        let forks: Vec<RelTag> = rels.into_iter().map(|(rel, _)| rel).collect();
+        for forks in forks.chunks(DROPPED_AT_ONCE) {
+            self.drop_forks(forks).await?;
         }
         self.values.push((Key::relmap(spc, db), Value::Tombstone));
         self.values.push((Key::database(spc, db), Value::Tombstone));

@@ -250,6 +250,7 @@ async fn attempt(
     let mut last_heard = tokio::time::Instant::now();
     let mut last_wal = last_heard;
     let mut received = start;
+    let mut turn = None;
     loop {
         tokio::select! {
             chunk = stream.next() => {
@@ -279,6 +280,7 @@ async fn attempt(
                     return ended;
                 }
                 whose::taken(ingest, &tried.reading, start);
+                turn = ingest.layers.large_record_turn(decoder.bytes_awaited(), turn).await;
                 // Not the source's fault if that took long.
                 last_heard = tokio::time::Instant::now();
                 last_wal = last_heard;
@@ -290,14 +292,10 @@ async fn attempt(
                 if last_heard.elapsed() > SILENCE {
                     return Ended::Source(anyhow::anyhow!("nothing heard for {} s", SILENCE.as_secs()));
                 }
-                if last_wal.elapsed() > LAGGING && ingest.position.is_wanted_beyond(ingest.position.last_record_lsn()) {
-                    return Ended::Source(anyhow::anyhow!("reads wait for WAL that does not come from here"));
-                }
-                let elsewhere = *committed.borrow();
-                if last_wal.elapsed() > LAGGING && elsewhere > received {
-                    return Ended::Source(anyhow::anyhow!(
-                        "another safekeeper has WAL up to {elsewhere}, this one sends none behind {received}"
-                    ));
+                if last_wal.elapsed() > LAGGING
+                    && let Err(lags) = wants_nothing_more(ingest, *committed.borrow(), received)
+                {
+                    return Ended::Source(lags);
                 }
                 if let Err(error) = send_feedback(ingest, &mut *stream, &mut reported).await {
                     return Ended::Source(error);
@@ -305,6 +303,22 @@ async fn attempt(
             }
         }
     }
+}
+
+/// An error when there is WAL behind `received`, which a safekeeper that sends none does not have.
+fn wants_nothing_more(ingest: &Ingest, elsewhere: Lsn, received: Lsn) -> anyhow::Result<()> {
+    if ingest
+        .position
+        .is_wanted_beyond(ingest.position.last_record_lsn())
+    {
+        anyhow::bail!("reads wait for WAL that does not come from here");
+    }
+    if elsewhere > received {
+        anyhow::bail!(
+            "another safekeeper has WAL up to {elsewhere}, this one sends none behind {received}"
+        );
+    }
+    Ok(())
 }
 
 fn feedback(ingest: &Ingest) -> WalFeedback {
