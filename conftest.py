@@ -2,7 +2,7 @@
 
 from hypothesis import settings
 
-pytest_plugins = ("weir_testing.fixtures", "weir_testing.fleet")
+pytest_plugins = ("weir_testing.fixtures", "weir_testing.fleet", "weir_testing.settings_of_doubles")
 
 # The same cases in every run; `make soak` draws others.
 settings.register_profile("repeatable", derandomize=True)

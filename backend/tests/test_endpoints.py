@@ -1,5 +1,8 @@
 """Endpoints: start, suspend, restart, settings, deletion."""
 
+import json
+from typing import Any
+
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -8,6 +11,7 @@ from starlette.routing import Route
 from weir_testing.fixtures import Weir
 from weir_testing.storage import Server
 
+from weir.endpoints.models import Endpoint
 from weir_workflows.reconciler.activities import ReconcilerActivities
 
 
@@ -62,6 +66,51 @@ async def test_settings_reach_the_running_compute(weir: Weir) -> None:
     assert spec is not None
     assert spec["settings"] == {"work_mem": "8MB", "jit": "off"}
     assert (await weir.call("PATCH", path, json=body))["operations"] == []
+
+
+async def test_what_is_shown_of_a_setting_is_what_the_compute_says(weir: Weir) -> None:
+    created = await weir.project(name="in force", default_endpoint_settings={"pg_settings": {"Work_Mem": "8MB"}})
+    ident, project = created["endpoints"][0]["id"], created["project"]["id"]
+    path = f"/projects/{project}/endpoints/{ident}"
+
+    async def shown() -> list[dict[str, Any]]:
+        return (await weir.call("GET", f"/computes/{ident}/settings"))["settings"]
+
+    in_force = {"name": "work_mem", "wanted": "8MB", "in_force": "8MB", "state": "in_force", "reason": None}
+    assert await shown() == [in_force]
+    # Not one that the double was given yet.
+    async with weir.resources.database.transaction() as session:
+        (await session.get_one(Endpoint, ident)).pg_settings = {"work_mem": "9MB"}
+    [setting] = await shown()
+    assert (setting["state"], setting["wanted"], setting["in_force"]) == ("applying", "9MB", "8MB")
+
+    refusal = json.dumps({"work_mem": "Postgres refuses it"})
+    body = {"endpoint": {"settings": {"pg_settings": {"work_mem": "7MB", "test.refused": refusal}}}}
+    await weir.finish(await weir.call("PATCH", path, json=body))
+    of_name = {setting["name"]: setting for setting in await shown()}
+    assert of_name["work_mem"]["state"] == "failed"
+    assert of_name["work_mem"]["reason"] == "Postgres refuses it"
+
+    cleared = await weir.call("PATCH", path, json={"endpoint": {"settings": {"pg_settings": {}}}})
+    await weir.finish(cleared)
+    assert await shown() == []
+    body = {"endpoint": {"settings": {"pg_settings": {"jit": True}}}}
+    await weir.finish(await weir.call("POST", f"{path}/suspend"))
+    await weir.call("PATCH", path, json=body)
+    [setting] = await shown()
+    assert (setting["name"], setting["state"], setting["in_force"]) == ("jit", "unknown", None)
+
+
+async def test_settings_that_postgres_refused_are_the_warning_of_later_changes(weir: Weir) -> None:
+    refusal = json.dumps([{"name": "timezone", "reason": "Postgres refuses it"}])
+    created = await weir.project(
+        name="refused before", default_endpoint_settings={"pg_settings": {"test.failed": refusal}}
+    )
+    path = f"/projects/{created['project']['id']}/branches/{created['branch']['id']}/roles"
+    made = await weir.call("POST", path, 201, json={"role": {"name": "another"}})
+    [ended] = await weir.finish(made)
+    assert ended["status"] == "finished"
+    assert "timezone is not in force: Postgres refuses it" in ended["warning"]
 
 
 async def test_a_start_that_fails_says_why_and_is_given_up(weir: Weir) -> None:

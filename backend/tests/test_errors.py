@@ -178,6 +178,22 @@ async def test_settings_that_belong_to_weir_are_refused(weir: Weir, shop: dict[s
     for name in ("full_page_writes", "wal_level", "synchronous_standby_names", "port", "fsync", "lc_messages"):
         body = {"endpoint": {"settings": {"pg_settings": {name: "x"}}}}
         assert name in await _refused(weir, "PATCH", path, 400, "BAD_REQUEST", json=body)
+    refused = (
+        ("ssl_passphrase_command", "x"), ("jit_provider", "x"), ("local_preload_libraries", "x"),
+        ("dynamic_library_path", "x"), ("archive_cleanup_command", "x"), ("recovery_end_command", "x"),
+        ("include", "x"), ("log_directory", "x"), ("shared_buffers", "64GB"), ("nonsense", "1"), ("work_mem", "lots"),
+        ("search_path", "a\nfsync = off"), ("search_path", "\x00"), ("work_mem", None), ("work_mem", {"a": 1}),
+    )  # fmt: skip
+    before = (await weir.call("GET", path))["endpoint"]
+    for name, value in refused:
+        body = {"endpoint": {"name": "renamed", "settings": {"pg_settings": {"jit": "off", name: value}}}}
+        assert name in await _refused(weir, "PATCH", path, 400, "BAD_REQUEST", json=body)
+        body = {"project": {"default_endpoint_settings": {"pg_settings": {name: value}}}}
+        project = f"/projects/{shop['project']['id']}"
+        assert name in await _refused(weir, "PATCH", project, 400, "BAD_REQUEST", json=body)
+    assert (await weir.call("GET", path))["endpoint"] == before, "nothing is changed"
+    body = {"endpoint": {"settings": {"pg_settings": {"work_mem": "1MB", "WORK_MEM": "2MB"}}}}
+    assert "twice" in await _refused(weir, "PATCH", path, 400, "BAD_REQUEST", json=body)
     body = {"endpoint": {"settings": {"pg_settings": {"log_min_messages": "Error"}}}}
     assert "unconfirmed commits" in await _refused(weir, "PATCH", path, 400, "BAD_REQUEST", json=body)
     body = {"endpoint": {"settings": {"pg_settings": {"work_mem; DROP": "x"}}}}

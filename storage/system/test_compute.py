@@ -33,7 +33,7 @@ def test_a_spec_is_applied_whole_and_a_refused_one_changes_no_setting(shared: En
     roles = [*spec_of(compute)["roles"], {"name": "other", "password": scram_verifier("x")}]
     databases = [*spec_of(compute)["databases"], {"name": "otherdb", "owner": "other"}]
     more = {"roles": roles, "databases": databases, "settings": {**settings, "work_mem": "8MB"}}
-    assert configure(compute, **more) == (200, {"pending_restart": []})
+    assert configure(compute, **more) == (200, {"pending_restart": [], "failed": []})
     assert compute.sql("SHOW work_mem") == [("8MB",)]
     assert compute.sql("SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'otherdb'") == [("other",)]
 
@@ -50,7 +50,7 @@ def test_a_spec_is_applied_whole_and_a_refused_one_changes_no_setting(shared: En
         assert compute.sql("SHOW work_mem") == [("8MB",)]
 
     code, answer = configure(compute, **{**more, "settings": {**settings, "shared_buffers": "32MB"}})
-    assert (code, answer) == (200, {"pending_restart": ["shared_buffers"]})
+    assert (code, answer) == (200, {"pending_restart": ["shared_buffers"], "failed": []})
     # What leaves the spec leaves the database, and repeating that writes nothing.
     assert configure(compute)[0] == 200
     assert compute.sql("SELECT count(*) FROM pg_roles WHERE rolname = 'other'") == [(0,)]

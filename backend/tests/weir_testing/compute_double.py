@@ -79,6 +79,17 @@ class Compute:
         """By `test.chosen`: what stands in pg_db_role_setting of a real one, as JSON."""
         return {"chosen": json.loads(self.spec["settings"].get("test.chosen", "[]")), "more": False}
 
+    def settings(self) -> dict[str, Any]:
+        """All of the spec are in force, but for those that `test.refused` names, as JSON, with why."""
+        refused = json.loads(self.spec["settings"].get("test.refused", "{}"))
+        return {
+            "settings": [
+                {"name": name, "wanted": value, "in_force": None if name in refused else value,
+                 "state": "failed" if name in refused else "in_force", "reason": refused.get(name)}
+                for name, value in self.spec["settings"].items()
+            ]
+        }  # fmt: skip
+
     def status(self) -> dict[str, Any]:
         return {
             "compute_id": self.spec["compute_id"],
@@ -151,7 +162,11 @@ def handler(compute: Compute) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(data)
 
         def do_GET(self) -> None:
-            answers = {"/metrics": compute.metrics, "/synchronous_commit": compute.chosen}
+            answers = {
+                "/metrics": compute.metrics,
+                "/synchronous_commit": compute.chosen,
+                "/settings": compute.settings,
+            }
             self.answer(answers.get(self.path, compute.status)())
 
         def do_POST(self) -> None:
@@ -168,7 +183,7 @@ def handler(compute: Compute) -> type[BaseHTTPRequestHandler]:
                 self.answer(*change_members(compute, body))
             elif self.path == "/configure":
                 compute.spec = body
-                self.answer({})
+                self.answer({"failed": json.loads(body["settings"].get("test.failed", "[]"))})
             else:
                 self.answer({"code": "NOT_FOUND", "message": self.path}, 404)
 

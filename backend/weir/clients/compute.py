@@ -68,8 +68,18 @@ class ComputeAgent:
     async def status(self, timeout: float = 2.0) -> ComputeStatus:  # noqa: ASYNC109
         return await self._http.read(ComputeStatus.parse, "GET", "/status", timeout=timeout)
 
-    async def configure(self, spec: dict[str, Any]) -> None:
-        await self._http.call("POST", "/configure", json=spec, timeout=60)
+    async def configure(self, spec: dict[str, Any]) -> dict[str, str]:
+        """Why settings of the spec are not in force, by name: those that Postgres refused before, and that were not
+        tried again now. Settings that are refused now are an error, once the rest of the spec is applied."""
+
+        def failed(body: dict[str, Any]) -> dict[str, str]:
+            return {item["name"]: item["reason"] for item in body.get("failed") or []}
+
+        return await self._http.read(failed, "POST", "/configure", json=spec, timeout=90)
+
+    async def settings(self, parse: Callable[[dict[str, Any]], T]) -> T:
+        """What is wanted and what is in force, as Postgres says now and `parse` understands it."""
+        return await self._http.read(parse, "GET", "/settings", timeout=5)
 
     async def full_page_writes(self, enabled: bool, timeout_ms: int) -> str | None:
         """Switches, and answers with the end LSN of the record once a majority has it; None when the

@@ -8,9 +8,15 @@ from weir.authz.principal import CurrentPrincipal
 from weir.clients.dependencies import Http, PrometheusClient
 from weir.clients.http import RemoteError
 from weir.clients.prometheus import Prometheus
-from weir.computes import metrics, service
+from weir.computes import in_force, metrics, service
 from weir.computes.repository import ComputeFilter, ComputeRepository, ComputeRow
-from weir.computes.schemas import ComputeResponse, ComputesPage, MetricSeries, MetricsResponse
+from weir.computes.schemas import (
+    ComputeResponse,
+    ComputeSettingsResponse,
+    ComputesPage,
+    MetricSeries,
+    MetricsResponse,
+)
 from weir.db import Session
 from weir.endpoints.models import EndpointState
 from weir.errors import (
@@ -124,6 +130,15 @@ async def get_compute(
     seen = await service.observe([row], http)
     rates = await service.rates_or_none(prometheus, [endpoint_id])
     return ComputeResponse(compute=service.detail(row, seen.get(endpoint_id), rates.get(endpoint_id)))
+
+
+@router.get("/computes/{endpoint_id}/settings", responses=responses(NotFoundError))
+async def get_compute_settings(
+    endpoint_id: PathId, principal: CurrentPrincipal, session: Session, http: Http
+) -> ComputeSettingsResponse:
+    """The settings that are wanted of a compute and what is in force of them, as its Postgres says now."""
+    row = await _row(session, principal, endpoint_id)
+    return ComputeSettingsResponse(settings=await in_force.settings_of(row, http))
 
 
 @router.get("/computes/{endpoint_id}/metrics", responses=responses(NotFoundError, UnavailableError))

@@ -88,6 +88,27 @@ class ComputeDetail(ComputeSummary):
     settings: dict[str, Any]
 
 
+SettingState = Literal["in_force", "pending_restart", "failed", "applying", "unknown"]
+
+
+class ComputeSetting(View):
+    """One Postgres setting of a compute. `wanted` is intent, null for one that was taken back and stays in force
+    until the next start; `in_force` is what Postgres says that sessions begin with, null when it does not say.
+
+    `state`: `in_force`; `pending_restart`, from the next start on; `failed`, as `reason` says, which leaves the value
+    before in force; `applying`, on its way to the compute; `unknown` while the compute does not run or answer."""
+
+    name: str
+    wanted: str | None = None
+    in_force: str | None = None
+    state: SettingState
+    reason: str | None = None
+
+
+class ComputeSettingsResponse(View):
+    settings: list[ComputeSetting]
+
+
 class ComputesPage(View):
     computes: list[ComputeSummary]
     total: int

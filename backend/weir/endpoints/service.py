@@ -35,10 +35,10 @@ def refuse_unbuilt(options: EndpointOptions) -> None:
             raise NotBuiltError(f"{what}: this version of Weir has no such thing yet; leave the field out")
 
 
-def pg_settings_of(options: EndpointOptions | None) -> dict[str, str] | None:
+def pg_settings_of(options: EndpointOptions | None, major: int) -> dict[str, str] | None:
     if options is None or options.settings is None or options.settings.pg_settings is None:
         return None
-    return pg_settings.check(options.settings.pg_settings)
+    return pg_settings.check(options.settings.pg_settings, major)
 
 
 async def add_endpoint(
@@ -53,8 +53,10 @@ async def add_endpoint(
     """A read-write endpoint of a branch and the operation that starts it."""
     refuse_unbuilt(options)
     settings = get_settings()
-    chosen: dict[str, Any] = pg_settings.check(project.default_endpoint_settings.get("pg_settings") or {})
-    asked = pg_settings_of(options)
+    chosen: dict[str, Any] = pg_settings.check(
+        project.default_endpoint_settings.get("pg_settings") or {}, project.pg_version
+    )
+    asked = pg_settings_of(options, project.pg_version)
     policy_of(project).refuse_settings(asked)
     chosen |= asked or {}
     repository = EndpointRepository(access.session)
@@ -184,7 +186,7 @@ async def update(
     if body.suspend_timeout_seconds is not None:
         endpoint.suspend_timeout_seconds = body.suspend_timeout_seconds
     operations: list[Operation] = []
-    settings = pg_settings_of(body)
+    settings = pg_settings_of(body, project.pg_version)
     if settings is not None and settings != endpoint.pg_settings:
         policy_of(project).refuse_settings(settings)
         endpoint.pg_settings = settings

@@ -75,7 +75,7 @@ def _limits(project: Project) -> tuple[int | None, int | None]:
     return project.logical_size_limit, project.wal_rate_limit
 
 
-def _default_settings(settings: DefaultEndpointSettings | None) -> dict[str, object]:
+def _default_settings(settings: DefaultEndpointSettings | None, major: int) -> dict[str, object]:
     if settings is None:
         return {}
     refuse_unbuilt(
@@ -86,7 +86,7 @@ def _default_settings(settings: DefaultEndpointSettings | None) -> dict[str, obj
             suspend_timeout_seconds=settings.suspend_timeout_seconds,
         )
     )
-    return {"pg_settings": pg_settings.check(settings.pg_settings or {})}
+    return {"pg_settings": pg_settings.check(settings.pg_settings or {}, major)}
 
 
 def _check(fields: ProjectFields, region_id: str) -> None:
@@ -126,7 +126,9 @@ async def create(access: ProjectAccess, fields: ProjectFields) -> CreatedProject
         cell=fields.cell or f"{region}-1",
         tags=dict(fields.tags or {}),
         settings=_settings(fields.settings, {}),
-        default_endpoint_settings=_default_settings(fields.default_endpoint_settings),
+        default_endpoint_settings=_default_settings(
+            fields.default_endpoint_settings, fields.pg_version or PG_VERSIONS[0]
+        ),
         created_at=at,
         updated_at=at,
     )
@@ -171,7 +173,7 @@ async def update(access: ProjectAccess, ident: str, body: ProjectUpdate) -> tupl
     if body.tags is not None:
         project.tags = dict(body.tags)
     if body.default_endpoint_settings is not None:
-        project.default_endpoint_settings = _default_settings(body.default_endpoint_settings)
+        project.default_endpoint_settings = _default_settings(body.default_endpoint_settings, project.pg_version)
         policy_of(project).refuse_settings(project.default_endpoint_settings.get("pg_settings"))
     before = project.storage_config()
     if body.history_retention_seconds is not None:

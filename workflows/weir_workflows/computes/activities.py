@@ -16,6 +16,8 @@ from weir_workflows.computes.spec import load_spec
 from weir_workflows.storage.describing import ensure_described
 
 log = structlog.get_logger()
+# What an agent answers to changes while its Postgres starts.
+NOT_RUNNING = "not_running"
 
 
 class ComputeActivities:
@@ -114,8 +116,9 @@ class ComputeActivities:
                 row.deleted_at = now()
 
     @activity.defn
-    async def configure_compute(self, endpoint_id: str) -> None:
-        """Gives a running compute its current spec; one that does not run reads it at its next start."""
+    async def configure_compute(self, endpoint_id: str) -> str | None:
+        """Gives a running compute its current spec; one that does not run reads it at its next start. Answers with
+        which settings it goes without, since Postgres refused them before."""
         async with self._r.database.transaction() as session:
             endpoint = await EndpointRepository(session).get(endpoint_id)
             if endpoint is None:
@@ -123,13 +126,15 @@ class ComputeActivities:
             started_with = await self._r.computes.server_of(endpoint_id)
             spec = await load_spec(session, self._r.settings, endpoint, started_with or self._r.settings.pg_bin_dir)
         if not await self._r.computes.running([endpoint_id]):
-            return
+            return None
         try:
             async with heartbeats():
                 await self._describe(endpoint.project_id)
-                await self._r.agent(endpoint).configure(spec)
+                failed = await self._r.agent(endpoint).configure(spec)
         except RemoteError as error:
             if not await self._r.computes.running([endpoint_id]):
-                return
-            raise from_remote(error) from error
+                return None
+            # One that starts takes the spec as soon as it runs.
+            raise (error if error.code == NOT_RUNNING else from_remote(error)) from error
         await self._r.computes.keep_spec(spec)
+        return "; ".join(f"setting {name} is not in force: {why}" for name, why in failed.items()) or None

@@ -11,6 +11,7 @@ from weir.config import Settings
 from weir.databases.repository import DatabaseRepository
 from weir.durability.policy import Policy, wanted
 from weir.endpoints.models import Endpoint
+from weir.endpoints.settings import COMPUTE_UNITS
 from weir.projects.models import Project
 
 QUORUM_TIMEOUT_MS = 10_000
@@ -49,6 +50,7 @@ async def load_spec(
         ],
         "keep_unlisted": project.keeps_unlisted,
         "settings": commits.settings,
+        "compute_units": COMPUTE_UNITS,
         "durability": commits.durability.value,
         "storage_quota_bytes": project.logical_size_limit,
         "wal_bytes_per_second": project.wal_rate_limit,

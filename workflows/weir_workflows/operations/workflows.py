@@ -173,8 +173,8 @@ class DeleteCompute:
 class ApplyConfig:
     @workflow.run
     async def run(self, operation: OperationInput) -> None:
-        async def do() -> None:
-            await workflow.execute_activity_method(
+        async def do() -> str | None:
+            return await workflow.execute_activity_method(
                 ComputeActivities.configure_compute, _endpoint_of(operation), **policies.COMPUTE
             )
 

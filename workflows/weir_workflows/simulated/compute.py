@@ -117,6 +117,7 @@ class Compute:
     postgres_version: str = TESTED[POSTGRES_MAJOR][-1]
     # What sessions would begin with.
     synchronous_commit: str = "on"
+    settings: dict[str, Any] = field(default_factory=dict)
     term: int = 1
     restarts: int = 0
     plant: Plant = NOTHING
@@ -207,7 +208,8 @@ class Compute:
         return self.switch_lsn
 
     def take(self, spec: dict[str, Any]) -> None:
-        """What commits wait for, as the agent makes it of a spec."""
+        """What commits wait for, as the agent makes it of a spec, and its settings."""
+        self.settings = dict(spec["settings"])
         level = Durability(spec.get("durability", Durability.FLUSH))
         self.synchronous_commit = str(spec["settings"].get(SETTING, level.synchronous_commit))
 

@@ -114,6 +114,16 @@ async def _configure(fleet: Fleet, request: Request) -> Response:
     return JSONResponse({})
 
 
+async def _settings(fleet: Fleet, request: Request) -> Response:
+    """A simulated compute takes every setting."""
+    compute = await _agent(fleet, request)
+    taken = [
+        {"name": name, "wanted": str(value), "in_force": str(value), "state": "in_force", "reason": None}
+        for name, value in compute.settings.items()
+    ]
+    return JSONResponse({"settings": taken})
+
+
 async def _chosen(fleet: Fleet, request: Request) -> Response:
     """Nobody connects to a simulated compute, so no role has chosen anything."""
     await _agent(fleet, request)
@@ -277,6 +287,7 @@ def _routes() -> list[BaseRoute]:
         _route("/computes/{compute}/status", _status),
         _route("/computes/{compute}/synchronous_commit", _chosen),
         _route("/computes/{compute}/full_page_writes", _switch, "POST"),
+        _route("/computes/{compute}/settings", _settings),
         _route("/computes/{compute}/configure", _configure, "POST"),
         _route("/computes/{compute}/terminate", _terminate, "POST"),
         _route("/computes/{compute}/metrics", _compute_metrics),

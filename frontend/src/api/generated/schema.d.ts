@@ -768,6 +768,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v2/computes/{endpoint_id}/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Compute Settings
+         * @description The settings that are wanted of a compute and what is in force of them, as its Postgres says now.
+         */
+        get: operations["get_compute_settings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v2/computes/{endpoint_id}/metrics": {
         parameters: {
             query?: never;
@@ -2065,6 +2085,34 @@ export interface components {
         /** ComputeResponse */
         ComputeResponse: {
             compute: components["schemas"]["ComputeDetail"];
+        };
+        /**
+         * ComputeSetting
+         * @description One Postgres setting of a compute. `wanted` is intent, null for one that was taken back and stays in force
+         *     until the next start; `in_force` is what Postgres says that sessions begin with, null when it does not say.
+         *
+         *     `state`: `in_force`; `pending_restart`, from the next start on; `failed`, as `reason` says, which leaves the value
+         *     before in force; `applying`, on its way to the compute; `unknown` while the compute does not run or answer.
+         */
+        ComputeSetting: {
+            /** Name */
+            name: string;
+            /** Wanted */
+            wanted?: string | null;
+            /** In Force */
+            in_force?: string | null;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "in_force" | "pending_restart" | "failed" | "applying" | "unknown";
+            /** Reason */
+            reason?: string | null;
+        };
+        /** ComputeSettingsResponse */
+        ComputeSettingsResponse: {
+            /** Settings */
+            settings: components["schemas"]["ComputeSetting"][];
         };
         /** ComputeSummary */
         ComputeSummary: {
@@ -7823,6 +7871,55 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ComputeResponse"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_compute_settings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                endpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ComputeSettingsResponse"];
                 };
             };
             /** @description BAD_REQUEST: Bad Request */

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use pg_types::{TenantId, TimelineId};
 use serde::{Deserialize, Serialize};
 
+pub use crate::settings::SettingValue;
+
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Spec {
     pub compute_id: String,
@@ -31,6 +33,9 @@ pub struct Spec {
     pub keep_unlisted: bool,
     #[serde(default)]
     pub settings: BTreeMap<String, SettingValue>,
+    /// The compute's size, by which some settings are bounded: 4 GiB of memory each.
+    #[serde(default = "default_compute_units")]
+    pub compute_units: f64,
     /// What a commit waits for when its session says nothing else.
     #[serde(default)]
     pub durability: Durability,
@@ -69,28 +74,6 @@ pub struct Database {
     pub owner: String,
 }
 
-/// Settings come as JSON of any scalar kind.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(untagged)]
-pub enum SettingValue {
-    Bool(bool),
-    Integer(i64),
-    Float(f64),
-    Text(String),
-}
-
-impl std::fmt::Display for SettingValue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            SettingValue::Bool(true) => f.write_str("on"),
-            SettingValue::Bool(false) => f.write_str("off"),
-            SettingValue::Integer(value) => value.fmt(f),
-            SettingValue::Float(value) => value.fmt(f),
-            SettingValue::Text(value) => f.write_str(value),
-        }
-    }
-}
-
 /// What a commit waits for, from least to most; docs/durability.md says what each survives. Sessions choose another
 /// one by `SET synchronous_commit`, of which these are values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -123,49 +106,16 @@ fn default_pg_user() -> String {
     "postgres".to_owned()
 }
 
+fn default_compute_units() -> f64 {
+    1.0
+}
+
 fn default_quorum_timeout_ms() -> u64 {
     10_000
 }
 
 /// The superuser below the agent; a spec can't have it.
 pub const SUPERUSER: &str = "weir_admin";
-
-/// Settings that the way Weir runs Postgres rests on, with why.
-const MANAGED: [(&str, &str); 24] = [
-    ("listen_addresses", "use `listen`"),
-    ("port", "use `port`"),
-    ("unix_socket_directories", "the agent's own socket"),
-    ("data_directory", "the agent's own directory"),
-    ("hba_file", "the agent writes it"),
-    ("ident_file", "the agent writes it"),
-    ("external_pid_file", "the agent's own directory"),
-    ("fsync", "durability is the safekeepers'"),
-    ("full_page_writes", "use `full_page_writes` of the spec"),
-    (
-        "wal_level",
-        "logical replication is not supported yet: its slots would not survive a start",
-    ),
-    (
-        "synchronous_standby_names",
-        "the proposer is the one synchronous standby",
-    ),
-    ("max_wal_senders", "the proposer needs its connection"),
-    ("max_replication_slots", "the proposer needs its slot"),
-    (
-        "max_slot_wal_keep_size",
-        "WAL must stay until the safekeepers have it",
-    ),
-    ("wal_log_hints", "storage keeps its own checksums"),
-    ("restart_after_crash", "a crash means a new start"),
-    ("archive_mode", "WAL goes to the safekeepers"),
-    ("archive_command", "WAL goes to the safekeepers"),
-    ("archive_library", "WAL goes to the safekeepers"),
-    ("logging_collector", "the agent keeps the log"),
-    ("log_destination", "the agent keeps the log"),
-    ("wal_sender_timeout", "the proposer's connection"),
-    ("primary_conninfo", "a compute is never a standby"),
-    ("recovery_target_timeline", "a compute never recovers"),
-];
 
 /// The spec can't be followed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -174,16 +124,8 @@ pub enum SpecError {
     Version(u32),
     #[error("the spec names no safekeepers")]
     NoSafekeepers,
-    #[error("setting {name} is managed by Weir ({why}); remove it from settings")]
-    Managed { name: String, why: &'static str },
-    #[error("{0:?} is not the name of a setting")]
-    SettingName(String),
-    #[error("the value of setting {0} has a line break or a NUL in it")]
-    SettingValue(String),
-    #[error(
-        "log_min_messages can't be {0:?}: Postgres logs a warning for each commit it lets go unconfirmed; choose warning or a lower level"
-    )]
-    Silent(String),
+    #[error(transparent)]
+    Setting(#[from] crate::settings::Refused),
     #[error("role {0:?} can't be used: the name is empty, too long or reserved")]
     Role(String),
     #[error(
@@ -215,18 +157,7 @@ impl Spec {
         settings
     }
 
-    /// What sessions begin with: a value of the setting.
-    pub fn synchronous_commit(&self) -> String {
-        let by_name = self
-            .settings
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case("synchronous_commit"));
-        by_name.map_or_else(
-            || self.durability.synchronous_commit().to_owned(),
-            |(_, value)| value.to_string(),
-        )
-    }
-
+    /// All but the settings, of which a start leaves out what the list refuses ([`crate::settings`]).
     pub fn check(&self) -> Result<(), SpecError> {
         if self.pg_version != 15 {
             return Err(SpecError::Version(self.pg_version));
@@ -234,9 +165,6 @@ impl Spec {
         if self.safekeepers.is_empty() {
             return Err(SpecError::NoSafekeepers);
         }
-        self.settings
-            .iter()
-            .try_for_each(|(name, value)| check_setting(name, value))?;
         self.check_roles()?;
         self.check_databases()
     }
@@ -311,35 +239,6 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 63 && !name.contains(['\0', '\n', '\r'])
 }
 
-fn check_setting(name: &str, value: &SettingValue) -> Result<(), SpecError> {
-    let lower = name.to_ascii_lowercase();
-    let part = |part: &str| {
-        part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && part
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '$')
-    };
-    if !lower.split('.').all(part) || lower.split('.').count() > 2 {
-        return Err(SpecError::SettingName(name.to_owned()));
-    }
-    if let Some((_, why)) = MANAGED.iter().find(|(managed, _)| *managed == lower) {
-        return Err(SpecError::Managed {
-            name: name.to_owned(),
-            why,
-        });
-    }
-    let value = value.to_string();
-    if value.contains(['\n', '\r', '\0']) {
-        return Err(SpecError::SettingValue(name.to_owned()));
-    }
-    let hides_warnings = ["error", "log", "fatal", "panic"];
-    if lower == "log_min_messages" && hides_warnings.contains(&value.to_ascii_lowercase().as_str())
-    {
-        return Err(SpecError::Silent(value));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -356,38 +255,6 @@ mod tests {
         });
         change(&mut json);
         serde_json::from_value(json).unwrap()
-    }
-
-    #[test]
-    fn settings_that_would_undo_durability_are_refused_by_name() {
-        assert_eq!(spec(|_| {}).check(), Ok(()));
-        for name in [
-            "fsync",
-            "FSYNC",
-            "wal_level",
-            "synchronous_standby_names",
-            "port",
-        ] {
-            let refused = spec(|json| json["settings"] = serde_json::json!({name: "off"})).check();
-            assert!(
-                matches!(&refused, Err(SpecError::Managed { name: n, .. }) if n == name),
-                "{refused:?}"
-            );
-        }
-        for name in ["", "a b", "x;y", "1x", "a.b.c", "a\nb"] {
-            let refused = spec(|json| json["settings"] = serde_json::json!({name: 1})).check();
-            assert_eq!(refused, Err(SpecError::SettingName(name.to_owned())));
-        }
-        let refused =
-            spec(|json| json["settings"] = serde_json::json!({"work_mem": "1\nfsync=off"})).check();
-        assert_eq!(refused, Err(SpecError::SettingValue("work_mem".into())));
-        let level =
-            |level| spec(|json| json["settings"] = serde_json::json!({"Log_Min_Messages": level}));
-        assert_eq!(level("debug1").check(), Ok(()));
-        assert_eq!(
-            level("FATAL").check(),
-            Err(SpecError::Silent("FATAL".into()))
-        );
     }
 
     #[test]

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use super::settings::FailedSetting;
 use super::{Agent, State, SwitchError};
-use crate::postgres::{self, AdminError};
+use crate::postgres::{self, AdminError, SettingsError};
+use crate::settings;
 use crate::spec::{Spec, SpecError};
 
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(30);
@@ -17,7 +19,18 @@ pub enum ConfigureError {
     #[error("Postgres refused the spec: {0}")]
     Postgres(#[from] AdminError),
     #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error(transparent)]
     Switch(#[from] SwitchError),
+}
+
+/// What became of a spec that was applied.
+#[derive(Debug, serde::Serialize)]
+pub struct Configured {
+    /// Settings that take effect at the next start.
+    pub pending_restart: Vec<String>,
+    /// Settings of the spec that were refused before, and are not in force.
+    pub failed: Vec<FailedSetting>,
 }
 
 impl Agent {
@@ -27,42 +40,36 @@ impl Agent {
         self.metrics.wal_rate_limit.set(rate.unwrap_or(0) as i64);
     }
 
-    /// Applies a spec; returns the settings that wait for the next start. A refused one changes no setting;
-    /// roles and databases before the refused one are applied, and applying again goes on from there.
-    pub async fn configure(&self, next: Spec) -> Result<Vec<String>, ConfigureError> {
+    /// Applies a spec. One that the list of settings refuses changes nothing. Settings that Postgres refuses, or with
+    /// which nobody can connect, are taken back as a whole, and are the error once the rest of the spec is applied.
+    /// Roles and databases before a refused one are applied, and applying again goes on from there.
+    pub async fn configure(&self, next: Spec) -> Result<Configured, ConfigureError> {
         let _one = self.changing.lock().await;
         let now = self.spec();
         now.check_change(&next)?;
+        // Settings it has already were sorted out when it started: other changes need not wait until they are gone.
+        if next.settings != now.settings {
+            settings::check(&next.settings, next.pg_version, next.compute_units)
+                .map_err(SpecError::from)?;
+        }
         let live = self
             .running()
             .ok_or_else(|| ConfigureError::NotRunning(self.status.lock().state))?;
-        let admin = live.admin().await?;
-        let (before, settings) = (now.postgres_settings(), next.postgres_settings());
-        let waiting = if before == settings {
-            Vec::new()
-        } else {
-            let write = |name: &str, content: &[u8]| live.data.put(name, content);
-            let check = async || {
-                let (program, data) = (next.pg_bin_dir.join("postgres"), live.data.path.clone());
-                let user = self.pg_user.clone();
-                tokio::task::spawn_blocking(move || {
-                    postgres::check_configuration(&program, &data, &user)
-                })
-                .await
-                .map_err(|error| error.to_string())?
-            };
-            postgres::apply_settings(&admin, write, check, &before, &settings).await?
-        };
+        let settings = self.change_settings(&next, &live).await;
         {
             let mut spec = self.spec.lock();
             (spec.settings, spec.durability) = (next.settings.clone(), next.durability);
         }
         live.volume.quota().set(next.storage_quota_bytes);
         self.set_wal_rate(next.wal_bytes_per_second);
+        let admin = live.admin().await?;
         postgres::apply(&admin, &live.socket, &next).await?;
         self.switch_on(&live, next.full_page_writes, SWITCH_TIMEOUT)
             .await?;
         *self.spec.lock() = next;
-        Ok(waiting)
+        Ok(Configured {
+            pending_restart: settings?,
+            failed: self.failed_settings(),
+        })
     }
 }

@@ -11,13 +11,13 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use pg_types::TimelineId;
 use proposer::{MemberChange, MemberError};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
-    Agent, ChangeMembersError, ChosenError, ConfigureError, State, SwitchError, Terminate,
-    WalByRelationError,
+    Agent, ChangeMembersError, ChosenError, ConfigureError, SettingsStatusError, State,
+    SwitchError, Terminate, WalByRelationError,
 };
 use crate::spec::Spec;
 
@@ -65,7 +65,7 @@ impl From<ConfigureError> for ApiError {
         match problem {
             ConfigureError::Spec(problem) => error(StatusCode::BAD_REQUEST, "bad_spec", problem),
             ConfigureError::NotRunning(_) => error(StatusCode::CONFLICT, "not_running", problem),
-            ConfigureError::Postgres(_) => {
+            ConfigureError::Postgres(_) | ConfigureError::Settings(_) => {
                 error(StatusCode::UNPROCESSABLE_ENTITY, "refused", problem)
             }
             ConfigureError::Switch(problem) => problem.into(),
@@ -80,6 +80,19 @@ impl From<WalByRelationError> for ApiError {
                 error(StatusCode::CONFLICT, "not_running", problem)
             }
             WalByRelationError::Postgres(_) => {
+                error(StatusCode::INTERNAL_SERVER_ERROR, "postgres", problem)
+            }
+        }
+    }
+}
+
+impl From<SettingsStatusError> for ApiError {
+    fn from(problem: SettingsStatusError) -> ApiError {
+        match problem {
+            SettingsStatusError::NotRunning(_) => {
+                error(StatusCode::CONFLICT, "not_running", problem)
+            }
+            SettingsStatusError::Postgres(_) => {
                 error(StatusCode::INTERNAL_SERVER_ERROR, "postgres", problem)
             }
         }
@@ -166,6 +179,7 @@ pub fn router(agent: Arc<Agent>) -> Router {
         .route("/healthz", get(healthz))
         .route("/wal_by_relation", get(wal_by_relation))
         .route("/synchronous_commit", get(synchronous_commit))
+        .route("/settings", get(settings))
         .route("/configure", post(configure))
         .route("/full_page_writes", post(full_page_writes))
         .route("/members", post(members))
@@ -221,16 +235,14 @@ async fn synchronous_commit(Shared(agent): Shared<Arc<Agent>>) -> Result<Respons
     Ok(Json(agent.chosen_synchronous_commit().await?).into_response())
 }
 
-#[derive(Serialize)]
-struct Configured {
-    /// Settings that take effect at the next start.
-    pending_restart: Vec<String>,
+async fn settings(Shared(agent): Shared<Arc<Agent>>) -> Result<Response, ApiError> {
+    let settings = agent.settings_status().await?;
+    Ok(Json(json!({"settings": settings})).into_response())
 }
 
 async fn configure(Shared(agent): Shared<Arc<Agent>>, bytes: Bytes) -> Result<Response, ApiError> {
     let spec: Spec = body(&bytes)?;
-    let pending_restart = agent.configure(spec).await?;
-    Ok(Json(Configured { pending_restart }).into_response())
+    Ok(Json(agent.configure(spec).await?).into_response())
 }
 
 async fn full_page_writes(

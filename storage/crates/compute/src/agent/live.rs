@@ -8,7 +8,7 @@ use pg_types::{Lsn, Term};
 use proposer::ProposerHandle;
 
 use crate::pages::PageClient;
-use crate::postgres::{Admin, AdminError, DataDirectory, Postmaster};
+use crate::postgres::{Admin, AdminError, DataDirectory, Postmaster, Reloader};
 use crate::volume::Volume;
 use crate::volume::mount::Mounted;
 
@@ -20,6 +20,7 @@ pub struct Live {
     pub client: PageClient,
     pub volume: Arc<Volume>,
     pub data: DataDirectory,
+    pub reloader: Reloader,
     pub socket: PathBuf,
     pub port: u16,
     /// What the pageserver last said it has.

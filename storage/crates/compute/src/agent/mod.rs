@@ -15,6 +15,7 @@ mod layout;
 mod live;
 mod members;
 mod run;
+mod settings;
 mod state;
 mod status;
 mod storage;
@@ -34,10 +35,11 @@ use pg_types::Term;
 use proposer::{RelationLedger, WalPace};
 use serde::{Deserialize, Serialize};
 
-pub use configure::ConfigureError;
+pub use configure::{ConfigureError, Configured};
 pub use fpw::{SwitchError, Switched};
 pub use live::Live;
 pub use members::{ChangeMembersError, Member, Members};
+pub use settings::{FailedSetting, SettingState, SettingStatus, SettingsStatusError};
 pub use state::State;
 pub use status::{FullPageWrites, StartTiming, Status};
 pub use synchronous_commit::{Chosen, ChosenError};
@@ -98,6 +100,8 @@ pub struct Paths {
     pub cache: PathBuf,
     pub socket: PathBuf,
     pub log: PathBuf,
+    /// The settings that worked last; outlives the process.
+    pub good_settings: PathBuf,
 }
 
 impl Paths {
@@ -108,6 +112,7 @@ impl Paths {
             cache: directory.join("cache"),
             socket: directory.join("sock"),
             log: directory.join("postgres.log"),
+            good_settings: directory.join("settings.good.json"),
         }
     }
 }
@@ -131,6 +136,7 @@ pub struct Agent {
     /// A write was lost: the runs that follow write through.
     write_through: AtomicBool,
     spec: Mutex<Spec>,
+    choices: Mutex<settings::Choices>,
     status: Mutex<Status>,
     pub metrics: Metrics,
     /// WAL of the last minutes by relation.
@@ -158,6 +164,9 @@ impl Agent {
         let paths = Paths::below(&directory);
         Ok(Agent {
             log: Arc::new(Mutex::new(LogWatch::new(&paths.log))),
+            choices: Mutex::new(settings::Choices::with_good(settings::kept(
+                &paths.good_settings,
+            ))),
             paths,
             pg_user,
             options,
@@ -188,7 +197,7 @@ impl Agent {
             status.ingested_lsn = Some(live.ingested().max(positions.applied));
         }
         if status.state == State::Running {
-            status.synchronous_commit = Some(self.spec.lock().synchronous_commit());
+            status.synchronous_commit = self.given_synchronous_commit();
         }
         status
     }
@@ -263,6 +272,7 @@ impl Agent {
                 End::Start(error) => {
                     failures += 1;
                     tracing::error!(failures, "cannot start: {error:#}");
+                    self.start_failed(&format!("{error:#}"));
                     self.waiting(format!("{error:#}"));
                     if failures >= FAILED_AFTER {
                         self.set(|status| status.state = State::Failed);

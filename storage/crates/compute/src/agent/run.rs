@@ -91,7 +91,7 @@ impl Agent {
 
     #[tracing::instrument(name = "start", skip_all)]
     async fn start(&self, last_term: &mut Option<Term>) -> Result<Started, End> {
-        let spec = self.spec();
+        let spec = self.spec_to_start();
         let began = Instant::now();
         let timeline = TimelineClient::new(&spec.pageserver.http, spec.tenant_id, spec.timeline_id)
             .context("set up the client of the pageserver")?;
@@ -134,6 +134,7 @@ impl Agent {
             bytes_fetched: live.volume.stats().bytes_fetched.load(Ordering::Relaxed),
         };
         self.apply_spec(&spec, &live, &stack).await?;
+        self.try_clients(&spec, &live).await?;
         Ok(Started {
             live,
             stack,
@@ -247,6 +248,7 @@ impl Agent {
             client,
             volume,
             data,
+            reloader: postmaster.reloader(),
             socket: self.paths.socket.clone(),
             port: spec.port,
             ingested: AtomicU64::new(lsn.0),

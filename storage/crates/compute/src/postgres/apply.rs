@@ -1,15 +1,13 @@
-//! Roles, databases and settings of a spec, applied to a running Postgres.
+//! Roles and databases of a spec, applied to a running Postgres.
 //!
 //! Idempotent, and silent when nothing is to be done: a start that changes nothing writes no WAL. What the agent
 //! has made carries a comment, so that a name that leaves the spec is removed, and a role that a user made by
 //! SQL never is. Interrupted anywhere, the next run finishes.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::admin::{Admin, AdminError, identifier, literal};
-use super::config;
-use crate::spec::{Database, Role, SettingValue, Spec};
+use crate::spec::{Database, Role, Spec};
 
 /// Marks what the agent has made.
 const MARK: &str = "managed by Weir";
@@ -181,36 +179,4 @@ async fn drop_role(admin: &Admin, reach: Reach<'_>, name: &str) -> Result<(), Ad
         there.run(&doing, &script).await?;
     }
     admin.run(&doing, &format!("DROP ROLE {role}")).await
-}
-
-/// Puts the spec's settings in force; returns those that wait for the next start. `check` asks Postgres whether
-/// it would start with what `write` has written; if not, the settings before stay and the fault is named.
-pub async fn apply_settings(
-    admin: &Admin,
-    write: impl Fn(&str, &[u8]) -> std::io::Result<()>,
-    check: impl AsyncFnOnce() -> Result<(), String>,
-    before: &BTreeMap<String, SettingValue>,
-    settings: &BTreeMap<String, SettingValue>,
-) -> Result<Vec<String>, AdminError> {
-    let put = |settings| {
-        write(
-            config::SETTINGS_FILE,
-            config::settings_file(settings).as_bytes(),
-        )
-        .map_err(|error| AdminError::Other(format!("cannot write the settings: {error}")))
-    };
-    put(settings)?;
-    if let Err(fault) = check().await {
-        put(before)?;
-        return Err(AdminError::Other(fault));
-    }
-    admin
-        .run("reload the configuration", "SELECT pg_reload_conf()")
-        .await?;
-    admin
-        .texts(
-            "find settings that need a new start",
-            "SELECT DISTINCT name FROM pg_file_settings WHERE error = 'setting could not be applied' ORDER BY 1",
-        )
-        .await
 }

@@ -12,6 +12,10 @@ use crate::spec::{SUPERUSER, SettingValue, Spec};
 
 /// Name of the file with the spec's settings.
 pub const SETTINGS_FILE: &str = "weir.settings.conf";
+/// A configuration with settings that are not in force yet, for asking whether Postgres would take them.
+pub const TRIAL_FILE: &str = "weir.trial.conf";
+/// The settings of [`TRIAL_FILE`].
+pub const TRIAL_SETTINGS_FILE: &str = "weir.trial.settings.conf";
 /// Name of the map in `pg_ident.conf`.
 const IDENT_MAP: &str = "weir";
 /// The proposer's slot.
@@ -42,7 +46,10 @@ impl Files {
     /// `full_page_writes` is the state at the start LSN; `os_users` may log in as superuser on the socket.
     pub fn new(spec: &Spec, socket: &Path, full_page_writes: bool, os_users: &[String]) -> Files {
         Files(vec![
-            ("postgresql.conf", main_file(spec, socket, full_page_writes)),
+            (
+                "postgresql.conf",
+                main_file(spec, socket, full_page_writes, SETTINGS_FILE),
+            ),
             (SETTINGS_FILE, settings_file(&spec.postgres_settings())),
             ("postgresql.auto.conf", String::new()),
             ("pg_hba.conf", hba_file()),
@@ -57,12 +64,13 @@ fn line(text: &mut String, name: &str, value: &str) {
     let _ = writeln!(text, "{name} = '{value}'");
 }
 
-fn main_file(spec: &Spec, socket: &Path, full_page_writes: bool) -> String {
+/// `settings` is the name of the file with the spec's settings.
+pub fn main_file(spec: &Spec, socket: &Path, full_page_writes: bool, settings: &str) -> String {
     let mut text = String::from("# Written by weir-compute at each start.\n");
     for (name, value) in DEFAULTS {
         line(&mut text, name, value);
     }
-    let _ = writeln!(text, "include '{SETTINGS_FILE}'");
+    let _ = writeln!(text, "include '{settings}'");
     let port = spec.port.to_string();
     let socket = socket.to_string_lossy();
     let managed = [

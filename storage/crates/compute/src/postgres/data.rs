@@ -1,7 +1,7 @@
 //! The local data directory: small, written anew at each start, with the served directories linked in.
 
-use std::io;
-use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, chown, fchown, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -111,6 +111,24 @@ impl DataDirectory {
         std::fs::write(&path, content)?;
         chown(&path, Some(self.user.uid), Some(self.user.gid))?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
+    }
+
+    /// A file directly below the directory, whole or not at all, in place of whatever has its name: a link there is
+    /// replaced and not followed.
+    pub fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        let beside = self.path.join(format!("{name}.next"));
+        match std::fs::remove_file(&beside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&beside)?;
+        file.write_all(content)?;
+        fchown(&file, Some(self.user.uid), Some(self.user.gid))?;
+        std::fs::rename(&beside, self.path.join(name))
     }
 
     /// The WAL to start from.

@@ -5,9 +5,12 @@ mod apply;
 mod config;
 mod data;
 mod process;
+mod settings;
+pub mod trial;
 
 pub use admin::{Admin, AdminError};
-pub use apply::{apply, apply_settings};
+pub use apply::apply;
 pub use config::{Files, SLOT, STANDBY};
 pub use data::{DataDirectory, OsUser, SERVED, make_directory};
-pub use process::{Exit, Postmaster, adopt_orphans, check_configuration};
+pub use process::{Exit, Postmaster, Reloader, adopt_orphans};
+pub use settings::{InForce, SettingsError, SettingsFile};

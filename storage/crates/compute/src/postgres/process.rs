@@ -40,13 +40,20 @@ impl std::fmt::Display for Exit {
     }
 }
 
-/// Whether Postgres would start with the configuration in a data directory; says what is wrong if not. Blocks.
-pub fn check_configuration(program: &Path, data: &Path, user: &OsUser) -> Result<(), String> {
+/// Whether Postgres would start with a configuration file in a data directory; says what is wrong if not. Blocks.
+pub fn check_configuration(
+    program: &Path,
+    data: &Path,
+    file: &str,
+    user: &OsUser,
+) -> Result<(), String> {
     let mut command = Command::new(program);
     command
         .arg("-D")
         .arg(data)
         .args(["-C", "max_connections"])
+        .arg("-c")
+        .arg(format!("config_file={}", data.join(file).display()))
         .current_dir("/")
         .stdin(Stdio::null());
     if nix::unistd::geteuid().is_root() {
@@ -64,6 +71,23 @@ pub fn check_configuration(program: &Path, data: &Path, user: &OsUser) -> Result
             .map(|(_, what)| what.trim().to_owned())
     });
     Err(told.unwrap_or_else(|| text.trim().to_owned()))
+}
+
+/// Makes a Postgres read its configuration again, whether or not anybody can connect to it.
+#[derive(Clone)]
+pub struct Reloader {
+    pid: Pid,
+    exit: watch::Receiver<Option<Exit>>,
+}
+
+impl Reloader {
+    /// Asks for it; Postgres does it soon. Nothing is asked of one that has ended.
+    pub fn reload(&self) {
+        let gone = self.exit.borrow().is_some() || self.exit.has_changed().is_err();
+        if !gone && let Err(error) = kill(self.pid, Signal::SIGHUP) {
+            tracing::warn!(%error, "cannot ask Postgres to read its configuration");
+        }
+    }
 }
 
 /// A running Postgres. Dropping it stops it at once.
@@ -133,6 +157,13 @@ impl Postmaster {
 
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
+    }
+
+    pub fn reloader(&self) -> Reloader {
+        Reloader {
+            pid: self.pid,
+            exit: self.exit.clone(),
+        }
     }
 
     /// Resolves when the postmaster has ended.

@@ -1,0 +1,188 @@
+"""Settings of a compute: an allow-list that the agent checks for itself, and changes that are taken back whole."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import psycopg
+import pytest
+from harness import PASSWORD, Compute, Engine, scram_verifier, wait_for
+
+# Those that once went through, and then locked everyone out, ran programs, or wrote files.
+REFUSED = {
+    "ssl_passphrase_command": "/bin/true",
+    "jit_provider": "x",
+    "local_preload_libraries": "x",
+    "session_preload_libraries": "x",
+    "dynamic_library_path": "/tmp",  # noqa: S108 - a path that is refused
+    "archive_cleanup_command": "/bin/true",
+    "recovery_end_command": "/bin/true",
+    "include": "/etc/passwd",
+    "log_directory": "/tmp",  # noqa: S108
+    "shared_buffers": "64GB",
+    "fsync": "off",
+    "wal_level": "logical",
+    "nonsense": "1",
+    "plperl.on_init": "x",
+    "work_mem": "lots",
+    "search_path": "public\nfsync = off",
+    "app.tenant": "a\x00b",
+    "work_mem = '4MB'\nfsync": "off",
+}
+
+
+def spec_of(compute: Compute) -> dict[str, Any]:
+    return json.loads((compute.directory / "spec.json").read_text())
+
+
+def configure(compute: Compute, settings: dict[str, Any], **changes: object) -> tuple[int, dict[str, Any]]:
+    body = {**spec_of(compute), "settings": {**spec_of(compute)["settings"], **settings}, **changes}
+    answer = compute.http.post("/configure", json=body, timeout=90)
+    return answer.status_code, answer.json()
+
+
+def shown(compute: Compute, name: str) -> dict[str, Any]:
+    settings = compute.http.get("/settings").raise_for_status().json()["settings"]
+    return next(item for item in settings if item["name"] == name)
+
+
+def start_again(compute: Compute, settings: dict[str, Any]) -> Compute:
+    """The compute's process anew, with the same directory and a spec with these settings."""
+    spec = {**spec_of(compute), "settings": settings}
+    compute.suspend()
+    (compute.directory / "spec.json").write_text(json.dumps(spec))
+    compute.process.start()
+    compute.wait_running()
+    return compute
+
+
+def test_the_agent_refuses_what_the_list_does_whoever_asks(shared: Engine) -> None:
+    compute = shared.compute(shared.create_timeline())
+    conf = (compute.directory / "pgdata/weir.settings.conf").read_text()
+    for name, value in REFUSED.items():
+        code, answer = configure(compute, {"work_mem": "8MB", name: value})
+        assert (code, answer["code"]) == (400, "bad_spec"), (name, answer)
+        assert name.split("\n")[0].split("=")[0].strip() in answer["message"]
+        assert compute.sql("SHOW work_mem") == [("4MB",)]
+    assert (compute.directory / "pgdata/weir.settings.conf").read_text() == conf
+    compute.suspend()
+
+
+def test_values_reach_postgres_as_they_were_given(shared: Engine) -> None:
+    compute = shared.compute(shared.create_timeline())
+    odd = {"search_path": """"it's", "back\\slash", 'x' """, "app.tenant": """'; DROP\\'""", "app.empty": ""}
+    assert configure(compute, odd)[0] == 200
+    for name, value in odd.items():
+        assert compute.sql(f"SELECT current_setting('{name}')") == [(value,)]
+        assert shown(compute, name)["state"] == "in_force"
+        assert shown(compute, name)["in_force"] == value
+    compute.suspend()
+
+
+def test_a_setting_is_in_force_at_once_or_pending_until_the_next_start(shared: Engine) -> None:
+    timeline = shared.create_timeline()
+    compute = shared.compute(timeline)
+    assert configure(compute, {"Work_Mem": "8 MB"}) == (200, {"pending_restart": [], "failed": []})
+    assert compute.sql("SHOW work_mem") == [("8MB",)]
+    assert shown(compute, "Work_Mem") == {
+        "name": "Work_Mem", "wanted": "8 MB", "in_force": "8MB", "state": "in_force", "reason": None,
+    }  # fmt: skip
+    code, answer = configure(compute, {"shared_buffers": "32MB"})
+    assert (code, answer["pending_restart"]) == (200, ["shared_buffers"])
+    waiting = shown(compute, "shared_buffers")
+    assert (waiting["state"], waiting["wanted"], waiting["in_force"]) == ("pending_restart", "32MB", "64MB")
+    again = start_again(compute, {"shared_buffers": "32MB"})
+    now = shown(again, "shared_buffers")
+    assert (now["state"], now["in_force"]) == ("in_force", "32MB")
+    again.suspend()
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        # Postgres knows the time zones, and the kernel the limit of a stack; the list knows neither.
+        ({"timezone": "Nowhere/Nothing"}, "TimeZone"),
+        ({"max_stack_depth": "1GB"}, "max_stack_depth"),
+        # Postgres takes it, and then lets in only clients that ask for another encoding.
+        ({"client_encoding": "MULE_INTERNAL"}, "conversion between"),
+    ],
+)
+def test_settings_that_postgres_refuses_or_that_lock_clients_out_are_taken_back(
+    shared: Engine, setting: dict[str, str], said: str
+) -> None:
+    compute = shared.compute(shared.create_timeline(), settings={"work_mem": "6MB"})
+    [name] = setting
+    before = compute.sql(f"SELECT current_setting('{name}')")
+    roles = [*spec_of(compute)["roles"], {"name": "other", "password": scram_verifier(PASSWORD)}]
+    code, answer = configure(compute, {**setting, "work_mem": "8MB"}, roles=roles)
+    assert (code, answer["code"]) == (422, "refused")
+    assert said in answer["message"]
+    assert "before" in answer["message"]
+    # All of the change is taken back, a client connects, and the rest of the spec is applied.
+    with compute.connect() as session:
+        assert session.execute("SHOW work_mem").fetchone() == ("6MB",)
+    assert compute.sql(f"SELECT current_setting('{name}')") == before
+    assert compute.sql("SELECT count(*) FROM pg_roles WHERE rolname = 'other'") == [(1,)]
+    for failed in (name, "work_mem"):
+        item = shown(compute, failed)
+        assert item["state"] == "failed"
+        assert said in item["reason"]
+    assert shown(compute, "work_mem")["in_force"] == "6MB"
+    # Other changes need not wait until it is gone, and are told of it.
+    code, answer = configure(compute, {**setting, "work_mem": "8MB"})
+    assert code == 200
+    assert {item["name"] for item in answer["failed"]} == {name, "work_mem"}
+    assert configure(compute, {"work_mem": "8MB"}) == (200, {"pending_restart": [], "failed": []})
+    assert compute.sql("SHOW work_mem") == [("8MB",)]
+    compute.suspend()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"timezone": "Nowhere/Nothing"}, {"client_encoding": "MULE_INTERNAL"}, {"local_preload_libraries": "x"}],
+)
+def test_a_start_falls_back_to_the_settings_that_worked_last(shared: Engine, setting: dict[str, str]) -> None:
+    timeline = shared.create_timeline()
+    compute = shared.compute(timeline, settings={"work_mem": "6MB"})
+    cleared = {**spec_of(compute)["settings"], "work_mem": "9MB"}
+    again = start_again(compute, {**cleared, **setting})
+    [name] = setting
+    with again.connect() as session:
+        # What the list refuses is left out alone; what Postgres does not start with is not known one by one.
+        alone = name == "local_preload_libraries"
+        assert session.execute("SHOW work_mem").fetchone() == ("9MB" if alone else "6MB",)
+    item = shown(again, name)
+    assert item["state"] == "failed"
+    assert item["reason"]
+    log = again.process.tail(400)
+    assert ("starting without a setting" if alone else "starting with the settings that worked last") in log
+    # Clearing it works, and with it everything else is in force.
+    answer = again.http.post("/configure", json={**spec_of(again), "settings": cleared}, timeout=90)
+    assert (answer.status_code, answer.json()) == (200, {"pending_restart": [], "failed": []})
+    assert again.sql("SHOW work_mem") == [("9MB",)]
+    again.suspend()
+
+
+def test_settings_that_lock_everybody_out_are_cleared_without_a_session(shared: Engine) -> None:
+    """Once, clearing them needed the session that they prevented."""
+    timeline = shared.create_timeline()
+    compute = shared.compute(timeline)
+    settings = compute.directory / "pgdata/weir.settings.conf"
+    # Not through the agent, which would have refused it.
+    settings.write_text(settings.read_text() + "local_preload_libraries = 'x'\n")
+    with compute.admin() as session:
+        session.execute("SELECT pg_reload_conf()")
+
+    def locked_out() -> bool:
+        try:
+            compute.connect().close()
+        except psycopg.OperationalError as error:
+            return "could not access file" in str(error)
+        return False
+
+    wait_for("clients to be locked out", locked_out)
+    code, answer = configure(compute, {"work_mem": "8MB"})
+    assert code == 200, answer
+    assert compute.sql("SHOW work_mem") == [("8MB",)]
+    compute.suspend()
