@@ -6,7 +6,7 @@ from weir.branches.models import Branch, BranchState
 from weir.branches.points import Engine
 from weir.branches.repository import BranchRepository
 from weir.branches.schemas import BranchCreateRequest, BranchEndpoint, BranchFields, BranchUpdate
-from weir.databases import service as databases
+from weir.databases.inheriting import inherit
 from weir.databases.models import BranchDatabase, Role
 from weir.durability.levels import Durability
 from weir.durability.policy import policy_of
@@ -99,7 +99,9 @@ async def create(access: ProjectAccess, engine: Engine, project_id: str, body: B
     await access.session.flush()
 
     created = CreatedBranch(project, branch)
-    created.roles, created.databases = await databases.inherit(access.session, parent, branch)
+    created.roles, created.databases = await inherit(
+        access.session, engine, project, parent, branch, fields.parent_lsn, fields.parent_timestamp
+    )
     operation = await enqueue(
         access.session,
         OperationKind.CREATE_BRANCH,

@@ -74,6 +74,15 @@ class DatabaseCreateRequest(Body):
     database: DatabaseCreate
 
 
+class DatabaseUpdate(Body):
+    name: SqlName | None = None
+    owner_name: SqlName | None = None
+
+
+class DatabaseUpdateRequest(Body):
+    database: DatabaseUpdate
+
+
 class DatabaseResponse(View):
     database: DatabaseView
 

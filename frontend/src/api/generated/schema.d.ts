@@ -475,7 +475,9 @@ export interface paths {
         post?: never;
         /**
          * Delete Project Branch Role
-         * @description Not built yet.
+         * @description Drops a role. What it owns goes to the owner of the database it is in. One that owns a database is refused with
+         *     412, and so is the last one. A suspended compute drops it when it has started next; until then, and after a drop
+         *     that failed, repeating the request goes on.
          */
         delete: operations["delete_project_branch_role"];
         options?: never;
@@ -548,12 +550,18 @@ export interface paths {
         post?: never;
         /**
          * Delete Project Branch Database
-         * @description Not built yet.
+         * @description Drops a database with all that is in it; sessions in it are ended. Branches keep theirs, and a branch of an
+         *     earlier state has it. A suspended compute drops it when it has started next; until then, and after a drop that
+         *     failed, repeating the request goes on.
          */
         delete: operations["delete_project_branch_database"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Update Project Branch Database
+         * @description Gives a database another owner. Another name is refused.
+         */
+        patch: operations["update_project_branch_database"];
         trace?: never;
     };
     "/api/v2/projects/{project_id}/connection_uri": {
@@ -2262,6 +2270,17 @@ export interface components {
         /** DatabaseResponse */
         DatabaseResponse: {
             database: components["schemas"]["DatabaseView"];
+        };
+        /** DatabaseUpdate */
+        DatabaseUpdate: {
+            /** Name */
+            name?: string | null;
+            /** Owner Name */
+            owner_name?: string | null;
+        };
+        /** DatabaseUpdateRequest */
+        DatabaseUpdateRequest: {
+            database: components["schemas"]["DatabaseUpdate"];
         };
         /** DatabaseView */
         DatabaseView: {
@@ -6690,7 +6709,14 @@ export interface operations {
                     "application/json": components["schemas"]["RoleOperations"];
                 };
             };
-            /** @description NOT_SUPPORTED: Part of the API's shape, but not of this version; refused rather than ignored. */
+            /** @description There is none, or there is none any more. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description BAD_REQUEST: Bad Request */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -6710,6 +6736,24 @@ export interface operations {
             };
             /** @description NOT_FOUND: Not Found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PRECONDITION_FAILED: Precondition Failed */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            423: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7034,7 +7078,14 @@ export interface operations {
                     "application/json": components["schemas"]["DatabaseOperations"];
                 };
             };
-            /** @description NOT_SUPPORTED: Part of the API's shape, but not of this version; refused rather than ignored. */
+            /** @description There is none, or there is none any more. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description BAD_REQUEST: Bad Request */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -7054,6 +7105,97 @@ export interface operations {
             };
             /** @description NOT_FOUND: Not Found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PRECONDITION_FAILED: Precondition Failed */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            423: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    update_project_branch_database: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+                database_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DatabaseUpdateRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DatabaseOperations"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request NOT_SUPPORTED: Part of the API's shape, but not of this version; refused rather than ignored. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description CONFLICT: The request contradicts what exists; repeating it does not help. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            423: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -7,7 +7,7 @@ mod data;
 mod process;
 
 pub use admin::{Admin, AdminError};
-pub use apply::{apply, apply_settings};
+pub use apply::{apply, apply_settings, drop_named};
 pub use config::{Files, SLOT, STANDBY};
 pub use data::{DataDirectory, OsUser, SERVED, make_directory};
 pub use process::{Exit, Postmaster, adopt_orphans, check_configuration};
