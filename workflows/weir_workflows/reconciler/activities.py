@@ -37,6 +37,7 @@ from weir.rollouts.run.repository import RolloutRepository
 from weir.rollouts.run.restarts import restarting
 from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
+from weir_workflows.reconciler.expiry import delete_expired
 from weir_workflows.reconciler.idle import lock_idle
 from weir_workflows.reconciler.replacements import Replacements
 from weir_workflows.reconciler.rollbacks import finish_rollbacks, restore_thresholds
@@ -110,6 +111,7 @@ class ReconcilerActivities:
             await record_versions(self._r, rows, seen)
             await finish_restarts(self._r, rows, seen, rolling)
             await watch_deadlines(self._r)
+            await delete_expired(self._r, now())
             await finish_rollbacks(self._r, rows, seen)
             await restore_thresholds(self._r)
             # Last, since it talks to computes that may not answer.

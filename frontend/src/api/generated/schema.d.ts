@@ -311,6 +311,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v2/projects/{project_id}/branches/{branch_id}/set_as_default": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Set Default Project Branch
+         * @description Makes a branch the one that is taken where none is named. It cannot be deleted then, and may not expire; the
+         *     branch that was the default before can. Whether a branch is protected is another matter.
+         */
+        post: operations["set_default_project_branch"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v2/projects/{project_id}/branches/{branch_id}/detach": {
         parameters: {
             query?: never;
@@ -1890,6 +1911,12 @@ export interface components {
              * Format: date-time
              */
             state_changed_at: string;
+            /** Expires At */
+            expires_at?: string | null;
+            /** Ttl Interval Seconds */
+            ttl_interval_seconds?: number | null;
+            /** Last Reset At */
+            last_reset_at?: string | null;
             /** Logical Size */
             logical_size?: number | null;
             /** History Size */
@@ -6077,6 +6104,74 @@ export interface operations {
             };
             /** @description DEPENDENCY_UNAVAILABLE: A program Weir depends on does not answer. */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    set_default_project_branch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BranchOperations"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PRECONDITION_FAILED: Precondition Failed */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            423: {
                 headers: {
                     [name: string]: unknown;
                 };
