@@ -111,3 +111,15 @@ class ConnectionDetails(View):
 
 class ConnectionUriResponse(View):
     uri: str
+
+
+class BranchSchema(View):
+    """`sql` is what pg_dump makes of the database without its rows."""
+
+    sql: str
+
+
+class BranchSchemaComparison(View):
+    """A unified diff; empty where the two are the same."""
+
+    diff: str

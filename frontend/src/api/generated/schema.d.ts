@@ -605,6 +605,168 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v2/projects/{project_id}/branches/{branch_id}/schema": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Project Branch Schema
+         * @description The schema of a database as it is now, as `pg_dump --schema-only` writes it, read as the database's owner. The
+         *     branch's compute has to run: 412 otherwise.
+         */
+        get: operations["get_project_branch_schema"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/projects/{project_id}/branches/{branch_id}/compare_schema": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Project Branch Schema Comparison
+         * @description How the schema of a database differs from the base branch's, the parent's unless one is named: a unified diff,
+         *     empty where they are the same. The computes of both have to run: 412 otherwise.
+         */
+        get: operations["get_project_branch_schema_comparison"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/projects/{project_id}/branches/{branch_id}/buckets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Project Branch Buckets
+         * @description Branches have no object storage: always empty.
+         */
+        get: operations["list_project_branch_buckets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/projects/{project_id}/branches/{branch_id}/functions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Project Branch Functions
+         * @description Branches run no functions: always empty.
+         */
+        get: operations["list_project_branch_functions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/projects/{project_id}/branches/{branch_id}/triggers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Project Branch Triggers
+         * @description Nothing triggers functions that there are not: always empty.
+         */
+        get: operations["list_project_branch_triggers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/projects/{project_id}/branches/{branch_id}/credentials": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Credentials
+         * @description Credentials of a branch's object storage and functions: always empty.
+         */
+        get: operations["list_credentials"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/projects/{project_id}/snapshots": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Snapshots
+         * @description Snapshots are not built; branches of the past do what they are for. Always empty.
+         */
+        get: operations["list_snapshots"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/projects/{project_id}/vpc_endpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Project Vpc Endpoints
+         * @description Projects are reached by no private networks of a cloud: always empty.
+         */
+        get: operations["list_project_vpc_endpoints"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v2/projects/{project_id}/endpoints": {
         parameters: {
             query?: never;
@@ -1870,6 +2032,22 @@ export interface components {
             safekeepers: number[];
         };
         /**
+         * BranchSchema
+         * @description `sql` is what pg_dump makes of the database without its rows.
+         */
+        BranchSchema: {
+            /** Sql */
+            sql: string;
+        };
+        /**
+         * BranchSchemaComparison
+         * @description A unified diff; empty where the two are the same.
+         */
+        BranchSchemaComparison: {
+            /** Diff */
+            diff: string;
+        };
+        /**
          * BranchState
          * @enum {string}
          */
@@ -1978,6 +2156,13 @@ export interface components {
                 [key: string]: components["schemas"]["Annotation"];
             };
             pagination: components["schemas"]["BranchPagination"];
+        };
+        /** Buckets */
+        Buckets: {
+            /** Buckets */
+            buckets: {
+                [key: string]: unknown;
+            }[];
         };
         /** CellEvidence */
         CellEvidence: {
@@ -2193,6 +2378,13 @@ export interface components {
         /** CourseResponse */
         CourseResponse: {
             course: components["schemas"]["Course"];
+        };
+        /** Credentials */
+        Credentials: {
+            /** Credentials */
+            credentials: {
+                [key: string]: unknown;
+            }[];
         };
         /** CurrentUser */
         CurrentUser: {
@@ -2972,6 +3164,13 @@ export interface components {
             actual?: boolean | null;
             /** Lsn */
             lsn?: string | null;
+        };
+        /** Functions */
+        Functions: {
+            /** Functions */
+            functions: {
+                [key: string]: unknown;
+            }[];
         };
         /**
          * Grid
@@ -4411,6 +4610,13 @@ export interface components {
             /** Compute Id */
             compute_id?: string | null;
         };
+        /** Snapshots */
+        Snapshots: {
+            /** Snapshots */
+            snapshots: {
+                [key: string]: unknown;
+            }[];
+        };
         /**
          * Span
          * @description Both ends belong to it; an end left out is open.
@@ -4557,6 +4763,13 @@ export interface components {
             /** Target Version */
             target_version?: string | null;
         };
+        /** Triggers */
+        Triggers: {
+            /** Triggers */
+            triggers: {
+                [key: string]: unknown;
+            }[];
+        };
         /**
          * UnconfirmedCommits
          * @description Commits that no majority of the safekeepers had confirmed when their session stopped waiting, since the compute
@@ -4569,6 +4782,13 @@ export interface components {
             terminated: number;
             /** Stopped */
             stopped: number;
+        };
+        /** VpcEndpoints */
+        VpcEndpoints: {
+            /** Endpoints */
+            endpoints: {
+                [key: string]: unknown;
+            }[];
         };
         /**
          * WalByRelation
@@ -7327,6 +7547,452 @@ export interface operations {
                 };
             };
             /** @description NOT_SUPPORTED: Part of the API's shape, but not of this version; refused rather than ignored. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_project_branch_schema: {
+        parameters: {
+            query: {
+                db_name: string;
+                lsn?: string | null;
+                timestamp?: string | null;
+                format?: "sql";
+            };
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BranchSchema"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request NOT_SUPPORTED: Part of the API's shape, but not of this version; refused rather than ignored. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PRECONDITION_FAILED: Precondition Failed */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description DEPENDENCY_UNAVAILABLE: A program Weir depends on does not answer. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_project_branch_schema_comparison: {
+        parameters: {
+            query: {
+                db_name: string;
+                base_branch_id?: string | null;
+                lsn?: string | null;
+                timestamp?: string | null;
+                base_lsn?: string | null;
+                base_timestamp?: string | null;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BranchSchemaComparison"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request NOT_SUPPORTED: Part of the API's shape, but not of this version; refused rather than ignored. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PRECONDITION_FAILED: Precondition Failed */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description DEPENDENCY_UNAVAILABLE: A program Weir depends on does not answer. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_project_branch_buckets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Buckets"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_project_branch_functions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Functions"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_project_branch_triggers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Triggers"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_credentials: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Credentials"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_snapshots: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Snapshots"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_project_vpc_endpoints: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VpcEndpoints"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
             400: {
                 headers: {
                     [name: string]: unknown;
