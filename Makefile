@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model
+.PHONY: compatibility help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -31,6 +31,13 @@ down: ## stop Weir; leaves no process and no mount
 
 status: ## what runs, where, and how it is
 	@./weir status
+
+# Of the running Weir that `make compatibility` tries the client on.
+WEIR_KEY_FILE ?= $(or $(WEIR_HOME),/var/lib/weir)/secrets/api_key
+WEIR_URL ?= http://127.0.0.1:7400
+
+compatibility: ## every command of neonctl on a running Weir; renews docs/compatibility.md (about 5 min)
+	@cd scripts && $(VENV)/python -m devtools.compatibility --url $(WEIR_URL) --key-file $(WEIR_KEY_FILE)
 
 test: ## set up what is missing, then every check and every test, with a ledger of the time
 	@scripts/test

@@ -66,8 +66,6 @@ async def test_new_roles_databases_and_passwords_reach_the_compute(weir: Weir) -
         uri
         == f"postgresql://reporter:{reset['role']['password']}@127.0.0.1:{created['endpoints'][0]['port']}/reports"
     )
-    assert (await weir.call("DELETE", f"{base}/roles/reporter", 400))["code"] == "NOT_SUPPORTED"
-    assert (await weir.call("DELETE", f"{base}/databases/reports", 400))["code"] == "NOT_SUPPORTED"
 
 
 async def test_names_that_urls_must_escape_survive_the_connection_string(weir: Weir) -> None:

@@ -17,6 +17,7 @@ from temporalio.client import Client
 from temporalio.contrib.opentelemetry import TracingInterceptor
 
 from weir import console, errors, logging, telemetry
+from weir.absent.router import router as absent
 from weir.branches.history_router import router as branch_history
 from weir.branches.router import router as branches
 from weir.branches.safekeepers_router import router as branch_safekeepers
@@ -25,6 +26,7 @@ from weir.computes.router import router as computes
 from weir.computes.wal_cost_router import router as wal_cost
 from weir.config import Settings, get_settings
 from weir.databases.router import router as databases
+from weir.databases.schema_router import router as branch_schemas
 from weir.db import Database
 from weir.durability.router import router as durability
 from weir.endpoints.router import router as endpoints
@@ -149,6 +151,8 @@ def create_app() -> FastAPI:
         durability,
         branch_safekeepers,
         databases,
+        branch_schemas,
+        absent,
         endpoints,
         operations,
         computes,

@@ -2,7 +2,7 @@
 
 from weir.branches.members import TimelineMember
 from weir.branches.models import Branch
-from weir.databases.models import BranchDatabase, Role
+from weir.databases.models import BranchDatabase, DroppedName, Role
 from weir.endpoints.models import Endpoint
 from weir.identity.models import Account, ApiKey, AuditEntry, ConsoleSession
 from weir.kit.models import Base
@@ -26,6 +26,7 @@ __all__ = [
     "Branch",
     "BranchDatabase",
     "ConsoleSession",
+    "DroppedName",
     "Endpoint",
     "Operation",
     "Project",

@@ -30,6 +30,11 @@ class Branch(Timestamps, Base):
             postgresql_where="is_default AND deleted_at IS NULL",
         ),
         Index("ix_branches_parent", "parent_id"),
+        Index(
+            "ix_branches_expiring",
+            "expires_at",
+            postgresql_where="expires_at IS NOT NULL AND deleted_at IS NULL",
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -46,5 +51,9 @@ class Branch(Timestamps, Base):
     protected: Mapped[bool] = mapped_column(default=False)
     # What commits of its computes wait for unless their session says otherwise; a policy may have them wait for more.
     durability: Mapped[Durability] = mapped_column(default=Durability.FLUSH, server_default=Durability.FLUSH)
+    # The reconciler deletes it then; never without.
+    expires_at: Mapped[datetime | None]
+    # When a restore last gave it another state.
+    last_reset_at: Mapped[datetime | None]
     delete_requested_at: Mapped[datetime | None]
     deleted_at: Mapped[datetime | None]

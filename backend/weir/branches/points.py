@@ -44,6 +44,20 @@ async def point(engine: Engine, project: Project, source: Branch, lsn: str | Non
         raise UnavailableError(f"the branch point cannot be checked now: {error}; try again") from error
 
 
+async def moment(
+    engine: Engine, project: Project, source: Branch, lsn: str | None, at: datetime | None
+) -> datetime | None:
+    """When the state at the LSN or the moment asked for was the newest: the time of its newest commit. None when
+    neither is given, and when nothing was committed before the LSN."""
+    if at is not None or lsn is None:
+        return at
+    try:
+        told = await engine.pageserver.timestamp_of_lsn(project.tenant_id, source.timeline_id, lsn)
+    except RemoteError as error:
+        raise UnavailableError(f"the branch point cannot be checked now: {error}; try again") from error
+    return None if told is None else datetime.fromisoformat(told)
+
+
 async def _checked_lsn(engine: Engine, project: Project, source: Branch, lsn: str, timeline: TimelineStatus) -> str:
     """What the pageserver has not ingested yet may be committed all the same; the operation waits for it."""
     if parse_lsn(lsn) < parse_lsn(timeline.oldest_lsn):

@@ -15,7 +15,7 @@ from weir.branches.points import Engine
 from weir.branches.repository import BranchRepository
 from weir.branches.schemas import BranchRestoreRequest
 from weir.branches.service import named, new_branch, refuse_leaving
-from weir.databases import service as databases
+from weir.databases.inheriting import inherit
 from weir.databases.models import BranchDatabase, Role
 from weir.databases.repository import DatabaseRepository
 from weir.errors import BadRequestError, ConflictError, PreconditionFailedError
@@ -68,7 +68,7 @@ async def restore(
     made.parent_timestamp = body.source_timestamp
     repository.add(made)
     await access.session.flush()
-    await databases.inherit(access.session, source, made)
+    await inherit(access.session, engine, project, source, made, body.source_lsn, body.source_timestamp)
     request_id = access.principal.request_id
     create = await enqueue(
         access.session, OperationKind.CREATE_BRANCH, project.id, branch_id=made.id, request_id=request_id
@@ -127,16 +127,15 @@ async def exchange(session: AsyncSession, operation: Operation) -> bool:
     branch.parent_id, branch.parent_lsn, branch.parent_timestamp = came_from
     if from_itself:
         branch.parent_id = made.id
-    branch.state_changed_at = branch.updated_at = made.updated_at = now()
+    branch.state_changed_at = branch.updated_at = branch.last_reset_at = made.updated_at = now()
     await session.flush()
-    if not from_itself:
-        await _exchange_roles(session, branch, made)
+    await _exchange_roles(session, branch, made)
     return True
 
 
 async def _exchange_roles(session: AsyncSession, branch: Branch, made: Branch) -> None:
-    """Roles and databases go with the data they are in. A role that both have keeps, on the branch, the password that
-    its clients know."""
+    """Roles and databases, and what is to be dropped of them, go with the data they are in. A role that both have
+    keeps, on the branch, the password that its clients know."""
     repository = DatabaseRepository(session)
     roles = {row.id: await repository.roles(row.id) for row in (branch, made)}
     held = {row.id: await repository.databases(row.id) for row in (branch, made)}
@@ -167,6 +166,11 @@ async def _exchange_roles(session: AsyncSession, branch: Branch, made: Branch) -
             )
             for row in held[old.id]
         ]
+    dropped = {row.id: await repository.dropped(row.id) for row in (branch, made)}
+    for old, new in ((branch, made), (made, branch)):
+        for gone in dropped[old.id]:
+            gone.branch_id = new.id
+    await session.flush()
     for rows in (*roles.values(), *held.values()):
         for row in rows:
             session.expunge(row)

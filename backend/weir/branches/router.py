@@ -164,6 +164,16 @@ async def restore_project_branch(
     return BranchOperations(branch=BranchView.of(branch), operations=[OperationView.of(row) for row in operations])
 
 
+@router.post(
+    "/{branch_id}/set_as_default", responses=responses(BadRequestError, ProjectBusyError, PreconditionFailedError)
+)
+async def set_default_project_branch(project_id: PathId, branch_id: PathId, access: Access) -> BranchOperations:
+    """Makes a branch the one that is taken where none is named. It cannot be deleted then, and may not expire; the
+    branch that was the default before can. Whether a branch is protected is another matter."""
+    branch = await service.set_default(access, project_id, branch_id)
+    return BranchOperations(branch=BranchView.of(branch), operations=[])
+
+
 @router.post("/{branch_id}/detach", responses=responses(BadRequestError, ProjectBusyError, ConflictError))
 async def detach_project_branch(project_id: PathId, branch_id: PathId, access: Access) -> BranchOperations:
     """Makes a branch independent of its parent, which can then be deleted or let go of its history. Storage copies

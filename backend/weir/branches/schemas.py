@@ -47,6 +47,7 @@ class BranchRestoreRequest(Body):
 class BranchUpdate(Body):
     name: Name | None = None
     protected: bool | None = None
+    # Null: it stays.
     expires_at: Timestamp | None = None
     # Running computes have it at once, for sessions that have not chosen themselves.
     durability: Durability | None = None
@@ -54,6 +55,11 @@ class BranchUpdate(Body):
 
 class BranchUpdateRequest(Body):
     branch: BranchUpdate
+
+
+def _ttl(row: Branch) -> int | None:
+    """Seconds from its creation to its expiry."""
+    return None if row.expires_at is None else round((row.expires_at - row.created_at).total_seconds())
 
 
 # Logical size and history size by timeline.
@@ -71,6 +77,11 @@ class BranchView(View):
     current_state: BranchState
     pending_state: BranchState | None = None
     state_changed_at: datetime
+    # When it is deleted; absent of one that stays.
+    expires_at: datetime | None = None
+    ttl_interval_seconds: int | None = None
+    # When a restore last gave it another state.
+    last_reset_at: datetime | None = None
     # Bytes: of the data at the newest LSN, and of the WAL of the history the branch keeps by itself. Absent while
     # storage does not answer.
     logical_size: int | None = None
@@ -105,6 +116,9 @@ class BranchView(View):
             current_state=row.state,
             pending_state=BranchState.READY if row.state == BranchState.INIT else None,
             state_changed_at=row.state_changed_at,
+            expires_at=row.expires_at,
+            ttl_interval_seconds=_ttl(row),
+            last_reset_at=row.last_reset_at,
             primary=row.is_default,
             default=row.is_default,
             protected=row.protected,

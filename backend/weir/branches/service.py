@@ -1,4 +1,7 @@
+from datetime import datetime
 from typing import Literal
+
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.authz.access import ProjectAccess
 from weir.branches.head import beginning
@@ -6,13 +9,13 @@ from weir.branches.models import Branch, BranchState
 from weir.branches.points import Engine
 from weir.branches.repository import BranchRepository
 from weir.branches.schemas import BranchCreateRequest, BranchEndpoint, BranchFields, BranchUpdate
-from weir.databases import service as databases
+from weir.databases.inheriting import inherit
 from weir.databases.models import BranchDatabase, Role
 from weir.durability.levels import Durability
 from weir.durability.policy import policy_of
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.endpoints.repository import EndpointRepository
-from weir.endpoints.service import add_endpoint, apply_config, inherited_fpw
+from weir.endpoints.service import READ_ONLY_REFUSED, add_endpoint, apply_config, inherited_fpw
 from weir.errors import (
     BadRequestError,
     ConflictError,
@@ -62,13 +65,14 @@ def _refuse_unbuilt(fields: BranchFields, endpoints: list[BranchEndpoint]) -> No
         raise NotBuiltError("archived branches are not built yet; leave `archived` out")
     if fields.init_source not in {None, "parent-data"}:
         raise NotBuiltError(
-            f"init_source {fields.init_source!r} is not built yet; branches carry their parent's data"
+            f"init_source {fields.init_source!r} is not built yet: a branch shares its parent's data and has no way "
+            "to leave the rows behind; leave it out, or run the parent's schema, GET .../schema, in another project"
         )
-    if fields.expires_at is not None:
-        raise NotBuiltError("branches that expire are not built yet; leave `expires_at` out")
     for endpoint in endpoints:
+        if endpoint.type == "read_only":
+            raise NotBuiltError(READ_ONLY_REFUSED)
         if endpoint.type != "read_write":
-            raise NotBuiltError(f"endpoints of type {endpoint.type!r} are not built yet; ask for read_write")
+            raise BadRequestError(f"there are no endpoints of type {endpoint.type!r}; ask for read_write")
     if len(endpoints) > 1:
         raise BadRequestError("a branch has at most one read-write endpoint; ask for one")
 
@@ -85,6 +89,11 @@ async def create(access: ProjectAccess, engine: Engine, project_id: str, body: B
     if parent.state != BranchState.READY:
         raise BadRequestError(f"branch {parent.id} is {parent.state}; only a ready branch can be branched")
     refuse_leaving(parent)
+    if parent.expires_at is not None:
+        raise PreconditionFailedError(
+            f"branch {parent.id} expires at {parent.expires_at.isoformat(timespec='seconds')}, and a branch of it "
+            "would keep it from going; set its `expires_at` to null first, or choose another parent"
+        )
     if fields.name and await repository.named(project.id, fields.name) is not None:
         raise ConflictError(f"project {project.id} already has a branch named {fields.name!r}")
     policy_of(project).refuse(fields.durability, "durability")
@@ -95,11 +104,14 @@ async def create(access: ProjectAccess, engine: Engine, project_id: str, body: B
     )
     branch.parent_timestamp = fields.parent_timestamp
     branch.protected = bool(fields.protected)
+    branch.expires_at = checked_expiry(branch, [], fields.expires_at)
     repository.add(branch)
     await access.session.flush()
 
     created = CreatedBranch(project, branch)
-    created.roles, created.databases = await databases.inherit(access.session, parent, branch)
+    created.roles, created.databases = await inherit(
+        access.session, engine, project, parent, branch, fields.parent_lsn, fields.parent_timestamp
+    )
     operation = await enqueue(
         access.session,
         OperationKind.CREATE_BRANCH,
@@ -159,25 +171,48 @@ async def delete(
         _refuse_deleting(child)
     operations: list[Operation] = []
     for leaving in [*reversed(below), branch]:
-        leaving.delete_requested_at = now()
-        endpoints = await EndpointRepository(access.session).of_branch(leaving.id)
-        operations += await delete_endpoints(access, endpoints, operations[-1] if operations else None)
-        operations.append(
-            await enqueue(
-                access.session,
-                OperationKind.DELETE_BRANCH,
-                project.id,
-                branch_id=leaving.id,
-                depends_on=operations[-1] if operations else None,
-                request_id=access.principal.request_id,
-            )
+        operations += await enqueue_deletion(
+            access.session,
+            leaving,
+            depends_on=operations[-1] if operations else None,
+            request_id=access.principal.request_id,
         )
         audit.record(access.session, access.principal, "branch.delete", f"branch/{leaving.id}", project.id)
     return branch, operations
 
 
+async def enqueue_deletion(
+    session: AsyncSession,
+    branch: Branch,
+    *,
+    depends_on: Operation | None = None,
+    request_id: str = "",
+    origin: str = "request",
+) -> list[Operation]:
+    """The operations that delete a branch with its endpoints, to be called with the project's row locked. Whether it
+    may go is the caller's question."""
+    branch.delete_requested_at = now()
+    endpoints = await EndpointRepository(session).of_branch(branch.id)
+    operations = await delete_endpoints(session, endpoints, depends_on, request_id=request_id, origin=origin)
+    last = await enqueue(
+        session,
+        OperationKind.DELETE_BRANCH,
+        branch.project_id,
+        branch_id=branch.id,
+        depends_on=operations[-1] if operations else depends_on,
+        request_id=request_id,
+        origin=origin,
+    )
+    return [*operations, last]
+
+
 async def delete_endpoints(
-    access: ProjectAccess, endpoints: list[Endpoint], depends_on: Operation | None = None
+    session: AsyncSession,
+    endpoints: list[Endpoint],
+    depends_on: Operation | None = None,
+    *,
+    request_id: str = "",
+    origin: str = "request",
 ) -> list[Operation]:
     """A chain: each waits for the one before it, and what follows the chain for its last."""
     operations: list[Operation] = []
@@ -186,16 +221,64 @@ async def delete_endpoints(
         endpoint.delete_requested_at = now()
         operations.append(
             await enqueue(
-                access.session,
+                session,
                 OperationKind.DELETE_COMPUTE,
                 endpoint.project_id,
                 branch_id=endpoint.branch_id,
                 endpoint_id=endpoint.id,
                 depends_on=operations[-1] if operations else depends_on,
-                request_id=access.principal.request_id,
+                request_id=request_id,
+                origin=origin,
             )
         )
     return operations
+
+
+def checked_expiry(branch: Branch, children: list[Branch], at: datetime | None) -> datetime | None:
+    """`at`, if the branch may expire then: it may not where its deletion would be refused."""
+    if at is None:
+        return None
+    if at <= now():
+        raise BadRequestError(f"expires_at {at.isoformat()} is in the past; delete the branch instead")
+    if branch.is_default:
+        raise PreconditionFailedError(f"branch {branch.id} is the project's default branch, which never expires")
+    if branch.protected:
+        raise PreconditionFailedError(
+            f"branch {branch.id} is protected, and would not go at its `expires_at`; clear one of the two"
+        )
+    if children:
+        raise PreconditionFailedError(
+            f"branch {branch.id} has branches that need its data: {named(children)}; it can expire when they are gone"
+        )
+    return at
+
+
+async def set_default(access: ProjectAccess, project_id: str, ident: str) -> Branch:
+    """The branch that is taken where none is named, and that cannot be deleted; the one before stays as it is
+    otherwise. Repeating it changes nothing."""
+    project = await access.idle_project(project_id)
+    branch = await access.branch(project, ident)
+    if branch.is_default:
+        return branch
+    if branch.state != BranchState.READY:
+        raise BadRequestError(f"branch {branch.id} is {branch.state}; only a ready branch can be the default")
+    refuse_leaving(branch)
+    if branch.expires_at is not None:
+        raise PreconditionFailedError(
+            f"branch {branch.id} expires at {branch.expires_at.isoformat(timespec='seconds')}, and a default branch "
+            "never does; set its `expires_at` to null first"
+        )
+    before = await BranchRepository(access.session).default(project.id)
+    before.is_default = False
+    # No two are the default at any moment.
+    await access.session.flush()
+    branch.is_default = True
+    branch.updated_at = before.updated_at = now()
+    audit.record(
+        access.session, access.principal, "branch.set_as_default", f"branch/{branch.id}", project.id,
+        before=before.id,
+    )  # fmt: skip
+    return branch
 
 
 async def update(
@@ -203,14 +286,16 @@ async def update(
 ) -> tuple[Branch, list[Operation]]:
     project = await access.idle_project(project_id)
     branch = await access.branch(project, ident)
-    if body.expires_at is not None:
-        raise NotBuiltError("branches that expire are not built yet; leave `expires_at` out")
     if body.name is not None and body.name != branch.name:
         if await BranchRepository(access.session).named(project.id, body.name) is not None:
             raise ConflictError(f"project {project.id} already has a branch named {body.name!r}")
         branch.name = body.name
     if body.protected is not None:
         branch.protected = body.protected
+    if "expires_at" in body.model_fields_set:
+        branch.expires_at = body.expires_at
+    if branch.expires_at is not None and body.model_fields_set & {"expires_at", "protected"}:
+        checked_expiry(branch, await BranchRepository(access.session).children(branch.id), branch.expires_at)
     operations: list[Operation] = []
     before = branch.durability
     if body.durability is not None and body.durability != before:

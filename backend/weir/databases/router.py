@@ -1,11 +1,11 @@
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from fastapi import status as http
 
 from weir.authz.access import Access
 from weir.branches.repository import BranchRepository
-from weir.databases import service
+from weir.databases import dropping, service
 from weir.databases.repository import DatabaseRepository
 from weir.databases.schemas import (
     ConnectionUriResponse,
@@ -13,6 +13,7 @@ from weir.databases.schemas import (
     DatabaseOperations,
     DatabaseResponse,
     DatabasesResponse,
+    DatabaseUpdateRequest,
     DatabaseView,
     RoleCreateRequest,
     RoleOperations,
@@ -28,6 +29,7 @@ from weir.errors import (
     ConflictError,
     NotBuiltError,
     NotFoundError,
+    PreconditionFailedError,
     ProjectBusyError,
     UnauthorizedError,
     responses,
@@ -38,6 +40,9 @@ from weir.operations.schemas import OperationView
 router = APIRouter(responses=responses(UnauthorizedError, BadRequestError, NotFoundError))
 _BRANCH = "/projects/{project_id}/branches/{branch_id}"
 _CHANGE = responses(ProjectBusyError, ConflictError)
+_DELETE = responses(BadRequestError, ProjectBusyError, PreconditionFailedError) | {
+    http.HTTP_204_NO_CONTENT: {"description": "There is none, or there is none any more."}
+}
 
 
 @router.get(f"{_BRANCH}/roles", tags=["roles"])
@@ -88,14 +93,23 @@ async def reset_project_branch_role_password(
     return RoleOperations(role=RoleView.of(role, password), operations=[OperationView.of(row) for row in operations])
 
 
-@router.delete(f"{_BRANCH}/roles/{{role_name}}", tags=["roles"], responses=responses(NotBuiltError))
+@router.delete(
+    f"{_BRANCH}/roles/{{role_name}}",
+    tags=["roles"],
+    response_model=RoleOperations,
+    responses=_DELETE,
+)
 async def delete_project_branch_role(
     project_id: PathId, branch_id: PathId, role_name: str, access: Access
-) -> RoleOperations:
-    """Not built yet."""
-    branch = await access.branch(await access.project(project_id), branch_id)
-    await service.get_role(access, branch, role_name)
-    raise NotBuiltError("deleting roles is not built yet; use DROP ROLE, and REASSIGN OWNED before it")
+) -> RoleOperations | Response:
+    """Drops a role. What it owns goes to the owner of the database it is in. One that owns a database is refused with
+    412, and so is the last one. A suspended compute drops it when it has started next; until then, and after a drop
+    that failed, repeating the request goes on."""
+    deleted = await dropping.delete_role(access, project_id, branch_id, role_name)
+    if deleted is None:
+        return Response(status_code=http.HTTP_204_NO_CONTENT)
+    role, operations = deleted
+    return RoleOperations(role=RoleView.of(role), operations=[OperationView.of(row) for row in operations])
 
 
 @router.get(f"{_BRANCH}/databases", tags=["databases"])
@@ -127,14 +141,42 @@ async def get_project_branch_database(
     return DatabaseResponse(database=DatabaseView.of(await service.get_database(access, branch, database_name)))
 
 
-@router.delete(f"{_BRANCH}/databases/{{database_name}}", tags=["databases"], responses=responses(NotBuiltError))
+@router.patch(
+    f"{_BRANCH}/databases/{{database_name}}",
+    tags=["databases"],
+    responses=_CHANGE | responses(BadRequestError, NotBuiltError),
+)
+async def update_project_branch_database(
+    project_id: PathId, branch_id: PathId, database_name: str, body: DatabaseUpdateRequest, access: Access
+) -> DatabaseOperations:
+    """Gives a database another owner. Another name is refused."""
+    row, operations = await service.change_owner(
+        access, project_id, branch_id, database_name, body.database.owner_name, body.database.name
+    )
+    return DatabaseOperations(
+        database=DatabaseView.of(row), operations=[OperationView.of(operation) for operation in operations]
+    )
+
+
+@router.delete(
+    f"{_BRANCH}/databases/{{database_name}}",
+    tags=["databases"],
+    response_model=DatabaseOperations,
+    responses=_DELETE,
+)
 async def delete_project_branch_database(
     project_id: PathId, branch_id: PathId, database_name: str, access: Access
-) -> DatabaseOperations:
-    """Not built yet."""
-    branch = await access.branch(await access.project(project_id), branch_id)
-    await service.get_database(access, branch, database_name)
-    raise NotBuiltError("deleting databases is not built yet; use DROP DATABASE")
+) -> DatabaseOperations | Response:
+    """Drops a database with all that is in it; sessions in it are ended. Branches keep theirs, and a branch of an
+    earlier state has it. A suspended compute drops it when it has started next; until then, and after a drop that
+    failed, repeating the request goes on."""
+    deleted = await dropping.delete_database(access, project_id, branch_id, database_name)
+    if deleted is None:
+        return Response(status_code=http.HTTP_204_NO_CONTENT)
+    row, operations = deleted
+    return DatabaseOperations(
+        database=DatabaseView.of(row), operations=[OperationView.of(operation) for operation in operations]
+    )
 
 
 @router.get("/projects/{project_id}/connection_uri", tags=["projects"], responses=responses(NotBuiltError))

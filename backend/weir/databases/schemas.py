@@ -74,6 +74,15 @@ class DatabaseCreateRequest(Body):
     database: DatabaseCreate
 
 
+class DatabaseUpdate(Body):
+    name: SqlName | None = None
+    owner_name: SqlName | None = None
+
+
+class DatabaseUpdateRequest(Body):
+    database: DatabaseUpdate
+
+
 class DatabaseResponse(View):
     database: DatabaseView
 
@@ -102,3 +111,15 @@ class ConnectionDetails(View):
 
 class ConnectionUriResponse(View):
     uri: str
+
+
+class BranchSchema(View):
+    """`sql` is what pg_dump makes of the database without its rows."""
+
+    sql: str
+
+
+class BranchSchemaComparison(View):
+    """A unified diff; empty where the two are the same."""
+
+    diff: str

@@ -5,7 +5,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from weir.authz.access import ProjectAccess
 from weir.branches.models import Branch
 from weir.config import get_settings
-from weir.databases.models import BranchDatabase, Role
+from weir.databases.dropping import refuse_until_dropped
+from weir.databases.models import BranchDatabase, DroppedKind, Role
 from weir.databases.repository import DatabaseRepository
 from weir.databases.schemas import ConnectionDetails, ConnectionParameters
 from weir.endpoints.models import Endpoint
@@ -74,30 +75,6 @@ async def add_first(
     return role, password, database
 
 
-async def inherit(session: AsyncSession, parent: Branch, child: Branch) -> tuple[list[Role], list[BranchDatabase]]:
-    """A branch is a copy, and so has its parent's roles, with their passwords, and databases."""
-    repository = DatabaseRepository(session)
-    at = now()
-    roles = [
-        Role(
-            branch_id=child.id,
-            name=role.name,
-            password_sealed=role.password_sealed,
-            scram_verifier=role.scram_verifier,
-            created_at=at,
-            updated_at=at,
-        )
-        for role in await repository.roles(parent.id)
-    ]
-    databases = [
-        BranchDatabase(branch_id=child.id, name=row.name, owner_name=row.owner_name, created_at=at, updated_at=at)
-        for row in await repository.databases(parent.id)
-    ]
-    session.add_all([*roles, *databases])
-    await session.flush()
-    return roles, databases
-
-
 async def create_role(
     access: ProjectAccess, project_id: str, branch_id: str, name: str, no_login: bool
 ) -> tuple[Role, str, list[Operation]]:
@@ -109,6 +86,7 @@ async def create_role(
     repository = DatabaseRepository(access.session)
     if await repository.role(branch.id, name) is not None:
         raise ConflictError(f"branch {branch.id} already has a role {name!r}")
+    await refuse_until_dropped(access.session, branch, DroppedKind.ROLE, name)
     role, password = new_role(branch.id, name)
     repository.add(role)
     await access.session.flush()
@@ -144,12 +122,35 @@ async def create_database(
     repository = DatabaseRepository(access.session)
     if await repository.database(branch.id, name) is not None:
         raise ConflictError(f"branch {branch.id} already has a database {name!r}")
+    await refuse_until_dropped(access.session, branch, DroppedKind.DATABASE, name)
     at = now()
     row = BranchDatabase(branch_id=branch.id, name=name, owner_name=owner_name, created_at=at, updated_at=at)
     repository.add(row)
     await access.session.flush()
     operations = await apply_config(access, await EndpointRepository(access.session).of_branch(branch.id))
     audit.record(access.session, access.principal, "database.create", f"branch/{branch.id}", project.id, name=name)
+    return row, operations
+
+
+async def change_owner(
+    access: ProjectAccess, project_id: str, branch_id: str, name: str, owner_name: str | None, new_name: str | None
+) -> tuple[BranchDatabase, list[Operation]]:
+    project = await access.idle_project(project_id)
+    branch = await access.branch(project, branch_id)
+    row = await get_database(access, branch, name)
+    if new_name not in {None, name}:
+        raise NotBuiltError(
+            f"renaming database {name!r} is not built yet; leave `name` out, or make a database {new_name!r} and copy"
+        )
+    if owner_name in {None, row.owner_name}:
+        return row, []
+    row.owner_name = (await get_role(access, branch, str(owner_name))).name
+    row.updated_at = now()
+    operations = await apply_config(access, await EndpointRepository(access.session).of_branch(branch.id))
+    audit.record(
+        access.session, access.principal, "database.update", f"branch/{branch.id}", project.id,
+        name=name, owner_name=owner_name,
+    )  # fmt: skip
     return row, operations
 
 

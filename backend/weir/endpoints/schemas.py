@@ -68,6 +68,7 @@ class EndpointView(View):
     # The minor it was last seen running, and the one it is wanted on: null until it has been started.
     postgres_version: str | None = None
     wanted_postgres_version: str | None = None
+    # The same of all: computes do not change their size.
     autoscaling_limit_min_cu: float = 1
     autoscaling_limit_max_cu: float = 1
     region_id: str

@@ -17,14 +17,27 @@ from weir.operations.models import Operation, OperationKind
 from weir.operations.service import enqueue
 from weir.projects.models import Project
 
+READ_ONLY_REFUSED = (
+    "read-only endpoints are not built yet: one compute of a branch writes, and no other can follow it; make a "
+    "branch, which copies nothing, and read there, or ask for type read_write"
+)
+# What every compute is said to have: there are no larger and no smaller ones, and none changes its size.
+COMPUTE_UNITS = 1.0
+
 
 def refuse_unbuilt(options: EndpointOptions) -> None:
-    """Asked for, known, not built: an error beats a promise nobody keeps."""
+    """Asked for, known, not built: an error beats a promise nobody keeps. What is so anyway is no error: clients send
+    back what they have read."""
+    for name in ("autoscaling_limit_min_cu", "autoscaling_limit_max_cu"):
+        # 0 is what clients send whose language has no absent number.
+        if getattr(options, name) not in {None, 0, COMPUTE_UNITS}:
+            raise NotBuiltError(
+                f"{name} {getattr(options, name):g}: computes do not change their size here; each counts as "
+                f"{COMPUTE_UNITS:g} and takes of its machine what is free; send that, or leave the field out"
+            )
     reasons: dict[str, bool] = {
         "connection pooling (pooler_enabled)": bool(options.pooler_enabled),
         "passwordless_access": bool(options.passwordless_access),
-        "autoscaling limits": options.autoscaling_limit_min_cu is not None
-        or options.autoscaling_limit_max_cu is not None,
         "suspending by itself (suspend_timeout_seconds above 0)": (options.suspend_timeout_seconds or 0) > 0,
         "a provisioner other than `local`": options.provisioner not in {None, "local"},
         "pgbouncer_settings": bool(options.settings and options.settings.pgbouncer_settings),
@@ -114,7 +127,7 @@ async def create(
     project = await access.idle_project(project_id)
     branch = await access.branch(project, body.branch_id)
     if body.type == "read_only":
-        raise NotBuiltError("read-only endpoints are not built yet; create one of type read_write")
+        raise NotBuiltError(READ_ONLY_REFUSED)
     if body.region_id not in {None, project.region_id}:
         raise BadRequestError(f"region {body.region_id} is not the project's; it is {project.region_id}")
     endpoint, operation = await add_endpoint(

@@ -1,18 +1,31 @@
 """What request and response bodies have in common."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Path
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, StringConstraints, model_validator
 
 from weir.kit.ids import ID_PATTERN, format_lsn, parse_lsn
 
 
 class Body(BaseModel):
     """A request body. Fields that Weir does not know are ignored, as clients written against a later
-    version of the API send them; fields it knows and cannot honour are refused by the services."""
+    version of the API send them; fields it knows and cannot honour are refused by the services.
+
+    An empty text in a field that may be left out is a field left out: clients whose language has no absent text, such
+    as the community Terraform provider, send one for each field that nobody has set."""
 
     model_config = ConfigDict(extra="ignore", str_strip_whitespace=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_is_left_out(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        optional = {
+            name for name, field in cls.model_fields.items() if not field.is_required() and field.default is None
+        }
+        return {key: value for key, value in data.items() if value != "" or key not in optional}
 
 
 class View(BaseModel):

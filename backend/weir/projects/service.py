@@ -197,7 +197,11 @@ async def update(access: ProjectAccess, ident: str, body: ProjectUpdate) -> tupl
 async def delete(access: ProjectAccess, ident: str) -> tuple[Project, list[Operation]]:
     project = await access.idle_project(ident, deleting=True)
     project.delete_requested_at = now()
-    operations = await delete_endpoints(access, await EndpointRepository(access.session).of_project(project.id))
+    operations = await delete_endpoints(
+        access.session,
+        await EndpointRepository(access.session).of_project(project.id),
+        request_id=access.principal.request_id,
+    )
     operations.append(
         await enqueue(
             access.session,

@@ -6,6 +6,8 @@ import structlog
 from temporalio import activity
 
 from weir.clients.http import RemoteError
+from weir.databases.models import DroppedKind
+from weir.databases.repository import DatabaseRepository
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.endpoints.repository import EndpointRepository
 from weir.kit.clock import now
@@ -60,6 +62,32 @@ class ComputeActivities:
             row.running_postgres_version = status.postgres_version
             row.started_at = row.last_active = now()
             row.suspended_at = None
+        await self._drop_after_start(endpoint, spec)
+
+    async def _drop_after_start(self, endpoint: Endpoint, spec: dict[str, Any]) -> None:
+        """What was deleted while the compute was suspended. The database runs, whatever comes of it: what fails is
+        the reconciler's."""
+        if not spec["dropped_roles"] and not spec["dropped_databases"]:
+            return
+        try:
+            async with heartbeats():
+                await self._r.agent(endpoint).configure(spec)
+        except RemoteError as error:
+            log.warning("not_dropped_after_start", endpoint_id=endpoint.id, error=str(error))
+            return
+        await self._dropped(endpoint, spec)
+
+    async def _dropped(self, endpoint: Endpoint, spec: dict[str, Any]) -> None:
+        """Postgres has none of what this spec had it drop."""
+        at = now()
+        async with self._r.database.transaction() as session:
+            repository = DatabaseRepository(session)
+            for kind, names in (
+                (DroppedKind.ROLE, spec["dropped_roles"]),
+                (DroppedKind.DATABASE, spec["dropped_databases"]),
+            ):
+                if names:
+                    await repository.mark_dropped(endpoint.branch_id, kind, names, at)
 
     async def _spec_to_start(self, endpoint_id: str) -> dict[str, Any]:
         """With the minor the endpoint is wanted on. At its first start that is the newest, from then on the same,
@@ -137,4 +165,5 @@ class ComputeActivities:
             # One that starts takes the spec as soon as it runs.
             raise (error if error.code == NOT_RUNNING else from_remote(error)) from error
         await self._r.computes.keep_spec(spec)
+        await self._dropped(endpoint, spec)
         return "; ".join(f"setting {name} is not in force: {why}" for name, why in failed.items()) or None

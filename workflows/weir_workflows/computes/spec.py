@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from weir.branches.members import members_of
 from weir.branches.models import Branch
 from weir.config import Settings
+from weir.databases.models import DroppedKind
 from weir.databases.repository import DatabaseRepository
 from weir.durability.policy import Policy, wanted
 from weir.endpoints.models import Endpoint
@@ -28,6 +29,7 @@ async def load_spec(
     policy = Policy.of(settings.forbidden_durability, project.forbidden_durability)
     commits = wanted(policy, branch.durability, endpoint.pg_settings)
     safekeepers = await members_of(session, branch.timeline_id, len(settings.safekeeper_wal_addresses))
+    dropped = await repository.to_drop(branch.id)
     return {
         "compute_id": endpoint.id,
         "tenant_id": project.tenant_id,
@@ -48,6 +50,9 @@ async def load_spec(
             {"name": database.name, "owner": database.owner_name}
             for database in await repository.databases(branch.id)
         ],
+        "dropped_roles": [row.name for row in dropped if row.kind == DroppedKind.ROLE],
+        "dropped_databases": [row.name for row in dropped if row.kind == DroppedKind.DATABASE],
+        # For agents of before the two: they drop what is not listed.
         "keep_unlisted": project.keeps_unlisted,
         "settings": commits.settings,
         "compute_units": COMPUTE_UNITS,

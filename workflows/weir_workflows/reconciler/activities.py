@@ -24,6 +24,7 @@ from weir.clients.compute import ComputeStatus
 from weir.clients.http import RemoteError
 from weir.computes.repository import ComputeRepository, ComputeRow
 from weir.computes.service import observe
+from weir.databases.repository import DatabaseRepository
 from weir.durability.levels import level_of
 from weir.durability.policy import Policy, wanted
 from weir.endpoints.models import Endpoint, EndpointState
@@ -36,6 +37,7 @@ from weir.rollouts.run.repository import RolloutRepository
 from weir.rollouts.run.restarts import restarting
 from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
+from weir_workflows.reconciler.expiry import delete_expired
 from weir_workflows.reconciler.idle import lock_idle
 from weir_workflows.reconciler.replacements import Replacements
 from weir_workflows.reconciler.rollbacks import finish_rollbacks, restore_thresholds
@@ -85,6 +87,7 @@ class ReconcilerActivities:
         self._silent_since: dict[str, float] = {}
         self._next_storage_check = 0.0
         self._seen_to = ""
+        self._to_drop: set[str] = set()
         self._replacements = Replacements(resources)
 
     @activity.defn
@@ -94,6 +97,8 @@ class ReconcilerActivities:
             async with self._r.database.transaction() as session:
                 rows = await self._part(ComputeRepository(session, None))
                 rolling = await RolloutRepository(session).in_progress([row.endpoint.id for row in rows])
+                branches = [row.branch.id for row in rows]
+                self._to_drop = await DatabaseRepository(session).branches_to_drop_in(branches)
             running = await self._r.computes.running([row.endpoint.id for row in rows])
             seen = await observe([row for row in rows if row.endpoint.id in running], self._r.http)
             queued: dict[OperationKind, list[str]] = defaultdict(list)
@@ -106,6 +111,7 @@ class ReconcilerActivities:
             await record_versions(self._r, rows, seen)
             await finish_restarts(self._r, rows, seen, rolling)
             await watch_deadlines(self._r)
+            await delete_expired(self._r, now())
             await finish_rollbacks(self._r, rows, seen)
             await restore_thresholds(self._r)
             # Last, since it talks to computes that may not answer.
@@ -146,7 +152,7 @@ class ReconcilerActivities:
                 return _Finding(OperationKind.START_COMPUTE, f"is {seen.state}: {seen.reason}")
             if seen.state == "running" and endpoint.state != EndpointState.ACTIVE:
                 return _Finding(OperationKind.START_COMPUTE, "runs, which was never recorded")
-            return self._judge_durability(row, seen)
+            return self._judge_durability(row, seen) or self._judge_dropping(row, seen)
         since = self._silent_since.setdefault(endpoint.id, time.monotonic())
         if time.monotonic() - since > SILENCE_SECONDS:
             return _Finding(OperationKind.START_COMPUTE, f"has not answered for {SILENCE_SECONDS} s")
@@ -160,6 +166,12 @@ class ReconcilerActivities:
         if seen.state != "running" or level is None or actual in {None, level}:
             return None
         return _Finding(OperationKind.APPLY_CONFIG, f"commits at {actual}, should at {level}")
+
+    def _judge_dropping(self, row: ComputeRow, seen: ComputeStatus) -> _Finding | None:
+        """Deleted roles and databases that Postgres still has: dropping them failed, or was never heard of again."""
+        if seen.state != "running" or row.branch.id not in self._to_drop:
+            return None
+        return _Finding(OperationKind.APPLY_CONFIG, "has roles or databases that were deleted")
 
     async def _try_queue(self, row: ComputeRow, finding: _Finding) -> bool:
         """One endpoint that cannot be helped now must not keep the others from it."""

@@ -28,9 +28,12 @@ pub struct Spec {
     pub roles: Vec<Role>,
     #[serde(default)]
     pub databases: Vec<Database>,
-    /// Roles and databases that are not listed stay: the lists may lack some.
+    /// Roles to be dropped from a running compute. One that is in neither list stays as it is.
     #[serde(default)]
-    pub keep_unlisted: bool,
+    pub dropped_roles: Vec<String>,
+    /// Databases to be dropped likewise, with all that is in them.
+    #[serde(default)]
+    pub dropped_databases: Vec<String>,
     #[serde(default)]
     pub settings: BTreeMap<String, SettingValue>,
     /// The compute's size, by which some settings are bounded: 4 GiB of memory each.
@@ -136,7 +139,7 @@ pub enum SpecError {
     Database(String),
     #[error("database {database} belongs to {owner}, which is not among the roles")]
     Owner { database: String, owner: String },
-    #[error("{0} is named twice")]
+    #[error("{0} is named twice, perhaps also as one to be dropped")]
     Twice(String),
     #[error("{0} can't be changed in a running compute; start a new one")]
     Fixed(&'static str),
@@ -177,7 +180,10 @@ impl Spec {
             if !is_name(&role.name) || reserved {
                 return Err(SpecError::Role(role.name.clone()));
             }
-            if self.roles[..i].iter().any(|other| other.name == role.name) {
+            let mut before = self.roles[..i].iter();
+            if before.any(|other| other.name == role.name)
+                || self.dropped_roles.contains(&role.name)
+            {
                 return Err(SpecError::Twice(format!("role {}", role.name)));
             }
             if role
@@ -197,9 +203,9 @@ impl Spec {
             if !is_name(&database.name) || reserved {
                 return Err(SpecError::Database(database.name.clone()));
             }
-            if self.databases[..i]
-                .iter()
-                .any(|other| other.name == database.name)
+            let mut before = self.databases[..i].iter();
+            if before.any(|other| other.name == database.name)
+                || self.dropped_databases.contains(&database.name)
             {
                 return Err(SpecError::Twice(format!("database {}", database.name)));
             }

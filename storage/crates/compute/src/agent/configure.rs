@@ -63,10 +63,12 @@ impl Agent {
         live.volume.quota().set(next.storage_quota_bytes);
         self.set_wal_rate(next.wal_bytes_per_second);
         let admin = live.admin().await?;
-        postgres::apply(&admin, &live.socket, &next).await?;
+        postgres::apply(&admin, &next).await?;
         self.switch_on(&live, next.full_page_writes, SWITCH_TIMEOUT)
             .await?;
-        *self.spec.lock() = next;
+        *self.spec.lock() = next.clone();
+        // Last: what users have done to a role or a database may keep it from being dropped, and all else is in force.
+        postgres::drop_named(&admin, &live.socket, &next).await?;
         Ok(Configured {
             pending_restart: settings?,
             failed: self.failed_settings(),

@@ -296,7 +296,7 @@ impl Agent {
             let version = admin.version().await?;
             self.metrics.postgres_version(&version);
             self.set(|status| status.postgres_version = Some(version));
-            postgres::apply(&admin, &live.socket, spec).await?;
+            postgres::apply(&admin, spec).await?;
             let current = self.status.lock().full_page_writes;
             if current.is_some_and(|current| current.enabled != spec.full_page_writes) {
                 self.switch_on(live, spec.full_page_writes, READY_TIMEOUT)

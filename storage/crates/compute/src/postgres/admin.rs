@@ -67,8 +67,9 @@ impl Admin {
             .user(SUPERUSER)
             .dbname(database)
             .application_name("weir-compute")
-            // The agent's own few writes must not wait for a role's settings, and are always on disk.
-            .options("-c synchronous_commit=on -c statement_timeout=0 -c idle_session_timeout=0 -c default_transaction_read_only=off")
+            // What an owner sets for a database counts for the agent's sessions there too, unless it is said here: its
+            // own few writes are always on disk, and it is always the superuser.
+            .options("-c synchronous_commit=on -c statement_timeout=0 -c idle_session_timeout=0 -c default_transaction_read_only=off -c role=none")
             .connect_timeout(Duration::from_secs(5));
         let (client, connection) =
             config

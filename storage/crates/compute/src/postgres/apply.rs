@@ -1,8 +1,8 @@
 //! Roles and databases of a spec, applied to a running Postgres.
 //!
-//! Idempotent, and silent when nothing is to be done: a start that changes nothing writes no WAL. What the agent
-//! has made carries a comment, so that a name that leaves the spec is removed, and a role that a user made by
-//! SQL never is. Interrupted anywhere, the next run finishes.
+//! Idempotent, and silent when nothing is to be done: a start that changes nothing writes no WAL. Dropped is what the
+//! spec names for it, and nothing for not being listed: a branch of a past state holds what has been dropped since. What
+//! the agent has made carries a comment. Interrupted anywhere, the next run finishes.
 
 use std::path::Path;
 
@@ -19,23 +19,35 @@ struct Reach<'a> {
     port: u16,
 }
 
-/// Makes roles and databases what the spec says.
-pub async fn apply(admin: &Admin, socket: &Path, spec: &Spec) -> Result<(), AdminError> {
-    let reach = Reach {
-        socket,
-        port: spec.port,
-    };
+/// Makes roles and databases what the spec says. What is to be dropped stays for `drop_named`, so that nothing a user
+/// has done to it keeps the database from starting; but roles among it cannot log in any more.
+pub async fn apply(admin: &Admin, spec: &Spec) -> Result<(), AdminError> {
     for role in &spec.roles {
         ensure_role(admin, role).await?;
     }
     for database in &spec.databases {
         ensure_database(admin, database).await?;
     }
-    if spec.keep_unlisted {
-        return Ok(());
+    for name in &spec.dropped_roles {
+        shut_role(admin, name).await?;
     }
-    drop_databases(admin, spec).await?;
-    drop_roles(admin, reach, spec).await
+    Ok(())
+}
+
+/// Drops what the spec names for it: databases with all that is in them, and roles that the agent has made, whose
+/// objects go to others. What is not there any more is no error.
+pub async fn drop_named(admin: &Admin, socket: &Path, spec: &Spec) -> Result<(), AdminError> {
+    let reach = Reach {
+        socket,
+        port: spec.port,
+    };
+    for name in &spec.dropped_databases {
+        drop_database(admin, reach, name).await?;
+    }
+    for name in &spec.dropped_roles {
+        drop_role(admin, reach, spec, name).await?;
+    }
+    Ok(())
 }
 
 async fn ensure_role(admin: &Admin, role: &Role) -> Result<(), AdminError> {
@@ -117,66 +129,148 @@ async fn ensure_database(admin: &Admin, database: &Database) -> Result<(), Admin
     Ok(())
 }
 
-async fn drop_databases(admin: &Admin, spec: &Spec) -> Result<(), AdminError> {
-    let managed = admin
-        .texts(
-            "list the databases",
-            &format!("SELECT datname FROM pg_database WHERE shobj_description(oid, 'pg_database') = '{MARK}'"),
-        )
-        .await?;
-    for name in managed {
-        if !spec.databases.iter().any(|database| database.name == name) {
-            let statement = format!("DROP DATABASE {} WITH (FORCE)", identifier(&name));
-            admin
-                .run(&format!("drop database {name}"), &statement)
-                .await?;
-        }
-    }
-    Ok(())
-}
-
-async fn drop_roles(admin: &Admin, reach: Reach<'_>, spec: &Spec) -> Result<(), AdminError> {
-    let managed = admin
-        .texts(
-            "list the roles",
+/// By its name, whatever its comment says now: its owner may have written another one. The superuser's are no user's.
+async fn drop_database(admin: &Admin, reach: Reach<'_>, name: &str) -> Result<(), AdminError> {
+    let (database, text) = (identifier(name), literal(name));
+    let doing = format!("drop database {name}");
+    let found = admin
+        .rows(
+            "look up a database",
             &format!(
-                "SELECT rolname FROM pg_authid WHERE shobj_description(oid, 'pg_authid') = '{MARK}'"
+                "SELECT datistemplate FROM pg_database d JOIN pg_authid o ON o.oid = datdba
+                 WHERE datname = {text} AND NOT rolsuper"
             ),
         )
         .await?;
-    for name in managed {
-        if !spec.roles.iter().any(|role| role.name == name) {
-            drop_role(admin, reach, &name).await?;
+    let Some([Some(template)]) = found.first().map(Vec::as_slice) else {
+        return Ok(());
+    };
+    if template == "t" {
+        let statement = format!("ALTER DATABASE {database} IS_TEMPLATE false");
+        admin.run(&doing, &statement).await?;
+    }
+    end_prepared(admin, reach, &doing, &format!("database = {text}")).await?;
+    let statement = format!("DROP DATABASE IF EXISTS {database} WITH (FORCE)");
+    admin.run(&doing, &statement).await
+}
+
+/// Rolls prepared transactions back. Postgres drops no database with one in it; those of a role that is dropped would
+/// keep their locks for ever, since nobody but that role and the superuser can end them.
+async fn end_prepared(
+    admin: &Admin,
+    reach: Reach<'_>,
+    doing: &str,
+    which: &str,
+) -> Result<(), AdminError> {
+    let prepared = admin
+        .rows(
+            "list prepared transactions",
+            &format!(
+                "SELECT gid, database, datallowconn FROM pg_prepared_xacts JOIN pg_database ON datname = database
+                 WHERE {which}"
+            ),
+        )
+        .await?;
+    for row in prepared {
+        let [Some(gid), Some(database), Some(open)] = row.as_slice() else {
+            continue;
+        };
+        if open != "t" {
+            return Err(closed(doing, database));
         }
+        // Only from within.
+        let there = Admin::connect(reach.socket, reach.port, database).await?;
+        let statement = format!("ROLLBACK PREPARED {}", literal(gid));
+        there.run(doing, &statement).await?;
     }
     Ok(())
 }
 
-/// What the role owns goes to the owner of the database it is in.
-async fn drop_role(admin: &Admin, reach: Reach<'_>, name: &str) -> Result<(), AdminError> {
-    let role = identifier(name);
+fn closed(doing: &str, database: &str) -> AdminError {
+    AdminError::Other(format!(
+        "{doing}: database {database} has to be entered for it and allows no connections; allow them: \
+         ALTER DATABASE {} ALLOW_CONNECTIONS true",
+        identifier(database)
+    ))
+}
+
+/// Whether the role is there and the agent has made it.
+async fn is_managed(admin: &Admin, name: &str) -> Result<bool, AdminError> {
+    let found = admin
+        .texts(
+            "look up a role",
+            &format!(
+                "SELECT 1 FROM pg_authid WHERE rolname = {} AND shobj_description(oid, 'pg_authid') = '{MARK}'",
+                literal(name)
+            ),
+        )
+        .await?;
+    Ok(!found.is_empty())
+}
+
+async fn shut_role(admin: &Admin, name: &str) -> Result<(), AdminError> {
+    if !is_managed(admin, name).await? {
+        return Ok(());
+    }
+    let statement = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = {}",
+        literal(name)
+    );
+    let doing = format!("shut role {name}");
+    let shut = format!("ALTER ROLE {} NOLOGIN", identifier(name));
+    admin.run(&doing, &shut).await?;
+    admin.run(&doing, &statement).await
+}
+
+/// What the role owns goes to the owner of the database it is in, and what no user owns the database of, to the first
+/// role of the spec. Never to the superuser: a function with the rights of its owner would then have the superuser's.
+async fn drop_role(
+    admin: &Admin,
+    reach: Reach<'_>,
+    spec: &Spec,
+    name: &str,
+) -> Result<(), AdminError> {
+    if !is_managed(admin, name).await? {
+        return Ok(());
+    }
+    shut_role(admin, name).await?;
     let doing = format!("drop role {name}");
+    let (role, text) = (identifier(name), literal(name));
+    let Some(first) = spec.roles.first() else {
+        return Err(AdminError::Other(format!(
+            "{doing}: no role is left that what it owns could go to; create one first"
+        )));
+    };
+    end_prepared(admin, reach, &doing, &format!("owner = {text}")).await?;
+    let hand_over = |heir: &str| {
+        format!(
+            "SET LOCAL lock_timeout = '10s'; REASSIGN OWNED BY {role} TO {}; DROP OWNED BY {role}",
+            identifier(heir)
+        )
+    };
+    // With what belongs to no database: databases of its own, and rights on others.
+    admin.run(&doing, &hand_over(&first.name)).await?;
     let databases = admin
         .rows(
-            "list the databases",
-            "SELECT datname, pg_get_userbyid(datdba) FROM pg_database WHERE datallowconn",
+            "list the databases a role has a part in",
+            &format!(
+                "SELECT DISTINCT d.datname, d.datallowconn, o.rolname, o.rolsuper
+                 FROM pg_shdepend s JOIN pg_database d ON d.oid = s.dbid JOIN pg_authid o ON o.oid = d.datdba
+                 WHERE s.refclassid = 'pg_authid'::regclass
+                   AND s.refobjid = (SELECT oid FROM pg_authid WHERE rolname = {text})"
+            ),
         )
         .await?;
     for row in databases {
-        let [Some(database), Some(owner)] = row.as_slice() else {
+        let [Some(database), Some(open), Some(owner), Some(superuser)] = row.as_slice() else {
             continue;
         };
+        if open != "t" {
+            return Err(closed(&doing, database));
+        }
         let there = Admin::connect(reach.socket, reach.port, database).await?;
-        let heir = if owner == name {
-            crate::spec::SUPERUSER
-        } else {
-            owner
-        };
-        let script = format!(
-            "REASSIGN OWNED BY {role} TO {}; DROP OWNED BY {role}",
-            identifier(heir)
-        );
-        there.run(&doing, &script).await?;
+        let heir = if superuser == "t" { &first.name } else { owner };
+        there.run(&doing, &hand_over(heir)).await?;
     }
     admin.run(&doing, &format!("DROP ROLE {role}")).await
 }

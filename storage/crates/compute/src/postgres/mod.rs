@@ -9,7 +9,7 @@ mod settings;
 pub mod trial;
 
 pub use admin::{Admin, AdminError};
-pub use apply::apply;
+pub use apply::{apply, drop_named};
 pub use config::{Files, SLOT, STANDBY};
 pub use data::{DataDirectory, OsUser, SERVED, make_directory};
 pub use process::{Exit, Postmaster, Reloader, adopt_orphans};

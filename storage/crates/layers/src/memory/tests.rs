@@ -87,8 +87,11 @@ fn the_newest_lsn_is_found_inside_the_layer() {
     assert_eq!(layer.newest_lsn(Lsn(99)), Some(Lsn(30)));
 }
 
+/// Versions, the layer file, how many versions, bytes, LSNs.
+type Content = (Vec<(Key, Version)>, Vec<u8>, u64, u64, Option<LsnRange>);
+
 /// Everything that a reader or a flush can see.
-fn content(layer: &MemoryLayer) -> (Vec<(Key, Version)>, Vec<u8>, u64, u64, Option<LsnRange>) {
+fn content(layer: &MemoryLayer) -> Content {
     let mut found = Vec::new();
     let all = Window::upto(Lsn::MAX);
     layer
@@ -123,7 +126,7 @@ fn a_batch_that_finds_no_memory_leaves_nothing() {
         2 => Value::Tombstone,
         _ => Value::Delta {
             bytes: Bytes::from(vec![number as u8; 4000]),
-            starts_chain: number % 2 == 0,
+            starts_chain: number.is_multiple_of(2),
         },
     };
     let key = |number: u64| match number % 3 {

@@ -1,0 +1,132 @@
+"""Roles and databases are dropped when the spec says so: what tenants do by SQL neither keeps the database from
+starting nor turns what a dropped role owned into something of the superuser's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from typing import Any
+
+import psycopg
+import pytest
+from harness import PASSWORD, Compute, Engine, scram_verifier
+
+APP = {"name": "app", "password": scram_verifier(PASSWORD)}
+OTHER = {"name": "other", "password": scram_verifier(PASSWORD)}
+DATABASES = [{"name": "appdb", "owner": "app"}, {"name": "otherdb", "owner": "other"}]
+
+
+def configure(compute: Compute, **changes: object) -> tuple[int, dict[str, Any]]:
+    spec = json.loads((compute.directory / "spec.json").read_text())
+    answer = compute.http.post("/configure", json={**spec, **changes})
+    return answer.status_code, answer.json()
+
+
+def drop(compute: Compute, roles: list[str], databases: list[str]) -> tuple[int, dict[str, Any]]:
+    """The spec that a control plane sends after somebody has deleted these."""
+    return configure(
+        compute,
+        roles=[role for role in (APP, OTHER) if role["name"] not in roles],
+        databases=[row for row in DATABASES if row["name"] not in databases and row["owner"] not in roles],
+        dropped_roles=roles,
+        dropped_databases=databases,
+    )
+
+
+def there(compute: Compute) -> tuple[set[str], set[str]]:
+    roles = {row[0] for row in compute.sql("SELECT rolname FROM pg_roles WHERE rolname IN ('app', 'other')")}
+    return roles, {row[0] for row in compute.sql("SELECT datname FROM pg_database")} & {"appdb", "otherdb", "mine"}
+
+
+def as_other(compute: Compute, database: str, **options: Any) -> psycopg.Connection[Any]:
+    return psycopg.connect(compute.uri.replace("app:", "other:").replace("/appdb", f"/{database}"), **options)
+
+
+@pytest.fixture
+def two(shared: Engine) -> Generator[Compute]:
+    compute = shared.compute(shared.create_timeline(), roles=[APP, OTHER], databases=DATABASES)
+    yield compute
+    compute.suspend()
+
+
+def test_what_is_named_goes_and_nothing_else(two: Compute) -> None:
+    """With a session in it, as a template, and with a prepared transaction, each of which Postgres refuses."""
+    with as_other(two, "otherdb", autocommit=True) as session:
+        session.execute("CREATE TABLE t (id int)")
+        session.execute("BEGIN")
+        session.execute("INSERT INTO t VALUES (1)")
+        session.execute("PREPARE TRANSACTION 'left'")
+        session.execute("ALTER DATABASE otherdb IS_TEMPLATE true")
+        session.execute("ALTER DATABASE otherdb SET role = 'other'")
+        session.execute("COMMENT ON DATABASE otherdb IS 'not what Weir has written there'")
+        assert drop(two, [], ["otherdb"]) == (200, {"pending_restart": []})
+        assert there(two) == ({"app", "other"}, {"appdb"})
+        with pytest.raises(psycopg.OperationalError):
+            session.execute("SELECT 1")
+    assert two.sql("SELECT count(*) FROM pg_prepared_xacts") == [(0,)]
+    # Repeating it is no error, and Weir's own databases are not for dropping.
+    assert drop(two, ["other"], ["otherdb", "postgres", "template1"])[0] == 200
+    assert there(two) == ({"app"}, {"appdb"})
+
+
+def test_what_a_dropped_role_owned_is_never_the_superusers(two: Compute) -> None:
+    """A function with its owner's rights, in a database that the role has made by SQL, in Weir's own, where anybody
+    may have large objects and temporary functions, and in another's. Its prepared transactions end."""
+    two.sql("GRANT ALL ON SCHEMA public TO other")
+    with as_other(two, "postgres", autocommit=True) as session:
+        session.execute("CREATE DATABASE mine")
+        session.execute("SELECT lo_create(4711)")
+        session.execute(
+            "CREATE FUNCTION pg_temp.who() RETURNS text LANGUAGE sql SECURITY DEFINER RETURN current_user"
+        )
+        for database in ("mine", "appdb"):
+            with as_other(two, database, autocommit=True) as inside:
+                inside.execute("BEGIN")
+                inside.execute("CREATE TABLE held (id int)")
+                inside.execute(f"PREPARE TRANSACTION 'held in {database}'")
+                inside.execute(
+                    "CREATE FUNCTION public.who() RETURNS text LANGUAGE sql SECURITY DEFINER RETURN current_user"
+                )
+        assert drop(two, ["other"], ["otherdb"])[0] == 200
+        with pytest.raises(psycopg.OperationalError):
+            session.execute("SELECT pg_temp.who()")
+    assert there(two) == ({"app"}, {"appdb", "mine"})
+    assert two.sql("SELECT count(*) FROM pg_prepared_xacts") == [(0,)]
+    assert two.sql("SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'mine'") == [("app",)]
+    assert two.sql("SELECT who()") == [("app",)]
+    with psycopg.connect(two.uri.replace("/appdb", "/mine")) as session:
+        assert session.execute("SELECT who()").fetchall() == [("app",)]
+    with two.admin("postgres") as session:
+        owner = "SELECT pg_get_userbyid(lomowner) FROM pg_largeobject_metadata WHERE oid = 4711"
+        assert session.execute(owner).fetchall() == [("app",)]
+
+
+def test_a_drop_that_cannot_be_says_what_to_do_and_keeps_no_start(shared: Engine) -> None:
+    compute = shared.compute(shared.create_timeline(), roles=[APP, OTHER], databases=DATABASES)
+    with as_other(compute, "otherdb", autocommit=True) as session:
+        session.execute("CREATE TABLE t (id int)")
+    with as_other(compute, "postgres", autocommit=True) as session:
+        session.execute("ALTER DATABASE otherdb ALLOW_CONNECTIONS false")
+    # The database is somebody's who stays, so that its rows have to stay as well.
+    wanted = {"roles": [APP], "databases": [DATABASES[0], {"name": "otherdb", "owner": "app"}]}
+    code, answer = configure(compute, **wanted, dropped_roles=["other"])
+    assert code != 200
+    assert 'ALTER DATABASE "otherdb" ALLOW_CONNECTIONS true' in answer["message"]
+    # Shut it is at once, and the rest of the spec is in force.
+    with pytest.raises(psycopg.OperationalError, match="not permitted to log in"):
+        as_other(compute, "postgres")
+    assert compute.sql("SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'otherdb'") == [("app",)]
+
+    compute.suspend()
+    spec = json.loads((compute.directory / "spec.json").read_text()) | wanted | {"dropped_roles": ["other"]}
+    (compute.directory / "spec.json").write_text(json.dumps(spec))
+    compute.process.start()
+    compute.wait_running()
+    with pytest.raises(psycopg.OperationalError, match="not permitted to log in"):
+        as_other(compute, "postgres")
+    compute.sql("ALTER DATABASE otherdb ALLOW_CONNECTIONS true")
+    assert configure(compute)[0] == 200
+    assert there(compute)[0] == {"app"}
+    with compute.admin("otherdb") as session:
+        assert session.execute("SELECT tableowner FROM pg_tables WHERE tablename = 't'").fetchall() == [("app",)]
+    compute.suspend()
