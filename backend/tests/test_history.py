@@ -88,9 +88,9 @@ async def test_a_quota_reaches_running_computes_and_those_that_start_later(weir:
     created = await weir.project(name="quota")
     project, endpoint = created["project"]["id"], created["endpoints"][0]["id"]
 
-    def given() -> object:
+    def given(limit: str = "storage_quota_bytes") -> object:
         spec = weir.resources.runtime.spec(endpoint)
-        return spec and spec["storage_quota_bytes"]
+        return spec and spec[limit]
 
     assert given() is None
     body = {"project": {"settings": {"quota": {"logical_size_bytes": 100_000_000}}}}
@@ -105,10 +105,10 @@ async def test_a_quota_reaches_running_computes_and_those_that_start_later(weir:
     body = {"project": {"settings": {"quota": {"logical_size_bytes": 0}}}}
     await weir.finish(await weir.call("PATCH", f"/projects/{project}", json=body))
     assert given() is None
-    assert weir.resources.runtime.spec(endpoint)["wal_bytes_per_second"] is None
+    assert given("wal_bytes_per_second") is None
     body = {"project": {"settings": {"quota": {"wal_bytes_per_second": 4_000_000}}}}
     await weir.finish(await weir.call("PATCH", f"/projects/{project}", json=body))
-    assert weir.resources.runtime.spec(endpoint)["wal_bytes_per_second"] == 4_000_000
+    assert given("wal_bytes_per_second") == 4_000_000
     # One limit leaves the other as it is.
     body = {"project": {"settings": {"quota": {"logical_size_bytes": 7_000_000}}}}
     kept = await weir.call("PATCH", f"/projects/{project}", json=body)
