@@ -118,6 +118,7 @@ fn raise_open_files() {
 
 async fn serve(arguments: Arguments, spec: Spec) -> anyhow::Result<Verdict> {
     let telemetry = telemetry::init("weir-compute")?;
+    telemetry::end_at_panics();
     let options = Options {
         read_ahead: arguments.read_ahead_pages,
         cache: (arguments.cache_mib > 0).then_some(arguments.cache_mib << 20),

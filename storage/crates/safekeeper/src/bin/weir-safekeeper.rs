@@ -58,6 +58,7 @@ struct Args {
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let telemetry = telemetry::init("weir-safekeeper")?;
+    telemetry::end_at_panics();
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
