@@ -3877,7 +3877,8 @@ export interface components {
         };
         /**
          * ProjectQuota
-         * @description 0 is no limit. Only the logical size is limited: that of each branch, which then takes no more data.
+         * @description 0 is no limit. What is limited is the logical size of each branch, which then takes no more data, and the WAL
+         *     that each compute may write a second, whose commits wait for their turn.
          */
         ProjectQuota: {
             /** Active Time Seconds */
@@ -3890,6 +3891,8 @@ export interface components {
             data_transfer_bytes?: number | null;
             /** Logical Size Bytes */
             logical_size_bytes?: number | null;
+            /** Wal Bytes Per Second */
+            wal_bytes_per_second?: number | null;
         };
         /** ProjectResponse */
         ProjectResponse: {

@@ -154,14 +154,16 @@ export const zDurabilityPolicy = z.object({
 /**
  * ProjectQuota
  *
- * 0 is no limit. Only the logical size is limited: that of each branch, which then takes no more data.
+ * 0 is no limit. What is limited is the logical size of each branch, which then takes no more data, and the WAL
+ * that each compute may write a second, whose commits wait for their turn.
  */
 export const zProjectQuota = z.object({
     active_time_seconds: z.nullish(z.int()),
     compute_time_seconds: z.nullish(z.int()),
     written_data_bytes: z.nullish(z.int()),
     data_transfer_bytes: z.nullish(z.int()),
-    logical_size_bytes: z.nullish(z.int().check(z.gte(0), z.lte(1152921504606847000)))
+    logical_size_bytes: z.nullish(z.int().check(z.gte(0), z.lte(1152921504606847000))),
+    wal_bytes_per_second: z.nullish(z.int().check(z.gte(0), z.lte(1099511627776)))
 });
 
 /**
