@@ -21,7 +21,7 @@ use crate::pages::{ClientConfig, PageClient, StorageSource};
 use crate::postgres::{self, Postmaster};
 use crate::spec::{SUPERUSER, Spec};
 use crate::start::StartPoint;
-use crate::volume::WriteMode;
+use crate::volume::{WriteMode, WriteThroughNeeded};
 
 /// Connections to the page service.
 const PAGE_CONNECTIONS: usize = 4;
@@ -74,6 +74,14 @@ impl Agent {
         self.now_running(live.term, timing);
         tracing::info!(term = %live.term, start_lsn = %live.start_lsn, ?timing, "running");
         let end = self.serve(&live, &stack).await;
+        // A lost page may show first by what it does to Postgres.
+        let end = match (end, live.volume.write_through_needed()) {
+            (End::Lost(reason), Some(needed @ WriteThroughNeeded::Lost(_))) => {
+                tracing::warn!("with a page lost, {reason}");
+                End::WriteThrough(needed)
+            }
+            (end, _) => end,
+        };
         if matches!(end, End::Lost(_) | End::WriteThrough(_)) {
             self.set(|status| status.state = State::Starting);
         }
