@@ -164,5 +164,7 @@ test('a quota is shown, reached and raised; a shorter history is confirmed by na
   const { project: changed } = await call<{ project: { history_retention_seconds: number } }>('GET', `/projects/${project.id}`)
   expect(changed.history_retention_seconds).toBe(86_400)
   await expect(page.getByText('1 d', { exact: true })).toBeVisible()
-  expect(errors).toEqual([])
+  // A quota so near ends the compute's run, and for a second nobody can say what its roles have chosen.
+  const whileItRestarts = new RegExp(`503 .*/computes/${project.computeId}/durability$`)
+  expect(errors.filter((each) => !whileItRestarts.test(each))).toEqual([])
 })

@@ -1,14 +1,18 @@
 //! Changing the spec of a compute.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::settings::FailedSetting;
-use super::{Agent, State, SwitchError};
+use super::{Agent, Live, State, SwitchError};
 use crate::postgres::{self, AdminError, SettingsError};
 use crate::settings;
 use crate::spec::{Spec, SpecError};
 
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a run may take to end and the next one to serve.
+const REPLACE_TIMEOUT: Duration = Duration::from_secs(30);
+const REPLACE_PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigureError {
@@ -40,11 +44,23 @@ impl Agent {
         self.metrics.wal_rate_limit.set(rate.unwrap_or(0) as i64);
     }
 
+    /// Waits until another run serves in the place of one that has to end.
+    async fn replaced(&self, old: &Arc<Live>) -> Result<(), ConfigureError> {
+        let deadline = Instant::now() + REPLACE_TIMEOUT;
+        while (self.running()).is_none_or(|live| Arc::ptr_eq(&live, old)) {
+            if Instant::now() > deadline {
+                return Err(ConfigureError::NotRunning(self.status.lock().state));
+            }
+            tokio::time::sleep(REPLACE_PAUSE).await;
+        }
+        Ok(())
+    }
+
     /// Applies a spec. One that the list of settings refuses changes nothing. Settings that Postgres refuses, or with
     /// which nobody can connect, are taken back as a whole, and are the error once the rest of the spec is applied.
     /// Roles and databases before a refused one are applied, and applying again goes on from there.
     pub async fn configure(&self, next: Spec) -> Result<Configured, ConfigureError> {
-        let _one = self.changing.lock().await;
+        let one = self.changing.lock().await;
         let now = self.spec();
         now.check_change(&next)?;
         // Settings it has already were sorted out when it started: other changes need not wait until they are gone.
@@ -60,7 +76,6 @@ impl Agent {
             let mut spec = self.spec.lock();
             (spec.settings, spec.durability) = (next.settings.clone(), next.durability);
         }
-        live.volume.quota().set(next.storage_quota_bytes);
         self.set_wal_rate(next.wal_bytes_per_second);
         let admin = live.admin().await?;
         postgres::apply(&admin, &next).await?;
@@ -69,6 +84,12 @@ impl Agent {
         *self.spec.lock() = next.clone();
         // Last: what users have done to a role or a database may keep it from being dropped, and all else is in force.
         postgres::drop_named(&admin, &live.socket, &next).await?;
+        // The very last: a quota that the branch is near ends this run.
+        live.volume.quota().set(next.storage_quota_bytes);
+        drop(one);
+        if live.volume.write_through_needed().is_some() {
+            self.replaced(&live).await?;
+        }
         Ok(Configured {
             pending_restart: settings?,
             failed: self.failed_settings(),
