@@ -89,7 +89,7 @@ async def test_a_wrong_method_is_405_in_the_same_shape(weir: Weir) -> None:
     ("path", "body", "names"),
     [
         ("/projects", {"project": {"name": 7}}, "project.name"),
-        ("/projects", {"project": {"name": ""}}, "project.name"),
+        ("/projects", {"project": {"name": "x" * 300}}, "project.name"),
         ("/projects", {}, "project"),
         ("/projects", {"project": {"history_retention_seconds": -1}}, "history_retention_seconds"),
         ("/projects", {"project": {"history_retention_seconds": 30 * 86_400 + 1}}, "less than or equal to 2592000"),
@@ -147,8 +147,8 @@ async def test_bad_ids_are_400(weir: Weir) -> None:
             {"endpoints": [{"type": "read_write", "pooler_enabled": True}]},
             "pooling",
         ),
-        ("/projects/SHOP/branches", {"endpoints": [{"type": "read_only"}]}, "read_only"),
-        ("/projects/SHOP/branches", {"branch": {"expires_at": "2999-01-01T00:00:00Z"}}, "expire"),
+        ("/projects/SHOP/branches", {"endpoints": [{"type": "read_only"}]}, "read-only"),
+        ("/projects/SHOP/branches", {"branch": {"init_source": "schema-only"}}, "schema-only"),
         ("/projects/SHOP/branches/BRANCH/roles", {"role": {"name": "r", "no_login": True}}, "without login"),
     ],
 )
