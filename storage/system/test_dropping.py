@@ -59,7 +59,7 @@ def test_what_is_named_goes_and_nothing_else(two: Compute) -> None:
         session.execute("ALTER DATABASE otherdb IS_TEMPLATE true")
         session.execute("ALTER DATABASE otherdb SET role = 'other'")
         session.execute("COMMENT ON DATABASE otherdb IS 'not what Weir has written there'")
-        assert drop(two, [], ["otherdb"]) == (200, {"pending_restart": []})
+        assert drop(two, [], ["otherdb"]) == (200, {"pending_restart": [], "failed": []})
         assert there(two) == ({"app", "other"}, {"appdb"})
         with pytest.raises(psycopg.OperationalError):
             session.execute("SELECT 1")

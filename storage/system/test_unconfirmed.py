@@ -241,9 +241,11 @@ def test_refused_writes_leave_commits_that_wait_alone(own: Engine) -> None:
 def test_an_agent_that_dies_or_is_fenced_shows_nobody_what_waited(own: Engine, end: str) -> None:
     compute = start_patient(own)
     observers = Observers(compute, 2).start()
+    # Nobody new gets in while the agent stands still: what a session opens may have to come from the volume.
+    connection = compute.connect()
     # An agent that stands still confirms nothing, however well its safekeepers are.
     compute.process.signal(signal.SIGSTOP)
-    commit = WaitingCommit(compute, "INSERT INTO t VALUES (2)")
+    commit = WaitingCommit(compute, "INSERT INTO t VALUES (2)", connection=connection)
     looks = observers.looks
     wait_for("the observers to look again", lambda: observers.looks > looks + 1000)
     assert commit.outcome is None

@@ -34,11 +34,11 @@ class WaitingCommit:
     `outcome` is "success" or what the client was told instead, None as long as it is told nothing; `warnings` are the
     messages that came with it, each with its SQLSTATE."""
 
-    def __init__(self, compute: Compute, *statements: str) -> None:
+    def __init__(self, compute: Compute, *statements: str, connection: psycopg.Connection[Any] | None = None) -> None:
         self.compute = compute
         self.outcome: str | None = None
         self.warnings: list[tuple[str | None, str | None]] = []
-        self.connection = compute.connect()
+        self.connection = connection or compute.connect()
         self.connection.add_notice_handler(
             lambda notice: self.warnings.append((notice.sqlstate, notice.message_primary))
         )
