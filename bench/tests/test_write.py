@@ -8,6 +8,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from matplotlib import image
+from weirbench import charts
 from weirbench.write.usage import measure
 from weirbench.write.workloads import Run
 from write import summary
@@ -53,3 +55,13 @@ def test_ratios_are_of_medians_and_only_of_arms_that_ran():
     assert found["rounds"] == 3
     assert found["arms"]["standby"]["per_second"] == {"median": 100, "min": 90, "max": 500}
     assert found["arms"]["standby"]["cpu_us_per_transaction"] == {"postgres": 50}
+
+
+def test_the_chart_shows_a_bar_for_each_arm(tmp_path: Path):
+    rates = {"median": 10.0, "min": 9.0, "max": 11.0}
+    found = {"arms": {arm: {"per_second": rates} for arm in ("stock", "weir_images")}, "unit": "rows/s"}
+    charts.write_rates({"copy/1": found}, tmp_path / "chart.png")
+    pixels = image.imread(tmp_path / "chart.png")
+    blue = (pixels[..., 2] - pixels[..., 0]) > 0.3
+    # Nearly all of two bars of one panel in four.
+    assert blue.mean() > 0.05

@@ -28,7 +28,7 @@ def write_rates(workloads: Mapping[str, Any], to: Path) -> None:
     columns = 4
     rows = -(-len(workloads) // columns)
     figure = Figure(figsize=(3.2 * columns, 2.4 * rows), layout="constrained")
-    panels = figure.subplots(rows, columns, squeeze=False).flat
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for panel in panels:
         panel.set_axis_off()
     for panel, (name, found) in zip(panels, workloads.items(), strict=False):
