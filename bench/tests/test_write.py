@@ -33,6 +33,25 @@ def test_cpu_time_of_children_counts_while_they_run_and_after_they_have_ended():
     assert used.context_switches > 0
 
 
+def test_a_first_process_of_another_group_counts_there_alone():
+    """The worker of a control plane is the parent of the computes that it starts."""
+    child = f"import time\n{SPIN}\nprint('done', flush=True)\ntime.sleep(60)"
+    program = (
+        f"import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', {child!r}])\n"
+        "print(child.pid, flush=True)\nsys.stdin.read()\nchild.kill()\nchild.wait()"
+    )
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        groups = {"parent": [parent.pid], "child": [int(parent.stdout.readline())]}
+        before = measure(groups)
+        assert parent.stdout.readline() == b"done\n"
+        used = measure(groups).since(before)
+        parent.communicate(timeout=20)
+    assert used.cpu_seconds["child"] >= 0.2
+    assert used.cpu_seconds["parent"] < 0.1
+
+
 def test_written_bytes_are_those_that_reach_the_disk(tmp_path: Path):
     groups = {"own": [os.getpid()]}
     before = measure(groups)

@@ -1,14 +1,15 @@
 """What the processes of an arm use: CPU time, bytes they have the kernel write, and the machine's context switches.
 
 All of it by /proc (proc(5)). A process counts with its descendants, also with those that have ended and been waited
-for: their CPU time is in `cutime` and `cstime` of their parent, their bytes in its `io`.
+for: their CPU time is in `cutime` and `cstime` of their parent, their bytes in its `io`. A descendant that is itself
+the first process of another group counts there alone.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def _stats() -> dict[int, _Stat]:
     return found
 
 
-def _tree(roots: Sequence[int], stats: Mapping[int, _Stat]) -> list[int]:
+def _tree(roots: Sequence[int], stats: Mapping[int, _Stat], others: Collection[int]) -> list[int]:
     children: dict[int, list[int]] = {}
     for pid, stat in stats.items():
         children.setdefault(stat.parent, []).append(pid)
@@ -69,7 +70,7 @@ def _tree(roots: Sequence[int], stats: Mapping[int, _Stat]) -> list[int]:
     while left:
         pid = left.pop()
         found.append(pid)
-        left.extend(children.get(pid, []))
+        left.extend(child for child in children.get(pid, []) if child not in others)
     return found
 
 
@@ -86,8 +87,9 @@ def measure(groups: Mapping[str, Sequence[int]]) -> Usage:
     stats = _stats()
     cpu: dict[str, float] = {}
     written: dict[str, int] = {}
+    first = {pid for roots in groups.values() for pid in roots}
     for group, roots in groups.items():
-        pids = _tree(roots, stats)
+        pids = _tree(roots, stats, first)
         cpu[group] = sum(stats[pid].cpu_ticks for pid in pids) / _TICKS_PER_SECOND
         written[group] = sum(map(_written, pids))
     lines = (_PROC / "stat").read_text().splitlines()
