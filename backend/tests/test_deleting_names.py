@@ -154,7 +154,7 @@ async def test_a_drop_that_breaks_off_is_finished_by_the_reconciler(
     weir: Weir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the row and Postgres, and between Postgres and the row."""
-    _, base, endpoint = await _with_reporter(weir, "breaks")
+    project, base, endpoint = await _with_reporter(weir, "breaks")
 
     async def refuses(*_: object) -> None:
         raise RemoteError("the agent", "POST /configure", 409, "refused", "something is in the way")
@@ -171,6 +171,8 @@ async def test_a_drop_that_breaks_off_is_finished_by_the_reconciler(
         return await _left_to_drop(weir, base) == []
 
     await weir.wait(repaired)
+    # The repair's operation ends after the name's row does, and its project takes no other until then.
+    await weir.idle(project)
     assert _spec(weir, endpoint)["dropped_databases"] == ["reports"]
 
     async def dies(*_: object) -> None:

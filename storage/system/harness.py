@@ -192,6 +192,15 @@ class Compute:
             cursor = connection.execute(query, parameters or None)
             return cursor.fetchall() if cursor.description else []
 
+    def spec(self) -> dict[str, Any]:
+        """What the compute was started with; `configure` does not change it."""
+        return json.loads((self.directory / "spec.json").read_text())
+
+    def configure(self, **changes: object) -> tuple[int, dict[str, Any]]:
+        """Sends the spec it was started with and these changes; status and body of the answer."""
+        answer = self.http.post("/configure", json={**self.spec(), **changes}, timeout=90)
+        return answer.status_code, answer.json()
+
     def suspend(self) -> None:
         self.http.post("/terminate", json={"mode": "suspend"}).raise_for_status()
         code = self.process.wait(60)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -10,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import psycopg.sql
@@ -18,22 +16,13 @@ import pytest
 from harness import Compute, Engine, Timeline, metric, mounts_below, scram_verifier, wait_for
 
 
-def spec_of(compute: Compute) -> dict[str, Any]:
-    return json.loads((compute.directory / "spec.json").read_text())
-
-
-def configure(compute: Compute, **changes: object) -> tuple[int, dict[str, Any]]:
-    answer = compute.http.post("/configure", json={**spec_of(compute), **changes})
-    return answer.status_code, answer.json()
-
-
 def test_a_spec_is_applied_whole_and_a_refused_one_changes_no_setting(shared: Engine) -> None:
     compute = shared.compute(shared.create_timeline())
-    settings = spec_of(compute)["settings"]
-    roles = [*spec_of(compute)["roles"], {"name": "other", "password": scram_verifier("x")}]
-    databases = [*spec_of(compute)["databases"], {"name": "otherdb", "owner": "other"}]
+    settings = compute.spec()["settings"]
+    roles = [*compute.spec()["roles"], {"name": "other", "password": scram_verifier("x")}]
+    databases = [*compute.spec()["databases"], {"name": "otherdb", "owner": "other"}]
     more = {"roles": roles, "databases": databases, "settings": {**settings, "work_mem": "8MB"}}
-    assert configure(compute, **more) == (200, {"pending_restart": [], "failed": []})
+    assert compute.configure(**more) == (200, {"pending_restart": [], "failed": []})
     assert compute.sql("SHOW work_mem") == [("8MB",)]
     assert compute.sql("SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'otherdb'") == [("other",)]
 
@@ -44,18 +33,18 @@ def test_a_spec_is_applied_whole_and_a_refused_one_changes_no_setting(shared: En
         ({"fsync": "off"}, "fsync"),
         ({"wal_level": "logical"}, "wal_level"),
     ):
-        code, answer = configure(compute, **{**more, "settings": {**settings, **refused}})
+        code, answer = compute.configure(**{**more, "settings": {**settings, **refused}})
         assert code in (400, 422), answer
         assert why in answer["message"]
         assert compute.sql("SHOW work_mem") == [("8MB",)]
 
-    code, answer = configure(compute, **{**more, "settings": {**settings, "shared_buffers": "32MB"}})
+    code, answer = compute.configure(**{**more, "settings": {**settings, "shared_buffers": "32MB"}})
     assert (code, answer) == (200, {"pending_restart": ["shared_buffers"], "failed": []})
     # What leaves the spec stays: a list may lack some. Repeating that writes nothing.
-    assert configure(compute)[0] == 200
+    assert compute.configure()[0] == 200
     assert compute.sql("SELECT count(*) FROM pg_roles WHERE rolname = 'other'") == [(1,)]
     before = compute.status()["commit_lsn"]
-    assert configure(compute)[0] == 200
+    assert compute.configure()[0] == 200
     assert compute.status()["commit_lsn"] == before
     compute.suspend()
 

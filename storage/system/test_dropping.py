@@ -9,23 +9,16 @@ from typing import Any
 
 import psycopg
 import pytest
-from harness import PASSWORD, Compute, Engine, scram_verifier
+from harness import PASSWORD, Compute, Engine, metric, scram_verifier, wait_for
 
 APP = {"name": "app", "password": scram_verifier(PASSWORD)}
 OTHER = {"name": "other", "password": scram_verifier(PASSWORD)}
 DATABASES = [{"name": "appdb", "owner": "app"}, {"name": "otherdb", "owner": "other"}]
 
 
-def configure(compute: Compute, **changes: object) -> tuple[int, dict[str, Any]]:
-    spec = json.loads((compute.directory / "spec.json").read_text())
-    answer = compute.http.post("/configure", json={**spec, **changes})
-    return answer.status_code, answer.json()
-
-
 def drop(compute: Compute, roles: list[str], databases: list[str]) -> tuple[int, dict[str, Any]]:
     """The spec that a control plane sends after somebody has deleted these."""
-    return configure(
-        compute,
+    return compute.configure(
         roles=[role for role in (APP, OTHER) if role["name"] not in roles],
         databases=[row for row in DATABASES if row["name"] not in databases and row["owner"] not in roles],
         dropped_roles=roles,
@@ -101,6 +94,32 @@ def test_what_a_dropped_role_owned_is_never_the_superusers(two: Compute) -> None
         assert session.execute(owner).fetchall() == [("app",)]
 
 
+def test_a_drop_that_cannot_be_keeps_no_limit_from_counting(shared: Engine) -> None:
+    """A tenant who makes a drop impossible stays held to the quota and the rate of WAL that the same spec brings."""
+    compute = shared.compute(shared.create_timeline(), roles=[APP, OTHER], databases=DATABASES)
+    compute.sql("CREATE TABLE filled (filler text)")
+    with as_other(compute, "otherdb", autocommit=True) as session:
+        session.execute("CREATE TABLE t (id int)")
+    with as_other(compute, "postgres", autocommit=True) as session:
+        session.execute("ALTER DATABASE otherdb ALLOW_CONNECTIONS false")
+    wanted = {"roles": [APP], "databases": [DATABASES[0], {"name": "otherdb", "owner": "app"}]}
+    limits = {"storage_quota_bytes": 20 << 20, "wal_bytes_per_second": 16 << 20}
+    code, answer = compute.configure(**wanted, **limits, dropped_roles=["other"])
+    assert code != 200, answer
+    assert metric(compute, "weir_compute_wal_rate_limit_bytes_per_second") == 16 << 20
+    # The branch holds more than that already: the next run writes through, and growth is refused there.
+    wait_for("writes to go through", lambda: metric(compute, "weir_compute_volume_write_back") == 0)
+    compute.wait_running()
+
+    def insert_much() -> None:
+        for _ in range(20):
+            compute.sql("INSERT INTO filled SELECT repeat('x', 900) FROM generate_series(1, 5000) n")
+
+    with pytest.raises(psycopg.errors.DiskFull):
+        insert_much()
+    compute.suspend()
+
+
 def test_a_drop_that_cannot_be_says_what_to_do_and_keeps_no_start(shared: Engine) -> None:
     compute = shared.compute(shared.create_timeline(), roles=[APP, OTHER], databases=DATABASES)
     with as_other(compute, "otherdb", autocommit=True) as session:
@@ -109,7 +128,7 @@ def test_a_drop_that_cannot_be_says_what_to_do_and_keeps_no_start(shared: Engine
         session.execute("ALTER DATABASE otherdb ALLOW_CONNECTIONS false")
     # The database is somebody's who stays, so that its rows have to stay as well.
     wanted = {"roles": [APP], "databases": [DATABASES[0], {"name": "otherdb", "owner": "app"}]}
-    code, answer = configure(compute, **wanted, dropped_roles=["other"])
+    code, answer = compute.configure(**wanted, dropped_roles=["other"])
     assert code != 200
     assert 'ALTER DATABASE "otherdb" ALLOW_CONNECTIONS true' in answer["message"]
     # Shut it is at once, and the rest of the spec is in force.
@@ -118,14 +137,14 @@ def test_a_drop_that_cannot_be_says_what_to_do_and_keeps_no_start(shared: Engine
     assert compute.sql("SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'otherdb'") == [("app",)]
 
     compute.suspend()
-    spec = json.loads((compute.directory / "spec.json").read_text()) | wanted | {"dropped_roles": ["other"]}
+    spec = compute.spec() | wanted | {"dropped_roles": ["other"]}
     (compute.directory / "spec.json").write_text(json.dumps(spec))
     compute.process.start()
     compute.wait_running()
     with pytest.raises(psycopg.OperationalError, match="not permitted to log in"):
         as_other(compute, "postgres")
     compute.sql("ALTER DATABASE otherdb ALLOW_CONNECTIONS true")
-    assert configure(compute)[0] == 200
+    assert compute.configure()[0] == 200
     assert there(compute)[0] == {"app"}
     with compute.admin("otherdb") as session:
         assert session.execute("SELECT tableowner FROM pg_tables WHERE tablename = 't'").fetchall() == [("app",)]

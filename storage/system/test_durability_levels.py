@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from disks import stuck_while
-from harness import Compute, Engine
+from harness import Engine
 from waiting import WaitingCommit, start_patient, visible
 
 LEVELS = {"off": "off", "receive": "remote_write", "flush": "on", "apply": "remote_apply"}
@@ -119,12 +118,6 @@ def test_off_can_lose_what_it_acknowledged_and_nothing_older(own: Engine) -> Non
     assert not visible(again, 3)
 
 
-def configured(compute: Compute, **changes: object) -> tuple[int, str]:
-    spec = json.loads((compute.directory / "spec.json").read_text())
-    answer = compute.http.post("/configure", json={**spec, **changes}, timeout=60)
-    return answer.status_code, answer.text
-
-
 def test_what_roles_and_databases_choose_is_told(shared: Engine) -> None:
     compute = shared.compute(shared.create_timeline())
 
@@ -157,18 +150,18 @@ def test_the_level_is_the_spec_s_unless_a_setting_or_a_session_says_otherwise(sh
     compute = shared.compute(shared.create_timeline())
     assert compute.sql("SHOW synchronous_commit") == [("on",)]
     for level, value in LEVELS.items():
-        assert configured(compute, durability=level)[0] == 200
+        assert compute.configure(durability=level)[0] == 200
         assert compute.sql("SHOW synchronous_commit") == [(value,)]
         assert compute.http.get("/status", timeout=10).json()["synchronous_commit"] == value
     settings = {"synchronous_commit": "off"}
-    assert configured(compute, durability="apply", settings=settings)[0] == 200
+    assert compute.configure(durability="apply", settings=settings)[0] == 200
     assert compute.sql("SHOW synchronous_commit") == [("off",)]
     assert compute.http.get("/status", timeout=10).json()["synchronous_commit"] == "off"
-    code, text = configured(compute, durability="none")
+    code, answer = compute.configure(durability="none")
     assert code == 400
-    assert "durability" in text or "receive" in text
+    assert "durability" in answer["message"] or "receive" in answer["message"]
     assert compute.sql("SHOW synchronous_commit") == [("off",)]
-    assert configured(compute)[0] == 200
+    assert compute.configure()[0] == 200
     with compute.connect() as session:
         session.execute("SET synchronous_commit = remote_write")
         assert session.execute("SHOW synchronous_commit").fetchone() == ("remote_write",)

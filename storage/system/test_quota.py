@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import psycopg
 import pytest
 from harness import Compute, Engine, metric, wait_for
@@ -13,9 +11,8 @@ INSERT = "INSERT INTO t SELECT n, repeat('x', 900) FROM generate_series(1, 5000)
 
 
 def set_quota(compute: Compute, quota: int | None) -> None:
-    spec = json.loads((compute.directory / "spec.json").read_text()) | {"storage_quota_bytes": quota}
-    answer = compute.http.post("/configure", json=spec, timeout=60)
-    assert answer.status_code == 200, answer.text
+    code, answer = compute.configure(storage_quota_bytes=quota)
+    assert code == 200, answer
 
 
 def writes_through(compute: Compute) -> bool:

@@ -32,14 +32,8 @@ REFUSED = {
 }
 
 
-def spec_of(compute: Compute) -> dict[str, Any]:
-    return json.loads((compute.directory / "spec.json").read_text())
-
-
 def configure(compute: Compute, settings: dict[str, Any], **changes: object) -> tuple[int, dict[str, Any]]:
-    body = {**spec_of(compute), "settings": {**spec_of(compute)["settings"], **settings}, **changes}
-    answer = compute.http.post("/configure", json=body, timeout=90)
-    return answer.status_code, answer.json()
+    return compute.configure(settings={**compute.spec()["settings"], **settings}, **changes)
 
 
 def shown(compute: Compute, name: str) -> dict[str, Any]:
@@ -49,7 +43,7 @@ def shown(compute: Compute, name: str) -> dict[str, Any]:
 
 def start_again(compute: Compute, settings: dict[str, Any]) -> Compute:
     """The compute's process anew, with the same directory and a spec with these settings."""
-    spec = {**spec_of(compute), "settings": settings}
+    spec = {**compute.spec(), "settings": settings}
     compute.suspend()
     (compute.directory / "spec.json").write_text(json.dumps(spec))
     compute.process.start()
@@ -114,7 +108,7 @@ def test_settings_that_postgres_refuses_or_that_lock_clients_out_are_taken_back(
     compute = shared.compute(shared.create_timeline(), settings={"work_mem": "6MB"})
     [name] = setting
     before = compute.sql(f"SELECT current_setting('{name}')")
-    roles = [*spec_of(compute)["roles"], {"name": "other", "password": scram_verifier(PASSWORD)}]
+    roles = [*compute.spec()["roles"], {"name": "other", "password": scram_verifier(PASSWORD)}]
     code, answer = configure(compute, {**setting, "work_mem": "8MB"}, roles=roles)
     assert (code, answer["code"]) == (422, "refused")
     assert said in answer["message"]
@@ -145,7 +139,7 @@ def test_settings_that_postgres_refuses_or_that_lock_clients_out_are_taken_back(
 def test_a_start_falls_back_to_the_settings_that_worked_last(shared: Engine, setting: dict[str, str]) -> None:
     timeline = shared.create_timeline()
     compute = shared.compute(timeline, settings={"work_mem": "6MB"})
-    cleared = {**spec_of(compute)["settings"], "work_mem": "9MB"}
+    cleared = {**compute.spec()["settings"], "work_mem": "9MB"}
     again = start_again(compute, {**cleared, **setting})
     [name] = setting
     with again.connect() as session:
@@ -158,8 +152,7 @@ def test_a_start_falls_back_to_the_settings_that_worked_last(shared: Engine, set
     log = again.process.tail(400)
     assert ("starting without a setting" if alone else "starting with the settings that worked last") in log
     # Clearing it works, and with it everything else is in force.
-    answer = again.http.post("/configure", json={**spec_of(again), "settings": cleared}, timeout=90)
-    assert (answer.status_code, answer.json()) == (200, {"pending_restart": [], "failed": []})
+    assert again.configure(settings=cleared) == (200, {"pending_restart": [], "failed": []})
     assert again.sql("SHOW work_mem") == [("9MB",)]
     again.suspend()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 from harness import Compute, Engine, lsn, metric
@@ -13,9 +12,8 @@ INSERT = "INSERT INTO t SELECT n, repeat('x', 900) FROM generate_series(1, 2000)
 
 
 def set_rate(compute: Compute, rate: int | None) -> None:
-    spec = json.loads((compute.directory / "spec.json").read_text()) | {"wal_bytes_per_second": rate}
-    answer = compute.http.post("/configure", json=spec, timeout=60)
-    assert answer.status_code == 200, answer.text
+    code, answer = compute.configure(wal_bytes_per_second=rate)
+    assert code == 200, answer
 
 
 def load(compute: Compute, times: int) -> tuple[float, int]:

@@ -209,6 +209,15 @@ class Weir:
         await self.finish(created)
         return created
 
+    async def idle(self, project_id: str) -> None:
+        """Waits until no operation of the project is under way, so that it takes the next one."""
+
+        async def over() -> bool:
+            operations = (await self.call("GET", f"/projects/{project_id}/operations"))["operations"]
+            return not any(operation["status"] in {"scheduling", "running"} for operation in operations)
+
+        await self.wait(over)
+
     async def projects(self) -> list[dict[str, Any]]:
         """All projects of this account."""
         found: list[dict[str, Any]] = []

@@ -58,7 +58,8 @@ impl Agent {
 
     /// Applies a spec. One that the list of settings refuses changes nothing. Settings that Postgres refuses, or with
     /// which nobody can connect, are taken back as a whole, and are the error once the rest of the spec is applied.
-    /// Roles and databases before a refused one are applied, and applying again goes on from there.
+    /// Roles and databases before a refused one are applied, and applying again goes on from there. Limits hold from
+    /// here on whatever Postgres says to the rest.
     pub async fn configure(&self, next: Spec) -> Result<Configured, ConfigureError> {
         let one = self.changing.lock().await;
         let now = self.spec();
@@ -72,21 +73,13 @@ impl Agent {
             .running()
             .ok_or_else(|| ConfigureError::NotRunning(self.status.lock().state))?;
         let settings = self.change_settings(&next, &live).await;
-        {
-            let mut spec = self.spec.lock();
-            (spec.settings, spec.durability) = (next.settings.clone(), next.durability);
-        }
-        self.set_wal_rate(next.wal_bytes_per_second);
-        let admin = live.admin().await?;
-        postgres::apply(&admin, &next).await?;
-        self.switch_on(&live, next.full_page_writes, SWITCH_TIMEOUT)
-            .await?;
-        *self.spec.lock() = next.clone();
-        // Last: what users have done to a role or a database may keep it from being dropped, and all else is in force.
-        postgres::drop_named(&admin, &live.socket, &next).await?;
-        // The very last: a quota that the branch is near ends this run.
+        self.hold_to(&next);
+        let applied = self.apply_to(&live, &next).await;
+        // After the rest, because a quota that the branch is near ends this run; and also when the rest has failed,
+        // because what a user has done to a role or a database must not keep a limit from counting.
         live.volume.quota().set(next.storage_quota_bytes);
         drop(one);
+        applied?;
         if live.volume.write_through_needed().is_some() {
             self.replaced(&live).await?;
         }
@@ -94,5 +87,28 @@ impl Agent {
             pending_restart: settings?,
             failed: self.failed_settings(),
         })
+    }
+
+    /// Takes into the spec, and so into the next run, what needs no consent of Postgres.
+    fn hold_to(&self, next: &Spec) {
+        {
+            let mut spec = self.spec.lock();
+            (spec.settings, spec.durability) = (next.settings.clone(), next.durability);
+            spec.wal_bytes_per_second = next.wal_bytes_per_second;
+            spec.storage_quota_bytes = next.storage_quota_bytes;
+        }
+        self.set_wal_rate(next.wal_bytes_per_second);
+    }
+
+    /// Brings what only Postgres can do in force: roles, databases, the switch of page images, drops.
+    async fn apply_to(&self, live: &Arc<Live>, next: &Spec) -> Result<(), ConfigureError> {
+        let admin = live.admin().await?;
+        postgres::apply(&admin, next).await?;
+        self.switch_on(live, next.full_page_writes, SWITCH_TIMEOUT)
+            .await?;
+        *self.spec.lock() = next.clone();
+        // Last: what users have done to a role or a database may keep it from being dropped, and all else is in force.
+        postgres::drop_named(&admin, &live.socket, next).await?;
+        Ok(())
     }
 }
