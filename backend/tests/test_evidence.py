@@ -50,6 +50,10 @@ def bucket(compute: str, le: str, value: float) -> Sample:
     return {"__name__": COMMIT, "compute_id": compute, "le": le}, value
 
 
+def paced(compute: str, value: float) -> Sample:
+    return {"__name__": "weir_compute_wal_paced_seconds_total", "compute_id": compute}, value
+
+
 def stored(metric: str, value: float) -> Sample:
     return {
         "__name__": f"weir_pageserver_{metric}",
@@ -106,6 +110,18 @@ async def test_a_compute_not_watched_at_the_first_edge_has_no_figures_rather_tha
     assert found.transactions_per_second is None
     assert found.wal_bytes_per_second is None
     assert found.commit_p99_seconds is None
+
+
+async def test_the_time_that_wal_waited_at_its_limit_is_a_share_and_the_mean_of_several():
+    start = [paced("ep-a", 2), commits("ep-a", 1), paced("ep-b", 0), commits("ep-b", 1)]
+    windows = await collect_evidence_batch(Recorded(start, [*start[1:], paced("ep-a", 47)]), [A, B], START, END)
+    assert windows["ep-a"]["wal_paced_seconds"] == 45
+    assert figures(windows["ep-a"]).wal_paced_share == 0.75
+    assert together(windows.values()).wal_paced_share == 0.375
+    # Windows that were kept before it was counted say nothing of it.
+    old = {name: value for name, value in windows["ep-b"].items() if name != "wal_paced_seconds"}
+    assert figures(old).wal_paced_share is None
+    assert together([windows["ep-a"], old]).wal_paced_share == 0.75
 
 
 async def test_percentiles_of_several_are_those_of_their_summed_histograms():

@@ -6,9 +6,11 @@ figures of them). Counters are read at the window's two edges, as scraped: nothi
 of a window and windows that meet add up. Plain JSON in and out; nothing here knows Temporal or the database.
 
 Shape of a window (`WindowCounts`): `from`, `to` RFC 3339; `seconds`; `wal` {rmgr: {"image", "rest"}} bytes;
-`transactions` {"commit", "abort"}; `checkpoints`; `histograms` {"commit" s, "storage_read" s, "chain" deltas}, each
-[[lower, upper, count], ...] with `upper` null for the last, open bucket; `storage` {"images", "image_bytes",
-"images_pending_max", "image_lag_bytes_max"}. What was not scraped at both edges is null, never 0.
+`transactions` {"commit", "abort"}; `checkpoints`; `wal_paced_seconds`, the time that WAL waited for its turn under
+the project's limit (absent from windows that were kept before it was counted); `histograms` {"commit" s,
+"storage_read" s, "chain" deltas}, each [[lower, upper, count], ...] with `upper` null for the last, open bucket;
+`storage` {"images", "image_bytes", "images_pending_max", "image_lag_bytes_max"}. What was not scraped at both edges
+is null, never 0.
 """
 
 import asyncio
@@ -31,11 +33,12 @@ HISTOGRAMS = {
 _WAL = "weir_compute_wal_bytes_total"
 _TRANSACTIONS = "weir_compute_transactions_total"
 _CHECKPOINTS = "weir_compute_checkpoints_total"
+_PACED = "weir_compute_wal_paced_seconds_total"
 _IMAGES = "weir_pageserver_images_made_total"
 _IMAGE_BYTES = "weir_pageserver_image_bytes_total"
 _PENDING = "weir_pageserver_images_pending"
 _LAG = "weir_pageserver_image_lag_bytes"
-_COMPUTE_COUNTERS = (_WAL, _TRANSACTIONS, _CHECKPOINTS, *HISTOGRAMS.values())
+_COMPUTE_COUNTERS = (_WAL, _TRANSACTIONS, _CHECKPOINTS, _PACED, *HISTOGRAMS.values())
 # Points of a kept series: enough to draw both windows and the switch between them.
 SERIES_POINTS = 120
 
@@ -167,10 +170,14 @@ def _increases(
 
 def _of_compute(increases: list[Sample] | None) -> dict[str, Any]:
     if increases is None:
-        return {"wal": None, "transactions": None, "checkpoints": None, "histograms": dict.fromkeys(HISTOGRAMS)}
+        return {
+            **dict.fromkeys(("wal", "transactions", "checkpoints", "wal_paced_seconds")),
+            "histograms": dict.fromkeys(HISTOGRAMS),
+        }
     wal: dict[str, dict[str, float]] = {}
     transactions = {"commit": 0.0, "abort": 0.0}
     checkpoints: float | None = None
+    paced: float | None = None
     buckets: dict[str, dict[float, float]] = {name: defaultdict(float) for name in HISTOGRAMS}
     named = {metric: name for name, metric in HISTOGRAMS.items()}
     for labels, value in increases:
@@ -183,12 +190,15 @@ def _of_compute(increases: list[Sample] | None) -> dict[str, Any]:
             transactions[result] += value
         elif metric == _CHECKPOINTS:
             checkpoints = (checkpoints or 0.0) + value
+        elif metric == _PACED:
+            paced = (paced or 0.0) + value
         elif metric in named:
             buckets[named[metric]][float(labels["le"])] += value
     return {
         "wal": {rmgr: parts for rmgr, parts in wal.items() if any(parts.values())},
         "transactions": transactions,
         "checkpoints": checkpoints,
+        "wal_paced_seconds": paced,
         "histograms": {name: _separate(cumulative) for name, cumulative in buckets.items()},
     }
 

@@ -29,7 +29,8 @@ class RmgrWal(View):
 class WindowFigures(View):
     """One window of one compute, or of several together. Null is what was not measured; of several, a figure is that
     of those that were measured. Reads and chain length are of pages read from storage, audit reads included;
-    transactions are committed ones."""
+    transactions are committed ones. `wal_paced_share` is the part of the time in which WAL waited at its limit; of
+    several computes, their mean."""
 
     from_: str | None = Field(default=None, serialization_alias="from")
     to: str | None = None
@@ -49,6 +50,7 @@ class WindowFigures(View):
     chain_length_p50: float | None = None
     chain_length_p99: float | None = None
     checkpoints: float | None = None
+    wal_paced_share: float | None = None
     storage_images_per_second: float | None = None
     storage_image_bytes_per_second: float | None = None
     storage_images_pending: float | None = None
@@ -65,6 +67,7 @@ class WindowSum:
         self._rates: dict[str, float] = {}
         self._sums: dict[str, float] = {}
         self._lag: float | None = None
+        self._paced_computes = 0
         self._rmgrs: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         self._histograms: defaultdict[str, defaultdict[Bucket, float]] = defaultdict(lambda: defaultdict(float))
 
@@ -81,6 +84,9 @@ class WindowSum:
             self._rate("rest", sum(parts["rest"] for parts in wal.values()), seconds)
         counted = window["transactions"]
         self._rate("transactions", None if counted is None else counted["commit"], seconds)
+        paced = window.get("wal_paced_seconds")
+        self._rate("paced", paced, seconds)
+        self._paced_computes += paced is not None
         self._rate("images", storage["images"], seconds)
         self._rate("image_bytes", storage["image_bytes"], seconds)
         for name, value in (("checkpoints", window["checkpoints"]), ("pending", storage["images_pending_max"])):
@@ -120,11 +126,16 @@ class WindowSum:
             chain_length_p50=quantile(self._histograms["chain"], 0.5),
             chain_length_p99=quantile(self._histograms["chain"], 0.99),
             checkpoints=self._sums.get("checkpoints"),
+            wal_paced_share=self._paced_share(),
             storage_images_per_second=self._rates.get("images"),
             storage_image_bytes_per_second=self._rates.get("image_bytes"),
             storage_images_pending=self._sums.get("pending"),
             storage_image_lag_bytes=self._lag,
         )
+
+    def _paced_share(self) -> float | None:
+        paced = self._rates.get("paced")
+        return None if paced is None else min(1.0, paced / self._paced_computes)
 
     def _by_rmgr(self, transactions: float | None) -> list[RmgrWal]:
         return [

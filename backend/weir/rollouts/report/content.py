@@ -263,7 +263,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    formats = {name: getattr(text, name) for name in ("size", "rate", "duration", "number", "moment", "shortened")}
+    formats = {
+        name: getattr(text, name) for name in ("size", "rate", "duration", "number", "share", "moment", "shortened")
+    }
     environment.filters.update(formats)
 
     def show(value: float | None, name: str) -> str:

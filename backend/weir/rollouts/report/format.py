@@ -41,6 +41,11 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if value == int(value) else _three(value)
 
 
+def share(value: float | None) -> str:
+    """A part of one, in per cent."""
+    return NONE if value is None else f"{_three(value * 100)} %"
+
+
 def change(before: float | None, after: float | None) -> str:
     """How much more or less, in per cent of before."""
     if before is None or after is None or before == 0:

@@ -5094,7 +5094,8 @@ export interface components {
          * WindowFigures
          * @description One window of one compute, or of several together. Null is what was not measured; of several, a figure is that
          *     of those that were measured. Reads and chain length are of pages read from storage, audit reads included;
-         *     transactions are committed ones.
+         *     transactions are committed ones. `wal_paced_share` is the part of the time in which WAL waited at its limit; of
+         *     several computes, their mean.
          */
         WindowFigures: {
             /** From */
@@ -5133,6 +5134,8 @@ export interface components {
             chain_length_p99?: number | null;
             /** Checkpoints */
             checkpoints?: number | null;
+            /** Wal Paced Share */
+            wal_paced_share?: number | null;
             /** Storage Images Per Second */
             storage_images_per_second?: number | null;
             /** Storage Image Bytes Per Second */

@@ -1,4 +1,4 @@
-import { bytes, bytesPerSecond, change, count, perSecond, seconds } from '~/lib/format'
+import { bytes, bytesPerSecond, change, count, percent, perSecond, seconds } from '~/lib/format'
 import type { Column } from '~/ui/Table'
 
 type Format = (value: number | null | undefined) => string
@@ -25,6 +25,7 @@ export const EVIDENCE = [
 /** Of several computes together there is more to say: what storage pays for its images. */
 export const TOGETHER = [
   ...SUMMED,
+  { name: 'wal_paced_share', label: 'Time that WAL waited at its limit', format: percent },
   { name: 'storage_images_per_second', label: 'Images made by storage', format: perSecond },
   { name: 'storage_image_bytes_per_second', label: '— bytes', format: bytesPerSecond },
   { name: 'storage_images_pending', label: '— waiting at most', format: count },
