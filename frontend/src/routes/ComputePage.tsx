@@ -4,6 +4,7 @@ import { useState } from 'react'
 
 import { errorText } from '~/api/errors'
 import type { ComputeDetail } from '~/api/types'
+import { ComputeSettings } from '~/features/computes/ComputeSettings'
 import { PushdownBadge } from '~/features/computes/ComputeTable'
 import { versionHint } from '~/features/computes/PostgresVersion'
 import { computeMetricsQuery, computeQuery } from '~/features/computes/queries'
@@ -133,6 +134,7 @@ export function ComputePage() {
             <ChosenLevels computeId={computeId} />
           </Card>
         )}
+        <ComputeSettings computeId={computeId} />
         <div className="w-56">
           <SelectField
             label="Charts show"

@@ -40,6 +40,15 @@ export const computeQuery = (id: string) =>
     refetchInterval: 2_000,
   })
 
+/** The settings that were chosen for a compute, and what is in force of them. */
+export const computeSettingsQuery = (id: string) =>
+  queryOptions({
+    queryKey: ['computes', id, 'settings'],
+    queryFn: () =>
+      unwrap(client.GET('/api/v2/computes/{endpoint_id}/settings', { params: { path: { endpoint_id: id } } })),
+    refetchInterval: 5_000,
+  })
+
 /** The last `minutes` at 5 s steps, refreshed as samples arrive. */
 export const computeMetricsQuery = (id: string, minutes: number) =>
   queryOptions({

@@ -3,16 +3,18 @@ import { useState } from 'react'
 import type { Branch, Project } from '~/api/types'
 import { quotaOf } from '~/features/branches/can'
 import { FACTS, forbiddenBy } from '~/features/durability/levels'
-import { bytes, span } from '~/lib/format'
+import { bytes, bytesPerSecond, span } from '~/lib/format'
 import { lazyDialog } from '~/shared/lazy-dialog'
 import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
 import { Stat, Stats } from '~/ui/Stat'
 
+import { walRateOf } from './amounts'
 import { CommitPolicyForm } from './CommitPolicyForm'
 
 const HistoryWindowForm = lazyDialog(() => import('./StorageForms'), 'HistoryWindowForm')
 const QuotaForm = lazyDialog(() => import('./StorageForms'), 'QuotaForm')
+const WalRateForm = lazyDialog(() => import('./WalRateForm'), 'WalRateForm')
 
 type Known = 'logical_size' | 'history_size'
 
@@ -24,8 +26,9 @@ function total(branches: Branch[], what: Known): number | null {
 
 /** What a project keeps, and how much it may: its history window and its quota. */
 export function ProjectStorage({ project, branches }: { project: Project; branches: Branch[] }) {
-  const [asked, setAsked] = useState<'window' | 'quota' | 'commits' | null>(null)
+  const [asked, setAsked] = useState<'window' | 'quota' | 'wal' | 'commits' | null>(null)
   const limit = quotaOf(project)
+  const walRate = walRateOf(project)
   const forbidden = forbiddenBy(project)
   const close = () => {
     setAsked(null)
@@ -49,6 +52,13 @@ export function ProjectStorage({ project, branches }: { project: Project; branch
             }}
           >
             Quota
+          </Button>
+          <Button
+            onClick={() => {
+              setAsked('wal')
+            }}
+          >
+            Limit of WAL
           </Button>
           <Button
             onClick={() => {
@@ -77,6 +87,11 @@ export function ProjectStorage({ project, branches }: { project: Project; branch
           note={limit > 0 ? 'beyond it a branch takes no more data' : 'branches grow as they like'}
         />
         <Stat
+          label="WAL of each compute"
+          value={walRate > 0 ? `at most ${bytesPerSecond(walRate)}` : 'no limit'}
+          note={walRate > 0 ? 'commits beyond it wait for their turn' : 'computes write as fast as they can'}
+        />
+        <Stat
           label="Forbidden for commits"
           value={forbidden.length === 0 ? 'nothing' : forbidden.map((level) => FACTS[level].name).join(', ')}
           note="levels that no branch may have, beside the installation’s"
@@ -89,6 +104,7 @@ export function ProjectStorage({ project, branches }: { project: Project; branch
       </Stats>
       {asked === 'window' && <HistoryWindowForm project={project} branches={branches} onClose={close} />}
       {asked === 'commits' && <CommitPolicyForm project={project} branches={branches} onClose={close} />}
+      {asked === 'wal' && <WalRateForm project={project} onClose={close} />}
       {asked === 'quota' && <QuotaForm project={project} branches={branches} onClose={close} />}
     </Card>
   )

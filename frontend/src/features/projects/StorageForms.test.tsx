@@ -8,6 +8,7 @@ import type { Branch, Project } from '~/api/types'
 import { ToastProvider } from '~/ui/Toast'
 
 import { HistoryWindowForm, QuotaForm } from './StorageForms'
+import { WalRateForm } from './WalRateForm'
 
 vi.mock('~/api/client', () => ({ client: { PATCH: vi.fn() }, unwrap: (answer: unknown) => answer }))
 const patch = vi.mocked(client.PATCH)
@@ -22,6 +23,7 @@ const project = {
   name: 'shop',
   history_retention_seconds: 604_800,
   branch_logical_size_limit_bytes: 0,
+  settings: {},
 } as Project
 const branches = [{ id: 'br-1', name: 'main', logical_size: 50 * 2 ** 20 } as Branch]
 
@@ -69,5 +71,20 @@ it('sends a quota in bytes, and says whom it stops', async () => {
   await user.click(screen.getByRole('button', { name: 'Set quota' }))
   await waitFor(() => {
     expect(sent()).toEqual([{ settings: { quota: { logical_size_bytes: 1.5 * 2 ** 20 } } }])
+  })
+})
+
+it('sends a limit of WAL in bytes a second', async () => {
+  const user = userEvent.setup()
+  show(WalRateForm)
+  await user.click(screen.getByLabelText('Limit the WAL of each compute'))
+  const amount = screen.getByLabelText('MiB a second')
+  await user.type(amount, '0')
+  expect(screen.getByRole('alert')).toHaveTextContent('A number above 0.')
+  await user.clear(amount)
+  await user.type(amount, '4')
+  await user.click(screen.getByRole('button', { name: 'Set limit' }))
+  await waitFor(() => {
+    expect(sent()).toEqual([{ settings: { quota: { wal_bytes_per_second: 4 * 2 ** 20 } } }])
   })
 })

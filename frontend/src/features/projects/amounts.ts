@@ -1,6 +1,7 @@
 import { boundsOf } from '~/api/bounds'
 import { zProjectQuota, zProjectUpdate } from '~/api/generated/zod/zod.gen'
-import { bytes, span } from '~/lib/format'
+import type { Project } from '~/api/types'
+import { bytes, bytesPerSecond, span } from '~/lib/format'
 
 /** Storage keeps at least this much, so that a point just chosen outlives the making of its branch. */
 export const SHORTEST_WINDOW = 300
@@ -8,6 +9,9 @@ export const SHORTEST_WINDOW = 300
 export const LONGEST_WINDOW = boundsOf(zProjectUpdate.shape.history_retention_seconds).high
 /** Bytes that a quota may be. */
 const LARGEST_QUOTA = boundsOf(zProjectQuota.shape.logical_size_bytes).high
+
+/** Bytes a second that a limit of WAL may be. */
+const HIGHEST_WAL_RATE = boundsOf(zProjectQuota.shape.wal_bytes_per_second).high
 
 const UNITS = { days: 86_400, hours: 3_600, minutes: 60 } as const
 export type WindowUnit = keyof typeof UNITS
@@ -44,4 +48,23 @@ export function sizeBytes(amount: string, unit: SizeUnit): { bytes: number } | {
   if (amount.trim() === '' || !Number.isFinite(value) || value <= 0) return { error: 'A number above 0.' }
   const size = Math.round(value * SIZES[unit])
   return size > LARGEST_QUOTA ? { error: `At most ${bytes(LARGEST_QUOTA)}.` } : { bytes: size }
+}
+
+const MIB = 2 ** 20
+
+/** The limit of WAL of each compute of a project, bytes a second; 0 is none. */
+export function walRateOf(project: Project): number {
+  const { quota } = project.settings as { quota?: { wal_bytes_per_second?: number | null } | null }
+  return quota?.wal_bytes_per_second ?? 0
+}
+
+/** A limit of WAL in MiB a second, as text to change. */
+export const rateField = (limit: number): string => (limit > 0 ? String(limit / MIB) : '')
+
+/** Bytes a second of what was typed in MiB, or why it is no limit. */
+export function rateBytes(amount: string): { bytes: number } | { error: string } {
+  const value = Number(amount.trim().replace(',', '.'))
+  if (amount.trim() === '' || !Number.isFinite(value) || value <= 0) return { error: 'A number above 0.' }
+  const rate = Math.round(value * MIB)
+  return rate > HIGHEST_WAL_RATE ? { error: `At most ${bytesPerSecond(HIGHEST_WAL_RATE)}.` } : { bytes: rate }
 }

@@ -27,10 +27,15 @@ export function createProject(name: string) {
   return unwrap(client.POST('/api/v2/projects', { body: { project: { name } } }))
 }
 
-/** `quotaBytes` limits the data of each branch; 0 is no limit. */
+/** `quotaBytes` limits the data of each branch, `walBytesPerSecond` the WAL of each compute; 0 is no limit. */
 export function updateProject(
   id: string,
-  change: { historySeconds?: number; quotaBytes?: number; forbidLevels?: DurabilityLevel[] },
+  change: {
+    historySeconds?: number
+    quotaBytes?: number
+    walBytesPerSecond?: number
+    forbidLevels?: DurabilityLevel[]
+  },
 ) {
   return unwrap(
     client.PATCH('/api/v2/projects/{project_id}', {
@@ -42,6 +47,9 @@ export function updateProject(
           ...(change.quotaBytes === undefined
             ? {}
             : { settings: { quota: { logical_size_bytes: change.quotaBytes } } }),
+          ...(change.walBytesPerSecond === undefined
+            ? {}
+            : { settings: { quota: { wal_bytes_per_second: change.walBytesPerSecond } } }),
         },
       },
     }),
