@@ -26,7 +26,7 @@ from weirbench.api import ApiError
 from weirbench.postgres import SqlError, query
 from weirbench.report import table
 from weirbench.spread import spread
-from weirbench.write.arms import ARMS, SETTINGS, Arm, all_arms
+from weirbench.write.arms import ARMS, SETTINGS, Arm, all_arms, arm_name
 from weirbench.write.usage import wait_until_idle
 from weirbench.write.workloads import Run, chosen, prepare
 
@@ -40,6 +40,7 @@ RATIOS = {
     "pushdown_vs_images": ("weir_pushdown", "weir_images"),
 }
 RECORDED = ("rounds", "seconds", "scale", "warehouses", "wal_rate", "seed")
+ARMS_HELP = f"{' '.join(ARMS)}; also weir_pushdown_N (an image after N deltas of a page) and weir_adaptive"
 WEIR_ARMS = "--arms weir_images weir_pushdown"
 BEGAN = time.monotonic()
 
@@ -56,7 +57,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 64], help="of pgbench (1 4 16 64)")
     parser.add_argument("--scale", type=int, default=30, help="of pgbench's tables (30: 450 MB)")
     parser.add_argument("--warehouses", type=int, default=4, help="of TPROC-C (4: 500 MB)")
-    parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS)
+    parser.add_argument("--arms", nargs="+", default=list(ARMS), type=arm_name, help=ARMS_HELP)
     parser.add_argument("--only", nargs="+", default=[], metavar="WORKLOAD", help="tpcb, select, tproc-c, copy ...")
     parser.add_argument(
         "--wal-rate", type=int, default=0, metavar="MB", help="hold the WAL of Weir's arms to so many MB a second"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,6 +47,8 @@ class Arm:
     pageserver: str | None = None
     # Holds the arm's WAL to so many bytes a second; only Weir has such a limit.
     limit_wal: Callable[[int], None] | None = None
+    # Switches the arm to pushdown by a rollout; only Weir has such a switch.
+    push_down: Callable[[], None] | None = None
 
     def fsyncs(self) -> dict[str, float]:
         """By group, since each process was started; Postgres's are those of its WAL."""
@@ -136,7 +140,8 @@ class WeirArms:
         self.weir = Weir(installation.api_url, installation.api_key_file.read_text().strip())
 
     @contextmanager
-    def arm(self, name: str, *, pushdown: bool) -> Generator[Arm]:
+    def arm(self, name: str, *, pushdown: bool, storage: Mapping[str, object] | None = None) -> Generator[Arm]:
+        """`storage`: settings of the tenant at the pageserver which differ from the usual ones."""
         for project in self.weir.projects():
             if project["name"] == f"bench-{name}":
                 self.weir.delete_project(project["id"])
@@ -144,6 +149,8 @@ class WeirArms:
         try:
             if pushdown:
                 self._switch(database)
+            if storage:
+                self._configure_storage(database, storage)
             yield self._described(name, database)
         finally:
             self.weir.delete_project(database.project_id)
@@ -169,7 +176,13 @@ class WeirArms:
             },
             f"http://{self.installation.address('pageserver_http')}/metrics",
             lambda rate: self._limit_wal(database, rate),
+            lambda: self._switch(database),
         )
+
+    def _configure_storage(self, database: Database, settings: Mapping[str, object]) -> None:
+        spec = json.loads((self.installation.home / "computes" / database.compute_id / "spec.json").read_text())
+        url = f"http://{self.installation.address('pageserver_http')}/v1/tenant/{spec['tenant_id']}/config"
+        httpx.patch(url, json=dict(settings), timeout=30).raise_for_status()
 
     def _limit_wal(self, database: Database, rate: int) -> None:
         body = {"project": {"settings": {"quota": {"wal_bytes_per_second": rate}}}}
@@ -198,14 +211,32 @@ class WeirArms:
 def all_arms(installation: Installation, wanted: Sequence[str]) -> Generator[list[Arm]]:
     """In the order of `ARMS`. All are there at once; only one works at a time."""
     weir = WeirArms(installation)
-    makers = {
-        "stock": stock,
-        "standby": with_standby,
-        "weir_images": lambda: weir.arm("weir_images", pushdown=False),
-        "weir_pushdown": lambda: weir.arm("weir_pushdown", pushdown=True),
-    }
+
+    def made(name: str) -> AbstractContextManager[Arm]:
+        if name in ("stock", "standby"):
+            return stock() if name == "stock" else with_standby()
+        return weir.arm(name, pushdown=name != "weir_images", storage=storage_settings(name))
+
     with ExitStack() as running:
-        yield [running.enter_context(makers[name]()) for name in wanted]
+        yield [running.enter_context(made(name)) for name in wanted]
 
 
 ARMS = ("stock", "standby", "weir_images", "weir_pushdown")
+ADAPTIVE = "weir_adaptive"
+_THRESHOLD = re.compile(r"weir_pushdown_(\d{1,6})")
+
+
+def arm_name(text: str) -> str:
+    """An arm's name as options give it: one of `ARMS`; `weir_pushdown_N`, with an image after N deltas of a page; or
+    `weir_adaptive`, where storage weighs images against its reads."""
+    if text in ARMS or text == ADAPTIVE or _THRESHOLD.fullmatch(text):
+        return text
+    raise ValueError(text)
+
+
+def storage_settings(name: str) -> dict[str, object]:
+    """What an arm of this name has in place of the pageserver's usual settings."""
+    if name == ADAPTIVE:
+        return {"image_mode": "adaptive"}
+    found = _THRESHOLD.fullmatch(name)
+    return {"image_threshold_pushdown": int(found[1])} if found else {}
