@@ -16,7 +16,7 @@ from weir_workflows.rollout.members import Member, among
 from weir_workflows.rollout.probes import RETRY_SECONDS, Probes, retrying
 
 THRESHOLD = "image_threshold_pushdown"
-DEFAULT_PUSHDOWN_THRESHOLD = 16
+DEFAULT_PUSHDOWN_THRESHOLD = 128
 
 
 async def current(resources: Resources, item: Member) -> int:

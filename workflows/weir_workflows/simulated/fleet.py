@@ -18,6 +18,7 @@ SAFEKEEPERS = 3
 DEFAULT_CONFIG: dict[str, int] = {
     "history_window_seconds": 604_800,
     "image_threshold": 128,
+    # Tighter than storage's own default, so that a switch shows in the chains of a simulated fleet.
     "image_threshold_pushdown": 16,
     "checkpoint_distance_bytes": 268_435_456,
     "checkpoint_timeout_ms": 60_000,

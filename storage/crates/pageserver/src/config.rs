@@ -48,7 +48,7 @@ impl Default for TenantConfig {
     fn default() -> TenantConfig {
         TenantConfig {
             image_threshold: 128,
-            image_threshold_pushdown: 16,
+            image_threshold_pushdown: 128,
             image_mode: ImageMode::Fixed,
             image_threshold_max: 512,
             checkpoint_distance_bytes: 256 << 20,
@@ -252,7 +252,7 @@ mod tests {
     fn the_adaptive_mode_has_its_own_bound_and_leaves_the_fixed_thresholds_alone() {
         let config = TenantConfig::default();
         assert_eq!(config.image_rule(true), ImageRule::Fixed(128));
-        assert_eq!(config.image_rule(false), ImageRule::Fixed(16));
+        assert_eq!(config.image_rule(false), ImageRule::Fixed(128));
         let patch =
             serde_json::from_str(r#"{"image_mode": "adaptive", "image_threshold_max": 300}"#);
         let adaptive = config.patched(&patch.unwrap()).unwrap();
@@ -265,6 +265,6 @@ mod tests {
         }
         let back = serde_json::from_str(r#"{"image_mode": "fixed"}"#);
         let back = adaptive.patched(&back.unwrap()).unwrap();
-        assert_eq!(back.threshold(false), 16);
+        assert_eq!(back.threshold(false), 128);
     }
 }
