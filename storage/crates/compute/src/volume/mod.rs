@@ -13,6 +13,7 @@ mod bitmap;
 mod blocks;
 mod clean;
 mod content;
+mod dirty_limit;
 mod error;
 pub mod file;
 mod filesystem;

@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::Volume;
+use super::dirty_limit::{self, MAX_DIRTY};
 use super::front::Front;
 
 /// What the mount is called in the mount table.
@@ -90,6 +91,9 @@ impl Mounted {
             Session::new(front, path, &config)
         };
         let session = session.and_then(Session::spawn).map_err(fail)?;
+        if let Err(error) = dirty_limit::set(path, MAX_DIRTY) {
+            tracing::info!(path = %path.display(), %error, "the kernel's own limit of written pages stays");
+        }
         Ok(Mounted {
             volume,
             path: path.to_owned(),

@@ -31,8 +31,8 @@ pub struct Full {
 }
 
 /// The room below the quota within which growth may have to be refused soon, bytes; a tenth of the quota where that is
-/// more. It is more than the kernel keeps of one volume's written pages on hosts with less than 100 GiB of memory (one
-/// hundredth of what may be dirty, itself a fifth of the memory), with what is written until somebody looks.
+/// more. It is more than the kernel keeps of one volume's written pages ([`super::dirty_limit`]; without that limit, on
+/// hosts with less than 100 GiB of memory), with what is written until somebody looks.
 const MARGIN: u64 = 256 << 20;
 
 /// The branch's size is close to the quota, or not known yet.
