@@ -15,7 +15,7 @@ help: ## this list
 setup: ## install and build what is missing (idempotent)
 	@scripts/setup
 
-demo: setup ## set up, start Weir, and do its main job on four real computes (about 15 min)
+demo: setup ## set up, start Weir, and do its main job on four real computes (about 18 min)
 	@./weir up
 	@$(VENV)/python bench/demo.py
 

@@ -3,7 +3,8 @@
 Everything goes through the public API; the load is psql and pgbench. A rollout in two waves (one canary, then the
 rest) switches full page writes off, live. Before and after windows span whole checkpoint cycles, at one fixed rate
 of transactions and with the same checkpoint settings. Beside the four, one compute at Postgres's default
-checkpoint distance shows what is left of the effect there.
+checkpoint distance shows what is left of the effect there. A second stage has one compute go as fast as it can while
+its WAL is held to a rate, where less WAL means more transactions.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from weirbench import report, tproc
+from weirbench import capped, report, tproc
 from weirbench.api import ApiError, Database, Weir
 from weirbench.figures import Window, measure, together
 from weirbench.postgres import SqlError, query
@@ -77,10 +78,20 @@ def main() -> int:
     parser.add_argument(
         "--no-default-distance", action="store_true", help="leave out the fifth compute (saves 5 min)"
     )
+    parser.add_argument(
+        "--cap",
+        type=float,
+        default=4,
+        metavar="MIB",
+        help="of WAL a second, in the second stage (4; 0 leaves it out)",
+    )
+    parser.add_argument("--cap-seconds", type=float, default=60, help="of each of the second stage's two runs (60)")
+    parser.add_argument("--only-cap", action="store_true", help="the second stage alone, into the results there are")
     parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     try:
-        return Demo(arguments).run()
+        demo = Demo(arguments)
+        return demo.second_stage() if arguments.only_cap else demo.run() | demo.second_stage()
     except (ApiError, SqlError, CliError, httpx.HTTPError) as error:
         say(f"The demo stopped: {error}")
         say("`weir status` and `weir logs` show more. What was created is still there.")
@@ -337,8 +348,30 @@ class Demo:
             print("\nAt Postgres's default checkpoint distance (checkpoint_timeout 5min), windows of 300 s")
             print("\n" + report.tables(beside))
         self.write(lines, beside, settings)
+
+    def second_stage(self) -> int:
+        """One compute as fast as it goes at a cap of its WAL, beside computes that nobody drives any more."""
+        if self.arguments.cap > 0:
+            rate = round(self.arguments.cap * (1 << 20))
+            say(f"second stage: unthrottled, WAL held to {self.arguments.cap:g} MiB a second")
+            found = capped.measure(
+                self.installation,
+                say,
+                rate=rate,
+                seconds=self.arguments.cap_seconds,
+                warehouses=self.arguments.warehouses,
+            )
+            print("\n" + found.table())
+            results: Path = self.arguments.results
+            document = json.loads(results.read_text()) if results.exists() else {}
+            results.write_text(json.dumps({**document, "capped": found.document()}, indent=2) + "\n")
+            for condition in found.broken:
+                say(f"NOT AS PROMISED: consistency condition {condition}")
+            if found.broken:
+                return 1
         print(f"\nConsole: {self.installation.api_url}  (API key: {self.installation.api_key_file})")
         print("Weir is still running; `weir down` stops it.")
+        return 0
 
     def write(self, lines: list[Line], beside: list[Line], settings: dict[str, dict[str, str]]) -> None:
         totals = report.document(lines[-1])
