@@ -64,6 +64,13 @@ class Settings(BaseSettings):
     # For how long a member of a log has to be sick until the reconciler has it replaced; 0: never.
     safekeepers_replace_after_minutes: int = Field(default=0, ge=0, le=MOST_MINUTES)
 
+    # What clients are told of the proxy. Port 0: there is none, and computes are reached at their own ports.
+    proxy_host: str = "localhost"
+    proxy_port: int = Field(default=0, ge=0, le=65535)
+    proxy_domain: str = ""
+    # Its metrics; empty: there is none.
+    proxy_http: str = ""
+
     worker_metrics_port: int = 7402
     console_dir: Path = Field(default_factory=_default_console_dir)
     session_hours: int = 12
@@ -96,6 +103,15 @@ class Settings(BaseSettings):
         """Of these safekeepers, by their numbers from 1; one that the installation does not have is left out."""
         addresses = self.safekeeper_wal_addresses
         return [addresses[number - 1] for number in numbers if 1 <= number <= len(addresses)]
+
+    @property
+    def has_proxy(self) -> bool:
+        return self.proxy_port > 0
+
+    @property
+    def public_host(self) -> str:
+        """The host, or the domain of the hosts, at which clients find databases."""
+        return (self.proxy_domain or self.proxy_host) if self.has_proxy else self.compute_host
 
     @property
     def pageserver_http_url(self) -> str:

@@ -36,6 +36,7 @@ from weir.identity.router import router as identity
 from weir.operations.dispatcher import Dispatcher
 from weir.operations.router import router as operations
 from weir.projects.router import router as projects
+from weir.proxy.router import router as proxy
 from weir.rollouts import assembly as rollouts
 from weir.rollouts.control.dispatch import RolloutDispatch
 
@@ -163,6 +164,7 @@ def create_app() -> FastAPI:
         api.include_router(router)
     app.include_router(api)
     app.include_router(internal_router)
+    app.include_router(proxy)
 
     @app.get("/healthz", include_in_schema=False)
     async def healthz(request: Request) -> Response:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 from psycopg.conninfo import conninfo_to_dict
@@ -26,7 +27,7 @@ class ApiError(Exception):
 
 @dataclass(frozen=True)
 class Database:
-    """A project with its branch, its compute and how to connect."""
+    """A project with its branch, its compute and how to connect to that compute itself."""
 
     project_id: str
     name: str
@@ -95,8 +96,16 @@ class Weir:
             name=name,
             branch_id=made["branch"]["id"],
             compute_id=made["endpoints"][0]["id"],
-            uri=made["connection_uris"][0]["connection_uri"],
+            uri=self.direct_uri(made),
         )
+
+    def direct_uri(self, made: dict[str, Any]) -> str:
+        """Of the compute of a project or a branch that was just made: without the proxy, which would add its own time
+        and wake a compute that is to sleep. `made`: the API's answer."""
+        compute = self.compute(made["endpoints"][0]["id"])
+        given = made["connection_uris"][0]["connection_parameters"]
+        role, password, database = (quote(given[name], safe="") for name in ("role", "password", "database"))
+        return f"postgresql://{role}:{password}@{compute['host']}:{compute['port']}/{database}"
 
     def delete_project(self, project_id: str) -> None:
         removed = self.request("DELETE", f"/projects/{project_id}")

@@ -27,6 +27,8 @@ from weir.cli.supervisor import Supervisor
 T = TypeVar("T")
 WEIR = Path(sys.executable).parent / "weir"
 SPAN = 500
+# Of the ports of an installation, from its first one.
+_OFFSETS = (0, 2, 10, 20, 21, 22, 23, 30, 32, 33, *range(101, 120), 200, 201, 300, 301)
 
 
 def free_port_base() -> int:
@@ -34,9 +36,7 @@ def free_port_base() -> int:
     plane's, below those of the journeys. All of them may run at the same time."""
     for _ in range(200):
         base = random.randrange(26000, 28000, SPAN)  # noqa: S311  no secret
-        if all(
-            _is_free(base + offset) for offset in (0, 2, 10, 20, 21, 22, 23, 30, *range(101, 120), 200, 201, 300, 301)
-        ):
+        if all(_is_free(base + offset) for offset in _OFFSETS):
             return base
     raise RuntimeError("no block of free ports was found")
 

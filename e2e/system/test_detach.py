@@ -64,7 +64,7 @@ def branch_of(api: Weir, project: str, parent: str, name: str) -> Branch:
     body = {"branch": {"name": name, "parent_id": parent}, "endpoints": [{"type": "read_write"}]}
     made = api.request("POST", f"/projects/{project}/branches", body)
     api.wait_operations(made["operations"])
-    uri = made["connection_uris"][0]["connection_uri"]
+    uri = api.direct_uri(made)
     return Branch(api, project, made["branch"]["id"], made["endpoints"][0]["id"], uri)
 
 

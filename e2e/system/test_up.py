@@ -41,7 +41,7 @@ def test_a_second_up_changes_nothing(stack: Stack, kept: Database):
 
 def test_every_process_has_its_log_and_status_shows_every_port(stack: Stack, kept: Database):
     text = stack.weir("status").stdout
-    for name in ("postgres", "temporal", "safekeeper-1", "pageserver", "api", "worker", "prometheus"):
+    for name in ("postgres", "temporal", "safekeeper-1", "pageserver", "api", "worker", "prometheus", "proxy"):
         assert name in text
     assert str(stack.port_base) in text
     assert kept.compute_id in text

@@ -17,7 +17,7 @@ from weir.cli.installation import PORTS, Installation
 from weir.cli.services import services
 from weir.cli.supervisor import Supervisor
 
-_BINARIES = ("weir-safekeeper", "weir-pageserver", "weir-compute", "weir-log", "weir-members")
+_BINARIES = ("weir-safekeeper", "weir-pageserver", "weir-compute", "weir-log", "weir-members", "weir-proxy")
 _MAJOR = 15
 # None: worth knowing, but nothing stands in the way.
 _Finding = tuple[bool | None, str, str]

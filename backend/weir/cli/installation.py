@@ -16,7 +16,9 @@ from typing import Any
 from urllib.parse import quote
 
 from weir.cli import sections
+from weir.cli.certificates import Files
 from weir.cli.errors import CliError
+from weir.cli.files import write_whole
 from weir.cli.settings_file import TEMPLATE
 from weir.config import default_home
 
@@ -35,12 +37,16 @@ PORTS: Mapping[str, tuple[int, str]] = {
     "temporal_http": (7422, "Temporal, HTTP"),
     "temporal_metrics": (7423, "Temporal's metrics"),
     "prometheus": (7430, "Prometheus"),
+    "proxy": (7432, "databases, through the proxy"),
+    "proxy_http": (7433, "proxy's health and metrics"),
     **{f"safekeeper_{n}_wal": (7500 + n, f"safekeeper {n}, WAL") for n in _NUMBERS},
     **{f"safekeeper_{n}_http": (7510 + n, f"safekeeper {n}, HTTP") for n in _NUMBERS},
     "pageserver_pages": (7600, "pageserver, pages"),
     "pageserver_http": (7601, "pageserver, HTTP"),
     "simulator": (7650, "simulated fleet"),
 }
+# Ports that settings files of before the proxy do not have.
+_LATER = ("proxy", "proxy_http")
 COMPUTE_PORTS = (7700, 7899)
 
 
@@ -68,6 +74,7 @@ class Installation:
     compute_cache_mib: int = sections.COMPUTE_CACHE_MIB
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
     simulated: Mapping[str, float] = field(default_factory=dict[str, float])
+    proxy: sections.Proxy = field(default_factory=sections.Proxy)
 
     @property
     def config_file(self) -> Path:
@@ -135,6 +142,30 @@ class Installation:
         return self.compute_runtime == "simulated"
 
     @property
+    def has_proxy(self) -> bool:
+        """A simulated fleet has no database to connect to."""
+        return self.proxy.enabled and not self.is_simulated
+
+    @property
+    def proxy_files(self) -> Files:
+        return Files(self.home, self.proxy.given)
+
+    @property
+    def proxy_token_file(self) -> Path:
+        """What the API knows the proxy by."""
+        return self.home / "secrets" / "proxy_token"
+
+    @property
+    def proxy_mock_secret_file(self) -> Path:
+        return self.home / "secrets" / "proxy_mock_secret"
+
+    @property
+    def proxy_address(self) -> str:
+        """Where clients connect: HOST:PORT, the host one of many when there is a domain."""
+        host = f"ENDPOINT.{self.proxy.domain}" if self.proxy.domain else self.proxy.host
+        return f"{sections.bracketed(host)}:{self.ports['proxy']}"
+
+    @property
     def simulator_url(self) -> str:
         return f"http://{self.address('simulator')}"
 
@@ -189,6 +220,13 @@ class Installation:
             WEIR_SAFEKEEPERS_REPLACE_AFTER_MINUTES=str(self.replace_after_minutes),
             WEIR_SCRAPE_INTERVAL_SECONDS=str(self.scrape_interval_seconds),
         )
+        if self.has_proxy:
+            environment.update(
+                WEIR_PROXY_HOST=self.proxy.host,
+                WEIR_PROXY_PORT=str(self.ports["proxy"]),
+                WEIR_PROXY_DOMAIN=self.proxy.domain,
+                WEIR_PROXY_HTTP=f"http://{self.address('proxy_http')}",
+            )
         if self.is_simulated:
             environment.update(
                 WEIR_SIMULATOR_URL=self.simulator_url,
@@ -251,12 +289,13 @@ def load(home: Path) -> Installation:
         pageserver_limits=sections.pageserver_limits(path, document),
         compute_runtime=sections.runtime(path, document),
         compute_cache_mib=sections.cache_mib(path, document),
+        proxy=sections.proxy(path, document),
         simulated={name: float(value) for name, value in sections.section(path, document, "simulated").items()},
     )
 
 
 def create(home: Path, port_base: int | None) -> Installation:
-    """Write the directory, the settings and the metadata store's password. What exists stays as it is."""
+    """Write the directory, the settings and the services' secrets. What exists stays as it is."""
     shift = (port_base or FIRST_PORT) - FIRST_PORT
     try:
         # Computes and the metadata store run as another user below it: searchable, not listable.
@@ -284,24 +323,14 @@ def create(home: Path, port_base: int | None) -> Installation:
             most_safekeepers=MOST_SAFEKEEPERS,
             **{name: default for name, (default, _) in sections.PAGESERVER_LIMITS.items()},
         )
-        _write_whole(config, text, 0o644)
+        write_whole(config, text, 0o644)
     elif port_base is not None:
         raise CliError(f"{config} exists already and holds the ports; --port-base is for the first `weir up`.")
-    password = home / "secrets" / "postgres_password"
-    if not password.exists():
-        _write_whole(password, secrets.token_urlsafe(24) + "\n", 0o600)
+    for name, octets in (("postgres_password", 24), ("proxy_token", 32), ("proxy_mock_secret", 48)):
+        secret = home / "secrets" / name
+        if not secret.exists():
+            write_whole(secret, secrets.token_urlsafe(octets) + "\n", 0o600)
     return load(home)
-
-
-def _write_whole(path: Path, text: str, mode: int) -> None:
-    """All of it or nothing: a crash never leaves half a settings file or an empty password."""
-    draft = path.with_name(path.name + ".new")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
 
 
 def _safekeeper_of(port: str) -> int:
@@ -311,14 +340,19 @@ def _safekeeper_of(port: str) -> int:
 
 
 def _ports(path: Path, document: Mapping[str, Any], safekeepers: int) -> dict[str, int]:
-    """Of all that runs here. Spare safekeepers have the ports behind those of the first one, unless told
-    otherwise."""
+    """Of all that runs here. Unless told otherwise, spare safekeepers have the ports behind those of the first one,
+    and what an older settings file does not know is as far from the API as in a new one."""
     ports: dict[str, int] = {}
     for name, (usual, _) in PORTS.items():
         number = _safekeeper_of(name)
         if number > safekeepers:
             continue
-        default = ports[name.replace(f"_{number}_", "_1_")] + number - 1 if number > SAFEKEEPERS else usual
+        if number > SAFEKEEPERS:
+            default = ports[name.replace(f"_{number}_", "_1_")] + number - 1
+        elif name in _LATER:
+            default = ports["api"] + usual - FIRST_PORT
+        else:
+            default = usual
         ports[name] = _port(path, document, name, default)
     return ports
 

@@ -72,6 +72,10 @@ def up(home: Path, port_base: int | None, timeout: float) -> None:
     click.echo(f"Starting Weir in {home}")
     installation = run_up(home, port_base=port_base, timeout=timeout)
     click.echo(f"Weir is up.  Console: {installation.api_url}  API key: {installation.api_key_file}")
+    if installation.has_proxy:
+        files = installation.proxy_files
+        trust = f"certificate: {files.certificate}" if files.given else f"CA: {files.ca}"
+        click.echo(f"Databases: {installation.proxy_address}  {trust}")
 
 
 @cli.command()

@@ -4,8 +4,11 @@ Each function reads a setting, lets the environment override it, and raises a Cl
 bounds when it makes no sense.
 """
 
+import ipaddress
 import os
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,31 @@ PAGESERVER_LIMITS: Mapping[str, tuple[int, int]] = {
 }
 # Local disk of each compute for pages that it has read and not written, MiB; 0 is no limit.
 COMPUTE_CACHE_MIB = 8192
+
+# Labels of letters, digits and hyphens, with dots between.
+_HOST_NAME = re.compile(r"^(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$")
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """[proxy]: the one address of all databases."""
+
+    enabled: bool = True
+    # The address it listens on.
+    listen: str = "127.0.0.1"
+    # What clients are told when there is no domain.
+    host: str = "localhost"
+    # Endpoints have the host names NAME.DOMAIN; empty: clients name the endpoint in an option.
+    domain: str = ""
+    # Certificate and private key of the operator's own; None: Weir makes them, with a CA.
+    given: tuple[Path, Path] | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """What the certificate is for."""
+        names = ["localhost", "127.0.0.1", "::1"]
+        names += [self.host] if self.host not in names else []
+        return names + ([self.domain, f"*.{self.domain}"] if self.domain else [])
 
 
 def section(path: Path, document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -114,3 +142,71 @@ def cache_mib(path: Path, document: Mapping[str, Any]) -> int:
             f"([computes] in {path}, or {variable})."
         )
     return mib
+
+
+def proxy(path: Path, document: Mapping[str, Any]) -> Proxy:
+    given = section(path, document, "proxy")
+    known = ("enabled", "listen", "host", "domain", "certificate", "private_key")
+    if unknown := given.keys() - set(known):
+        raise CliError(f"{path}: [proxy] has no setting {min(unknown)!r}; it has {', '.join(known)}.")
+    enabled: Any = os.environ.get("WEIR_PROXY_ENABLED") or given.get("enabled", True)
+    enabled = {"true": True, "false": False}.get(enabled, enabled) if isinstance(enabled, str) else enabled
+    if not isinstance(enabled, bool):
+        raise CliError(
+            f"The proxy's enabled is {enabled!r}; it must be true or false ([proxy] in {path}, or "
+            "WEIR_PROXY_ENABLED)."
+        )
+    defaults = Proxy()
+    listen = _proxy_text(path, given, "listen", defaults.listen)
+    host = _proxy_text(path, given, "host", defaults.host).lower()
+    domain = _proxy_text(path, given, "domain", "").lower()
+    if _address(listen) is None:
+        raise CliError(
+            f"The proxy's listen is {listen!r}; it must be an address such as 127.0.0.1, 0.0.0.0 or :: ([proxy] in "
+            f"{path}, or WEIR_PROXY_LISTEN)."
+        )
+    possible = {"host": _is_host(host), "domain": not domain or (_is_host(domain) and _address(domain) is None)}
+    for name, value in (("host", host), ("domain", domain)):
+        if not possible[name]:
+            raise CliError(
+                f"The proxy's {name} is {value!r}; it must be a host name ([proxy] {name} in {path}, or "
+                f"WEIR_PROXY_{name.upper()})."
+            )
+    return Proxy(enabled, listen, host, domain, _proxy_certificate(path, given))
+
+
+def _proxy_certificate(path: Path, given: Mapping[str, Any]) -> tuple[Path, Path] | None:
+    certificate = _proxy_text(path, given, "certificate", "")
+    key = _proxy_text(path, given, "private_key", "")
+    if bool(certificate) != bool(key):
+        raise CliError(f"{path}: certificate and private_key in [proxy] go together; one of them is empty.")
+    if not certificate:
+        return None
+    files = Path(certificate), Path(key)
+    for file in files:
+        if not file.is_absolute():
+            raise CliError(f"{path}: {str(file)!r} in [proxy] must be an absolute path.")
+    return files
+
+
+def _proxy_text(path: Path, given: Mapping[str, Any], name: str, default: str) -> str:
+    value = os.environ.get(f"WEIR_PROXY_{name.upper()}") or given.get(name, default)
+    if not isinstance(value, str):
+        raise CliError(f"{path}: {name} in [proxy] is {value!r}; it must be a text.")
+    return value
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _is_host(text: str) -> bool:
+    return _address(text) is not None or _HOST_NAME.match(text) is not None
+
+
+def bracketed(host: str) -> str:
+    """As a host stands before a port."""
+    return f"[{host}]" if ":" in host else host

@@ -13,11 +13,14 @@ from typing import Any
 
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation, python, script
+from weir.cli.sections import bracketed
 from weir.cli.system import SERVICE_VARIABLE
 from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS
 
 HEALTHY = "process_healthy"
 COMPLETED = "process_completed_successfully"
+# How long transactions through the proxy may go on when it is stopped.
+_DRAIN_SECONDS = 10
 # A service writes its log itself: were the supervisor between them, its death would take the services along, at
 # their next word. "$0" is the file, "$@" the program.
 _TO_ITS_LOG = ("/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1')
@@ -75,6 +78,7 @@ def services(installation: Installation) -> list[Service]:
         _api(installation),
         _prometheus(installation),
         _worker(installation),
+        *([_proxy(installation)] if installation.has_proxy else []),
         Service("logs", "keeps logs from growing for ever", [script("weir"), "rotate-logs"], every="5m"),
     ]
 
@@ -244,6 +248,29 @@ def _worker(installation: Installation) -> Service:
         },
         # Verdicts multiply many small matrices: threads of the linear algebra library would only wait for each other.
         environment={"OPENBLAS_NUM_THREADS": "1"},
+    )
+
+
+def _proxy(installation: Installation) -> Service:
+    files, settings = installation.proxy_files, installation.proxy
+    return Service(
+        "proxy",
+        "one address for all databases",
+        [
+            str(installation.bin_dir / "weir-proxy"),
+            *("--listen", f"{bracketed(settings.listen)}:{installation.ports['proxy']}"),
+            *("--listen-http", installation.address("proxy_http")),
+            *("--certificate", str(files.certificate), "--private-key", str(files.key)),
+            *(("--domain", settings.domain) if settings.domain else ()),
+            *("--control-plane", installation.api_url),
+            *("--control-plane-token", str(installation.proxy_token_file)),
+            *("--mock-secret", str(installation.proxy_mock_secret_file)),
+            *("--drain-seconds", str(_DRAIN_SECONDS)),
+        ],
+        ports=("proxy", "proxy_http"),
+        health=f"{installation.address('proxy_http')}/healthz",
+        after={"api": HEALTHY},
+        stop_seconds=_DRAIN_SECONDS + 5,
     )
 
 

@@ -3,7 +3,7 @@
 TEMPLATE = """\
 # Settings of this Weir installation, written by the first `weir up`. Change them while Weir is down.
 # Each can be overridden by the environment: WEIR_PORT_API=8400, WEIR_COMPUTE_PORTS=8700-8899, ...
-# Everything listens on 127.0.0.1.
+# Everything listens on 127.0.0.1, the proxy where [proxy] says.
 
 [ports]
 {ports}
@@ -17,6 +17,22 @@ runtime = "{runtime}"
 # Local disk of each compute for pages that came from storage and that it has not written, MiB. Beyond it those that
 # were not read lately go, to be fetched again when they are read. Pages that it has written stay. 0: no limit.
 cache_mib = {cache_mib}
+
+[proxy]
+# One address with TLS for the databases of all endpoints (docs/operate/connect.md). Without it clients connect to
+# each compute's own port, on this machine and without TLS.
+enabled = true
+# Where it listens: 127.0.0.1 for this machine only, 0.0.0.0 or :: for others too.
+listen = "127.0.0.1"
+# The host in connection strings, when there is no domain: a name or an address of this machine.
+host = "localhost"
+# With a domain, such as "db.example.com", whose names *.db.example.com all lead here, each endpoint has a host name
+# of its own. Without one connection strings name the endpoint in an option.
+domain = ""
+# PEM files of a certificate for these names, with those between it and its CA, and of its private key: absolute
+# paths. They are read again when they change. Empty: Weir makes both, and a CA for clients to trust, tls/ca.pem.
+certificate = ""
+private_key = ""
 
 [storage]
 # Where the databases' layers are kept: a directory (file:///...) or a bucket (s3://bucket/prefix). Empty: `objects`

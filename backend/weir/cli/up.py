@@ -1,5 +1,6 @@
 """`weir up`: from whatever state the last run, a crash or a power cut left, to everything healthy."""
 
+import datetime as dt
 import fcntl
 import shutil
 import signal
@@ -10,8 +11,8 @@ from pathlib import Path
 
 import click
 
+from weir.cli import certificates, metadata, system
 from weir.cli import installation as installations
-from weir.cli import metadata, system
 from weir.cli.errors import CliError
 from weir.cli.installation import PORTS, Installation
 from weir.cli.output import note, span
@@ -31,6 +32,8 @@ def up(home: Path, *, port_base: int | None, timeout: float) -> Installation:
         supervisor = Supervisor(installation)
         chosen = services(installation)
         config = supervisor_config(installation, chosen)
+        if installation.has_proxy:
+            renew_certificate(installation)
         if supervisor.pid() is not None and supervisor.answers():
             return _already_up(installation, supervisor, chosen, config, timeout)
         _require_programs(installation, chosen)
@@ -156,6 +159,13 @@ def _prepare_files(installation: Installation) -> None:
     free = shutil.disk_usage(installation.home).free
     if free < 2 << 30:
         note(f"only {free >> 20} MiB are free in {installation.home}")
+
+
+def renew_certificate(installation: Installation) -> None:
+    """The proxy reads a new one while it runs."""
+    at = dt.datetime.now(dt.UTC)
+    for what in certificates.prepare(installation.proxy_files, installation.proxy.names, at):
+        note(what)
 
 
 def _wait_healthy(

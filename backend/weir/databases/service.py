@@ -1,4 +1,4 @@
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -9,6 +9,7 @@ from weir.databases.dropping import refuse_until_dropped
 from weir.databases.models import BranchDatabase, DroppedKind, Role
 from weir.databases.repository import DatabaseRepository
 from weir.databases.schemas import ConnectionDetails, ConnectionParameters
+from weir.endpoints.address import public_address
 from weir.endpoints.models import Endpoint
 from weir.endpoints.repository import EndpointRepository
 from weir.endpoints.service import apply_config
@@ -169,18 +170,23 @@ async def get_database(access: ProjectAccess, branch: Branch, name: str) -> Bran
 
 
 def connection(endpoint: Endpoint, role: str, password: str, database: str) -> ConnectionDetails:
+    """How clients connect: a URI that can be given to psql as it is, and its parts."""
+    address = public_address(endpoint, get_settings())
+    host = f"[{address.host}]" if ":" in address.host else address.host
     uri = (
         f"postgresql://{quote(role, safe='')}:{quote(password, safe='')}"
-        f"@{endpoint.host}:{endpoint.port}/{quote(database, safe='')}"
+        f"@{host}:{address.port}/{quote(database, safe='')}"
     )
+    if address.parameters:
+        uri += f"?{urlencode(address.parameters, quote_via=quote)}"
     return ConnectionDetails(
         connection_uri=uri,
         connection_parameters=ConnectionParameters(
             database=database,
             password=password,
             role=role,
-            host=endpoint.host,
-            port=endpoint.port,
-            pooler_host=endpoint.host,
+            host=address.host,
+            port=address.port,
+            pooler_host=address.host,
         ),
     )

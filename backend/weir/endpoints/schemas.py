@@ -1,6 +1,8 @@
 from datetime import datetime
 from typing import Any, Literal
 
+from weir.config import get_settings
+from weir.endpoints.address import public_address
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.kit.schemas import Body, Id, Name, View
 from weir.operations.schemas import OperationsResponse
@@ -54,6 +56,7 @@ class EndpointSettingsView(View):
 
 
 class EndpointView(View):
+    # Where clients connect; the compute's own address is that of GET /computes/{id}.
     id: str
     host: str
     port: int
@@ -88,10 +91,11 @@ class EndpointView(View):
 
     @classmethod
     def of(cls, row: Endpoint, region_id: str) -> "EndpointView":
+        address = public_address(row, get_settings())
         return cls(
             id=row.id,
-            host=row.host,
-            port=row.port,
+            host=address.host,
+            port=address.port,
             name=row.name,
             project_id=row.project_id,
             branch_id=row.branch_id,
@@ -109,7 +113,7 @@ class EndpointView(View):
             last_active=row.last_active,
             started_at=row.started_at,
             suspended_at=row.suspended_at,
-            proxy_host=row.host,
+            proxy_host=get_settings().public_host,
             suspend_timeout_seconds=row.suspend_timeout_seconds,
         )
 

@@ -1,4 +1,3 @@
-import ipaddress
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -32,6 +31,7 @@ from weir.fleet.schemas import (
     StorageHealth,
     TargetGroup,
 )
+from weir.kit.http import is_loopback
 from weir.kit.pagination import Page, Pagination, encode_cursor, text, uuid
 from weir.rollouts.features import feature_of
 from weir.rollouts.intent import FeatureName
@@ -153,16 +153,9 @@ async def replace_safekeeper(
 @internal_router.get("/prometheus/targets")
 async def prometheus_targets(request: Request, session: Session) -> list[TargetGroup]:
     """Prometheus's HTTP service discovery; answers on loopback only."""
-    if request.client is None or not _is_loopback(request.client.host):
+    if request.client is None or not is_loopback(request.client.host):
         raise ForbiddenError("service discovery is for this machine only")
     settings = get_settings()
     # Asked every few seconds: the simulated fleet is one target whatever its size.
     rows = [] if settings.compute_runtime == "simulated" else await ComputeRepository(session, None).all()
     return service.targets(rows, settings)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -17,7 +17,7 @@ from weir.clients.safekeeper import Safekeeper
 from weir.computes import metrics, recorded
 from weir.computes.repository import ComputeRepository, ComputeRow
 from weir.computes.service import observe, state_of, stored_state
-from weir.config import Settings, get_settings
+from weir.config import Settings, get_settings, with_scheme
 from weir.endpoints.models import EndpointState
 from weir.fleet.schemas import (
     FleetComputes,
@@ -212,6 +212,10 @@ def targets(rows: list[ComputeRow], settings: Settings) -> list[TargetGroup]:
         TargetGroup(targets=[urlsplit(settings.api_url).netloc], labels={"job": "api"}),
         TargetGroup(targets=[f"127.0.0.1:{settings.worker_metrics_port}"], labels={"job": "worker"}),
     ]
+    if settings.proxy_http:
+        groups.append(
+            TargetGroup(targets=[urlsplit(with_scheme(settings.proxy_http)).netloc], labels={"job": "proxy"})
+        )
     if settings.compute_runtime == "simulated":
         # One scrape shows all computes; storage has no figures of its own there.
         labels = {"job": "compute", "region_id": settings.region_id}

@@ -43,7 +43,7 @@ router = APIRouter(tags=["projects"], responses=responses(UnauthorizedError, Bad
 
 
 def _view(project: service.Project) -> ProjectView:
-    return ProjectView.of(project, get_settings().compute_host)
+    return ProjectView.of(project, get_settings().public_host)
 
 
 @router.get("/projects")
@@ -55,7 +55,7 @@ async def list_projects(
 ) -> ProjectsPage:
     """Newest first."""
     rows, pagination = page.split(await ProjectRepository(session).page(principal.account_id, search, page))
-    host = get_settings().compute_host
+    host = get_settings().public_host
     return ProjectsPage(projects=[ProjectListItem.of(row, host) for row in rows], pagination=pagination)
 
 

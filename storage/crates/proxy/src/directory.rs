@@ -1,7 +1,10 @@
 //! Where computes are and who may log in there.
 
+mod control_plane;
+mod entry;
 mod file;
 
+pub use control_plane::ControlPlane;
 pub use file::FileDirectory;
 
 use std::collections::HashMap;
@@ -37,11 +40,19 @@ pub enum State {
 pub struct DirectoryError(pub String);
 
 /// Knows endpoints. It is asked for each connection before the client has proven anything, so it answers from memory
-/// or bounds what strangers can make it do, and takes as long for endpoints that do not exist.
+/// or bounds what strangers can make it do, and does the same work for endpoints that do not exist.
 #[async_trait]
 pub trait Directory: Send + Sync + 'static {
     /// None: there is no such endpoint.
     async fn endpoint(&self, name: &EndpointName) -> Result<Option<Arc<Endpoint>>, DirectoryError>;
+
+    /// The same, and never an answer from before the call. Asked after a login only.
+    async fn endpoint_now(
+        &self,
+        name: &EndpointName,
+    ) -> Result<Option<Arc<Endpoint>>, DirectoryError> {
+        self.endpoint(name).await
+    }
 
     /// Has a suspended compute started, and returns when `endpoint` says where it runs. Called once for all who wait,
     /// after one of them has logged in.

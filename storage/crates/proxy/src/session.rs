@@ -17,7 +17,7 @@ use tokio_rustls::server::TlsStream;
 use crate::accept::{self, Accepted, Refused, refuse};
 use crate::cancel::{Backend, Cancels, Registered};
 use crate::compute::{self, ComputeError, Ready};
-use crate::directory::{Directory, State};
+use crate::directory::{Directory, Endpoint, State};
 use crate::login::{self, Login, LoginError};
 use crate::metrics::{self, Open};
 use crate::relay::{Drain, End, Passed, Relay};
@@ -272,7 +272,16 @@ async fn reach(
     };
     let mut woken = false;
     loop {
-        let found = shared.directory.endpoint(name).await;
+        let mut found = shared.directory.endpoint(name).await;
+        let runs_never = |endpoint: &Option<Arc<Endpoint>>| {
+            endpoint
+                .as_ref()
+                .is_none_or(|endpoint| endpoint.state == State::Disabled)
+        };
+        if found.as_ref().is_ok_and(runs_never) {
+            // Somebody may have enabled it just before this client came.
+            found = shared.directory.endpoint_now(name).await;
+        }
         let found = found.map_err(|error| unavailable(error.to_string()))?;
         let state = found.map_or(State::Disabled, |endpoint| endpoint.state.clone());
         let away = match state {

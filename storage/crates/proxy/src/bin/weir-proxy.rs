@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use clap::Parser;
 use pg_protocol::scram::MockSecret;
 use proxy::cancel::Cancels;
-use proxy::directory::FileDirectory;
+use proxy::directory::{ControlPlane, Directory, FileDirectory};
 use proxy::server::{self, Limits};
 use proxy::session::Shared;
 use proxy::throttle::Throttle;
@@ -37,14 +37,26 @@ struct Args {
     /// PEM file with the certificate's private key; read again when it changes
     #[arg(long)]
     private_key: PathBuf,
-    /// Endpoints have the host names NAME.DOMAIN; more than one domain is possible
-    #[arg(long, required = true, value_delimiter = ',')]
+    /// Endpoints have the host names NAME.DOMAIN; more than one domain is possible. Without one, clients name the endpoint
+    /// in an option or in the user
+    #[arg(long, value_delimiter = ',')]
     domain: Vec<String>,
-    /// JSON file with the endpoints, their computes and verifiers (docs/interfaces.md); read again when it changes
+    /// URL of the control plane, which knows endpoints and verifiers and wakes computes
+    #[arg(
+        long,
+        required_unless_present = "directory",
+        requires = "control_plane_token"
+    )]
+    control_plane: Option<String>,
+    /// File with the token by which the control plane knows its proxies
     #[arg(long)]
-    directory: PathBuf,
+    control_plane_token: Option<PathBuf>,
+    /// In place of a control plane: JSON file with the endpoints, their computes and verifiers (docs/interfaces.md); read
+    /// again when it changes
+    #[arg(long, conflicts_with = "control_plane")]
+    directory: Option<PathBuf>,
     /// Program that starts a suspended endpoint's compute, called with its name; ends well once the directory says where it runs
-    #[arg(long)]
+    #[arg(long, requires = "directory")]
     wake_command: Option<PathBuf>,
     /// File with at least 32 random bytes, the same for all proxies: makes users that do not exist look like others
     #[arg(long)]
@@ -90,9 +102,8 @@ async fn run(args: Args) -> anyhow::Result<()> {
             "logins cannot be bound to this certificate: sign it with RSA or ECDSA for channel_binding=require"
         );
     }
-    let directory = Arc::new(FileDirectory::open(&args.directory, args.wake_command)?);
     let shared = Arc::new(Shared {
-        directory: directory.clone(),
+        directory: directory(&args)?,
         certificate: certificate.clone(),
         domains: args
             .domain
@@ -121,11 +132,6 @@ async fn run(args: Args) -> anyhow::Result<()> {
         certificate.paths(),
         move || certificate.reload(),
     ));
-    tokio::spawn(watched::watch(
-        "the directory",
-        vec![args.directory],
-        move || directory.reload(),
-    ));
     tokio::spawn(async move { axum::serve(http, proxy::http::router()).await });
     tracing::info!(listen = %postgres.local_addr()?, domains = ?shared.domains, "proxy serves");
     let mut terminate = signal(SignalKind::terminate())?;
@@ -138,6 +144,26 @@ async fn run(args: Args) -> anyhow::Result<()> {
     .await;
     tracing::info!("proxy stops");
     Ok(())
+}
+
+/// What the proxy asks for endpoints. A file is watched from here on.
+fn directory(args: &Args) -> anyhow::Result<Arc<dyn Directory>> {
+    if let (Some(url), Some(path)) = (&args.control_plane, &args.control_plane_token) {
+        let token = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        ensure!(!token.trim().is_empty(), "{} is empty", path.display());
+        let wake_limit = Duration::from_secs(args.wake_seconds);
+        return Ok(Arc::new(ControlPlane::new(url, token.trim(), wake_limit)?));
+    }
+    let path = args
+        .directory
+        .clone()
+        .context("neither --control-plane nor --directory is given")?;
+    let directory = Arc::new(FileDirectory::open(&path, args.wake_command.clone())?);
+    let reloaded = directory.clone();
+    let reload = move || reloaded.reload();
+    tokio::spawn(watched::watch("the directory", vec![path], reload));
+    Ok(directory)
 }
 
 fn mock_secret(path: &Path) -> anyhow::Result<MockSecret> {

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use async_trait::async_trait;
 use parking_lot::RwLock;
 use pg_protocol::endpoint::EndpointName;
-use pg_protocol::scram::Verifier;
 use serde::Deserialize;
 use tokio::process::Command;
 
+use super::entry::{self, Entry};
 use super::{Directory, DirectoryError, Endpoint, State};
 
 type Endpoints = HashMap<EndpointName, Arc<Endpoint>>;
@@ -22,22 +22,6 @@ type Endpoints = HashMap<EndpointName, Arc<Endpoint>>;
 #[serde(deny_unknown_fields)]
 struct Document {
     endpoints: HashMap<String, Entry>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    state: EntryState,
-    address: Option<String>,
-    roles: HashMap<String, String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum EntryState {
-    Running,
-    Suspended,
-    Disabled,
 }
 
 /// Endpoints as a file has them. Whoever writes the file replaces it as a whole, by renaming a new one onto it.
@@ -72,14 +56,7 @@ fn read(path: &Path) -> anyhow::Result<Endpoints> {
 }
 
 fn parse(text: &str) -> anyhow::Result<Endpoints> {
-    // An error of the parser names a line and a column, and may quote what stands there.
-    let document: Document = serde_json::from_str(text).map_err(|error| {
-        anyhow::anyhow!(
-            "line {}, column {} does not fit",
-            error.line(),
-            error.column()
-        )
-    })?;
+    let document: Document = entry::parse(text.as_bytes())?;
     document
         .endpoints
         .into_iter()
@@ -90,24 +67,6 @@ fn parse(text: &str) -> anyhow::Result<Endpoints> {
             Ok((EndpointName::new(&name)?, Arc::new(endpoint)))
         })
         .collect()
-}
-
-impl Entry {
-    fn endpoint(self) -> anyhow::Result<Endpoint> {
-        let state = match (self.state, self.address) {
-            (EntryState::Running, Some(address)) => State::Running(address),
-            (EntryState::Running, None) => bail!("it is running and has no address"),
-            (EntryState::Suspended, _) => State::Suspended,
-            (EntryState::Disabled, _) => State::Disabled,
-        };
-        let mut roles = HashMap::new();
-        for (role, verifier) in self.roles {
-            let verifier = Verifier::parse(&verifier)
-                .with_context(|| format!("what role {role} has is no SCRAM-SHA-256 verifier"))?;
-            roles.insert(role, verifier);
-        }
-        Ok(Endpoint { state, roles })
-    }
 }
 
 #[async_trait]

@@ -1,0 +1,1 @@
+"""What the control plane and `weir-proxy` say to each other, and the addresses that clients are given."""

@@ -1,0 +1,123 @@
+"""Where an endpoint's compute runs, who may log in there, and starting it for a client that waits.
+
+The verifiers are those that the compute's spec has: with a proof against one, the proxy logs in at the compute.
+"""
+
+import asyncio
+from typing import Literal
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from weir.databases.repository import DatabaseRepository
+from weir.db import Database
+from weir.endpoints.models import Endpoint, EndpointState
+from weir.endpoints.repository import EndpointRepository
+from weir.errors import ProjectBusyError, UnavailableError
+from weir.identity import audit
+from weir.kit.clock import now
+from weir.operations.models import OPEN, OperationKind, OperationStatus
+from weir.operations.repository import OperationRepository
+from weir.operations.service import enqueue
+from weir.projects.locking import lock_idle
+from weir.projects.models import Project
+from weir.proxy.schemas import ProxyEndpoint
+
+ACTOR = "proxy"
+# Between two looks at a compute that starts: the first pause, by how much each is longer, and the longest. Seconds.
+_PAUSE = 0.05
+_PAUSE_GROWTH = 1.15
+_PAUSE_MOST = 0.5
+
+State = Literal["running", "suspended", "disabled"]
+
+
+async def describe(session: AsyncSession, endpoint_id: str) -> ProxyEndpoint | None:
+    """None: there is no such endpoint, or none any more."""
+    endpoint = await EndpointRepository(session).get(endpoint_id)
+    state = await _state(session, endpoint)
+    if endpoint is None or state is None:
+        return None
+    # Without a verifier, after a recovery, Postgres alone knows the password.
+    roles = {
+        role.name: role.scram_verifier
+        for role in await DatabaseRepository(session).roles(endpoint.branch_id)
+        if role.scram_verifier is not None
+    }
+    address = f"{endpoint.host}:{endpoint.port}" if state == "running" else None
+    return ProxyEndpoint(state=state, address=address, roles=roles)
+
+
+async def _state(session: AsyncSession, endpoint: Endpoint | None) -> State | None:
+    """A compute that is being stopped counts as suspended: whoever wants it waits, and starts it again. One that is
+    restarted counts as running: it comes back at its address."""
+    if endpoint is None or endpoint.deleted_at is not None or endpoint.delete_requested_at is not None:
+        return None
+    if endpoint.disabled or await _goes(session, endpoint.project_id):
+        return "disabled"
+    active = endpoint.desired_state == endpoint.state == EndpointState.ACTIVE
+    return "running" if active else "suspended"
+
+
+async def _goes(session: AsyncSession, project_id: str) -> bool:
+    """Whether somebody has asked for the project's deletion."""
+    statement = select(Project.delete_requested_at, Project.deleted_at).where(Project.id == project_id)
+    requested, deleted = (await session.execute(statement)).one()
+    return requested is not None or deleted is not None
+
+
+async def wake(database: Database, endpoint_id: str, seconds: float) -> ProxyEndpoint | None:
+    """Starts a suspended compute, after what else the project is doing, and answers when it runs, or at once when it
+    must not be started. Raises UnavailableError with the reason when that fails or takes longer than `seconds`."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    pause = _PAUSE
+    operation: UUID | None = None
+    while True:
+        async with database.transaction() as session:
+            found = await describe(session, endpoint_id)
+            if found is None or found.state != "suspended":
+                return found
+            operation, waits_for = await _start(session, endpoint_id, operation)
+        if loop.time() + pause > deadline:
+            raise UnavailableError(
+                f"endpoint {endpoint_id} does not run after {seconds:.0f} s: {waits_for}; try again later"
+            )
+        await asyncio.sleep(pause)
+        pause = min(pause * _PAUSE_GROWTH, _PAUSE_MOST)
+
+
+async def _start(session: AsyncSession, endpoint_id: str, operation_id: UUID | None) -> tuple[UUID | None, str]:
+    """Queues the start unless it is queued already. Answers with its operation, if there is one, and with what is to
+    be waited for."""
+    repository = OperationRepository(session)
+    operation = None if operation_id is None else await repository.by_id(operation_id)
+    if operation is not None:
+        if operation.status in OPEN:
+            return operation.id, f"operation {operation.id} is {operation.status}"
+        if operation.status != OperationStatus.FINISHED:
+            raise UnavailableError(f"endpoint {endpoint_id} did not start: {operation.error or operation.status}")
+    endpoint = await EndpointRepository(session).get(endpoint_id)
+    if endpoint is None:
+        return None, "it has gone"
+    try:
+        await lock_idle(session, endpoint.project_id)
+    except ProjectBusyError as error:
+        return None, error.message
+    # As it is under the lock: another one may have started it just now.
+    endpoint = await EndpointRepository(session).get(endpoint_id)
+    if endpoint is None or await _state(session, endpoint) != "suspended":
+        return None, "it has changed"
+    endpoint.desired_state = EndpointState.ACTIVE
+    endpoint.updated_at = now()
+    # As for a request of a person: what fails is undone, and the next client asks again.
+    operation = await enqueue(
+        session,
+        OperationKind.START_COMPUTE,
+        endpoint.project_id,
+        branch_id=endpoint.branch_id,
+        endpoint_id=endpoint.id,
+    )
+    audit.record_system(session, ACTOR, "endpoint.start", f"endpoint/{endpoint.id}", endpoint.project_id)
+    return operation.id, f"operation {operation.id} is {operation.status}"
