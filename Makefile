@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: compatibility bad-days help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model
+.PHONY: compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -77,6 +77,9 @@ TRIALS ?= 30
 
 torture-control: ## TRIALS trials: changes of branches while API, worker and other services are killed (30: half an hour)
 	@nice $(VENV)/python e2e/system/storm/run.py --trials $(TRIALS) --seed $(SEED)
+
+test-api-schema: ## requests made of the API's description: bounds, random ones, chains (about ten minutes)
+	@WEIR_TEST_LONG=1 $(VENV)/pytest -q --durations=2 backend/tests/test_api_schema.py
 
 # Seconds for each scenario of `make model`.
 MODEL_SECONDS ?= 50

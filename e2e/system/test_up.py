@@ -57,6 +57,35 @@ def test_doctor_finds_nothing_wrong_with_a_healthy_stack(stack: Stack):
     assert result.returncode == 0, result.stdout
 
 
+def test_a_project_lives_and_ends_by_the_command_line_alone(stack: Stack, kept: Database):
+    def weir(*words: str) -> str:
+        result = stack.weir(*words)
+        assert result.returncode == 0, f"weir {' '.join(words)}: {result.stdout}{result.stderr}"
+        return result.stdout.strip()
+
+    def sql(branch: str, text: str) -> str:
+        return weir("psql", branch, "--project", "by hand", "--", "-qAtc", text)
+
+    weir("projects", "create", "by hand", "--database", "orders", "--role", "clerk")
+    scope = ("--project", "by hand")
+    sql("main", "CREATE TABLE kept AS SELECT n FROM generate_series(1, 1000) AS n")
+    weir("branches", "create", "dev", *scope)
+    sql("dev", "UPDATE kept SET n = 0")
+    weir("computes", "suspend", "dev", *scope)
+    # psql starts what is suspended; nobody but the role of the database is who it is.
+    assert sql("dev", "SELECT sum(n), current_user, current_database() FROM kept") == "0|clerk|orders"
+    assert sql("main", "SELECT sum(n) FROM kept") == "500500"
+    weir("branches", "restore", "main", "--from", "dev", "--preserve-as", "before", *scope)
+    assert [sql(branch, "SELECT sum(n) FROM kept") for branch in ("main", "dev")] == ["0", "0"]
+    weir("computes", "create", "before", *scope)
+    assert sql("before", "SELECT sum(n) FROM kept") == "500500"
+    # The exit code is psql's, and what psql says comes through.
+    bad = stack.weir("psql", "main", *scope, "--", "-c", "SELECT nonsense")
+    assert (bad.returncode, "nonsense" in bad.stderr) == (1, True)
+    weir("projects", "delete", "by hand", "--yes")
+    assert kept.project_id in weir("projects", "list")
+
+
 def test_the_api_keeps_an_idle_connection_longer_than_clients_do(stack: Stack):
     connection = http.client.HTTPConnection("127.0.0.1", stack.port_base, timeout=10)
     connection.connect()

@@ -25,6 +25,15 @@ class Guarded:
 
 
 @dataclass(frozen=True)
+class Outside:
+    """This room knows the rest only from outside: of our packages it imports itself and these, nothing else."""
+
+    room: str
+    imports: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
 class House:
     """Rooms from the floor up. Each may import what is named for it, and nothing else of the house."""
 
@@ -41,6 +50,7 @@ GUARDED = (
         ("weir.main", "weir.models", "weir.fleet", "weir_workflows"),
         "the core knows nothing of rollouts, which register at weir.main what they add to it",
     ),
+    Guarded("weir.cli.resources", ("weir.cli.main",), "what runs an installation needs none of the API's commands"),
     Guarded("weir.fleet", ("weir.main",), "the fleet's pages stand above everything they show"),
     Guarded(
         "weir_workflows.rollout",
@@ -50,7 +60,45 @@ GUARDED = (
     Guarded("weir_workflows", (), "the API knows workflows by name, never their code"),
 )
 
+OUTSIDE = (
+    Outside(
+        "weir.cli.resources",
+        ("weir.cli.errors", "weir.cli.installation", "weir.cli.output"),
+        "the commands for resources know the API by HTTP alone",
+    ),
+)
+
+# Of `weir.cli.resources`: what all its commands use.
+_COMMON = ("failures", "api", "target", "show", "names", "waiting", "complete", "use")
+
 HOUSES = (
+    House(
+        "weir.cli.resources",
+        {
+            "failures": (),
+            "api": ("failures",),
+            "target": ("api",),
+            "moments": (),
+            "show": (),
+            "names": ("api", "show"),
+            "waiting": ("failures", "api"),
+            "complete": ("api", "target"),
+            "use": ("api", "target", "show", "names", "waiting", "complete"),
+            "projects": (*_COMMON, "moments"),
+            "branch_changes": (*_COMMON, "moments"),
+            "branches": (*_COMMON, "moments", "projects", "branch_changes"),
+            "computes": _COMMON,
+            "databases": _COMMON,
+            "operations": _COMMON,
+            "connect": _COMMON,
+            "rollout_changes": (*_COMMON, "moments"),
+            "rollouts": (*_COMMON, "rollout_changes"),
+            "commands": (
+                *("projects", "branches", "computes", "databases", "operations", "connect", "rollouts"),
+                "complete",
+            ),
+        },
+    ),
     House(
         "weir.rollouts",
         {
@@ -102,6 +150,10 @@ def breaches(module: str, text: str) -> Iterator[str]:
             allowed = any(within(module, room) for room in (rule.room, *rule.importers))
             if within(name, rule.room) and not allowed:
                 yield f"{module}:{line} imports {name}: {rule.why}"
+        for room in OUTSIDE:
+            ours = any(within(name, source) for source in SOURCES)
+            if within(module, room.room) and ours and not any(within(name, x) for x in (room.room, *room.imports)):
+                yield f"{module}:{line} imports {name}: {room.why}"
         for house in HOUSES:
             own, other = _room(house, module), _room(house, name)
             if own is None or other is None or own == other:

@@ -1,4 +1,5 @@
-"""`scripts/gen`: the API's OpenAPI document, and from it the console's client and the schemas of what forms send."""
+"""`scripts/gen`: the API's OpenAPI document, from it the console's client and the schemas of what forms send, and the
+page of the `weir` command."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from .paths import FRONTEND, LOGS, REPO, VENV, tool_environment
 from .run import run_logged, say
 
 OPENAPI = REPO / "openapi" / "weir.json"
+COMMANDS = REPO / "docs" / "operate" / "commands.md"
 GENERATED = FRONTEND / "src" / "api" / "generated"
 
 
@@ -41,7 +43,11 @@ def main() -> int:
         document = Path(folder) / "weir.json"
         if not _run("gen-openapi", [VENV / "bin" / "weir-admin", "openapi"], output=document):
             return 1
-        outcomes = [_settle(OPENAPI, document, check=check)]
+        commands = Path(folder) / "commands.md"
+        program = [VENV / "bin" / "python", "-m", "devtools.commands"]
+        if not _run("gen-commands", program, cwd=REPO / "scripts", output=commands):
+            return 1
+        outcomes = [_settle(OPENAPI, document, check=check), _settle(COMMANDS, commands, check=check)]
         for made in MADE:
             if not _run(made.script, _command(made, document, Path(folder)), cwd=FRONTEND):
                 return 1

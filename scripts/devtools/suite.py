@@ -185,6 +185,15 @@ def _long_steps() -> list[Step]:
             minutes=30,
         ),
         Step(
+            "api-schema-long",
+            "the API's description, bounds and chains of requests",
+            _pytest("backend/tests/test_api_schema.py"),
+            count=results.pytest,
+            long=True,
+            environment=LONG,
+            minutes=60,
+        ),
+        Step(
             "torture-long",
             "the engine under faults, more seeds",
             [_venv("python"), "storage/torture/run.py", "--trials", "20", "--no-result"],

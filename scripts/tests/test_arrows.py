@@ -21,6 +21,9 @@ from devtools import arrows
         ("weir.rollouts.run.views", "def late():\n    from weir.rollouts.report.content import make"),
         ("weir_workflows.computes.steps", "from weir_workflows.rollout import members"),
         ("weir.endpoints.service", "from weir_workflows.worker import main"),
+        ("weir.cli.resources.api", "from weir.cli.resources import names"),
+        ("weir.cli.resources.names", "from weir.db import Session"),
+        ("weir.cli.up", "from weir.cli.resources.api import Api"),
     ],
 )
 def test_an_import_against_an_arrow_is_found(module: str, line: str) -> None:
@@ -34,6 +37,8 @@ def test_an_import_against_an_arrow_is_found(module: str, line: str) -> None:
         ("weir.rollouts.run.views", "from weir.rollouts.plan.schemas import PlanSummary"),
         ("weir.rollouts.plan.planner", "from weir.endpoints.models import EndpointState"),
         ("weir_workflows.reconciler.rollouts", "from weir_workflows.rollout import members"),
+        ("weir.cli.resources.target", "from weir.cli import installation"),
+        ("weir.cli.main", "from weir.cli.resources.commands import COMMANDS"),
     ],
 )
 def test_an_import_along_an_arrow_is_not(module: str, line: str) -> None:

@@ -21,7 +21,7 @@ from weir.operations.schemas import OperationView
 router = APIRouter(
     prefix="/projects/{project_id}/branches/{branch_id}/safekeepers",
     tags=["branches"],
-    responses=responses(UnauthorizedError, NotFoundError),
+    responses=responses(UnauthorizedError, BadRequestError, NotFoundError),
 )
 
 
@@ -36,7 +36,7 @@ async def get_branch_safekeepers(
     return await safekeepers.show(session, keepers, project, branch)
 
 
-@router.post("", responses=responses(BadRequestError, ConflictError, PreconditionFailedError, ProjectBusyError))
+@router.post("", responses=responses(ConflictError, PreconditionFailedError, ProjectBusyError))
 async def set_branch_safekeepers(
     project_id: PathId,
     branch_id: PathId,

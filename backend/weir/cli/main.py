@@ -16,6 +16,7 @@ from weir.cli.logs import logs as run_logs
 from weir.cli.logs import rotate
 from weir.cli.recover import recover as run_recover
 from weir.cli.recover_logs import recover_logs as run_recover_logs
+from weir.cli.resources.commands import COMMANDS
 from weir.cli.status import status as run_status
 from weir.cli.supervisor import Supervisor
 from weir.cli.up import up as run_up
@@ -51,6 +52,13 @@ def cli(ctx: click.Context, home: Path | None) -> None:
       weir status    what runs, where, since when
       weir logs api  what a process says
       weir down      stop everything; no process and no mount stays
+
+    \b
+    Databases:
+      weir projects create shop              a project with a running database
+      weir psql main                         a session on its branch main
+      weir branches create dev               a copy that copies nothing
+      weir branches restore main --at 10m    back to what it was ten minutes ago
 
     State is in one directory. Each process has its own log there, and weir.toml holds the ports.
     """
@@ -320,6 +328,10 @@ def env(home: Path) -> None:
     for name, value in installations.load(home).environment().items():
         if name.startswith(("WEIR_", "OTEL_")):
             click.echo(f"export {name}={shlex.quote(value)}")
+
+
+for _command in COMMANDS:
+    cli.add_command(_command)
 
 
 def main() -> None:

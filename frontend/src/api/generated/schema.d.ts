@@ -6782,6 +6782,15 @@ export interface operations {
                     "application/json": components["schemas"]["BranchSafekeepers"];
                 };
             };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description UNAUTHORIZED: Unauthorized */
             401: {
                 headers: {

@@ -1,0 +1,25 @@
+"""All commands of this room, for the program that has them."""
+
+import click
+
+from weir.cli.resources.branches import branches
+from weir.cli.resources.complete import completion
+from weir.cli.resources.computes import computes
+from weir.cli.resources.connect import connection_string, psql
+from weir.cli.resources.databases import databases, roles
+from weir.cli.resources.operations import operations
+from weir.cli.resources.projects import projects
+from weir.cli.resources.rollouts import rollouts
+
+COMMANDS: tuple[click.Command, ...] = (
+    projects,
+    branches,
+    computes,
+    roles,
+    databases,
+    operations,
+    rollouts,
+    connection_string,
+    psql,
+    completion,
+)
