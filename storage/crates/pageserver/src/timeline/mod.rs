@@ -62,6 +62,7 @@ use self::lineage::Lineage;
 use self::position::Position;
 use self::reads::Reads;
 use self::retention::Retention;
+pub use self::retention::START_HOLD_SECONDS;
 use self::safekeepers::Safekeepers;
 use self::terms::Terms;
 use crate::api::Chains;
@@ -159,6 +160,8 @@ impl Timeline {
             compaction.clone(),
             clock.clone(),
         );
+        // Its compute may run, and could not say so while no pageserver did.
+        retention.hold_start();
         let safekeepers = Arc::new(Safekeepers::new(
             identity.clone(),
             position.clone(),
