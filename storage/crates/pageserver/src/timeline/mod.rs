@@ -63,6 +63,8 @@ use self::position::Position;
 use self::reads::Reads;
 use self::retention::Retention;
 pub use self::retention::START_HOLD_SECONDS;
+#[cfg(test)]
+pub(crate) use self::retention::tests::Machine;
 use self::safekeepers::Safekeepers;
 use self::terms::Terms;
 use crate::api::Chains;

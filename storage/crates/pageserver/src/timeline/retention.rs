@@ -246,4 +246,4 @@ impl Timeline {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -38,14 +38,14 @@ impl TimeSource for SetTime {
 }
 
 /// A machine on which a pageserver and a compute run, with one timeline.
-struct Machine {
+pub(crate) struct Machine {
     root: tempfile::TempDir,
     time: Arc<SetTime>,
-    timeline: Arc<Timeline>,
+    pub(crate) timeline: Arc<Timeline>,
 }
 
 impl Machine {
-    async fn start() -> Machine {
+    pub(crate) async fn start() -> Machine {
         let root = tempfile::tempdir().expect("tempdir");
         let reading = Reading {
             boot: "first".to_owned(),
@@ -131,7 +131,7 @@ impl Machine {
     }
 
     /// A compute with a term of its own has started at the end of the log; its start.
-    async fn compute(&self, term: u64) -> StartPoint {
+    pub(crate) async fn compute(&self, term: u64) -> StartPoint {
         let (term, lsn) = (Term(term), self.timeline.last_record_lsn());
         let start = StartPoint { term, lsn };
         self.timeline.raise_term(term);
