@@ -93,6 +93,8 @@ pub struct TimelineStatus {
     pub history_bytes: u64,
     /// Why history is cut by another time than the wall clock's, or not at all; null: it is not.
     pub history_held: Option<String>,
+    /// Where the newest compute started, while that stays readable for it, whatever the history window; null: nothing is.
+    pub start_held: Option<Lsn>,
     /// Null while the object store takes what it is given.
     pub uploads_failing: Option<UploadsFailing>,
     pub full_page_writes: FullPageWrites,
@@ -170,6 +172,20 @@ pub struct TimestampOfLsn {
 #[serde(deny_unknown_fields)]
 pub struct LeaseRequest {
     pub lsn: Lsn,
+    pub seconds: u64,
+}
+
+/// A compute of a term that began at an LSN runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartRequest {
+    pub term: u64,
+    pub lsn: Lsn,
+}
+
+/// How long what it started from stays readable without another request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartHeld {
     pub seconds: u64,
 }
 

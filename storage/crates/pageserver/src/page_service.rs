@@ -13,7 +13,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use bytes::{Buf, Bytes};
 use futures::{SinkExt, StreamExt};
-use pg_types::Term;
+use pg_types::{Lsn, Term};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
@@ -237,6 +237,20 @@ fn encode<T: serde::Serialize>(message: &T) -> Result<Bytes> {
         .into())
 }
 
+/// What was read, if the compute's term was the newest both before and after, and what was read is still within the
+/// history. `None` leaves the answer, and the refusal, to [`answer`].
+fn while_allowed<T>(
+    timeline: &Timeline,
+    term: Term,
+    read: impl FnOnce() -> Option<(Lsn, T)>,
+) -> Option<(Lsn, T)> {
+    timeline.check_term(term).ok()?;
+    let (as_of, found) = read()?;
+    timeline.check_term(term).ok()?;
+    timeline.check_readable(as_of).ok()?;
+    Some((as_of, found))
+}
+
 /// The answer to a request for one page that is at hand, with no task of its own for it.
 fn hot_answer(timeline: &Timeline, term: Term, frame: &RequestFrame) -> Option<Reply> {
     let Request::Pages { rel, blocks } = &frame.request else {
@@ -244,10 +258,11 @@ fn hot_answer(timeline: &Timeline, term: Term, frame: &RequestFrame) -> Option<R
     };
     let [block] = blocks[..] else { return None };
     let started = Instant::now();
-    timeline.check_term(term).ok()?;
     let position = frame.position;
-    let as_of = timeline.position_now(position.not_modified_since, position.at)?;
-    let page = timeline.reads().hot_page(*rel, block, as_of)?;
+    let (as_of, page) = while_allowed(timeline, term, || {
+        let as_of = timeline.position_now(position.not_modified_since, position.at)?;
+        Some((as_of, timeline.reads().hot_page(*rel, block, as_of)?))
+    })?;
     let metrics = timeline.metrics();
     metrics.observe_request("pages", true, started.elapsed());
     Some(Reply::Pages {
@@ -342,5 +357,27 @@ fn request_name(request: &Request) -> &'static str {
         Request::ListRels { .. } => "list_rels",
         Request::ListDatabases => "list_databases",
         Request::ListSlruSegments { .. } => "list_slru_segments",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::Machine;
+
+    /// Promise: a page that was at hand is not given to a compute that was replaced while it was read.
+    #[tokio::test]
+    async fn a_newer_compute_that_comes_during_a_read_keeps_the_page_from_the_older_one() {
+        let machine = Machine::start().await;
+        let (timeline, at) = (&machine.timeline, machine.compute(1).await.lsn);
+        let read = while_allowed(timeline, Term(1), || Some((at, "page")));
+        assert_eq!(read, Some((at, "page")));
+        let late = while_allowed(timeline, Term(1), || {
+            timeline.raise_term(Term(2));
+            Some((at, "page"))
+        });
+        assert_eq!(late, None);
+        let before = while_allowed(timeline, Term(1), || panic!("it is fenced already"));
+        assert_eq!(before, None::<(Lsn, ())>);
     }
 }

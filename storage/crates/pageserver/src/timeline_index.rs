@@ -18,8 +18,11 @@ use crate::error::{Error, Result};
 use crate::term_history::Ingested;
 
 mod facts;
+mod start;
 
-pub use facts::{AncestorPoint, AuxFiles, Inheritance, Lease, Manifest, Metadata, Trouble};
+pub use facts::{
+    AncestorPoint, AuxFiles, Inheritance, Lease, Manifest, Metadata, StartPoint, Trouble,
+};
 
 /// One timeline's index, for the process that holds the newest generation of it.
 pub struct TimelineIndex {
@@ -116,6 +119,7 @@ impl TimelineIndex {
             aux: None,
             horizon: Lsn::INVALID,
             leases: Vec::new(),
+            start: None,
             detached_from: None,
             ingested: Some(Ingested::default()),
         };
@@ -238,20 +242,6 @@ impl TimelineIndex {
         self.metadata.lock().leases.clone()
     }
 
-    /// Moves the horizon and forgets leases that have ended by `now`; durable on return. Readers are refused from
-    /// the beginning: what is stored may count even if this fails.
-    pub async fn store_horizon(&self, horizon: Lsn, now: u64) -> Result<()> {
-        {
-            let mut current = self.horizon.lock();
-            *current = horizon.max(*current);
-        }
-        self.change_metadata(|metadata| {
-            metadata.horizon = metadata.horizon.max(horizon);
-            metadata.leases.retain(|lease| lease.until > now);
-        })
-        .await
-    }
-
     /// Adds a lease, or makes the one at the same LSN longer; durable on return.
     pub async fn store_lease(&self, lease: Lease) -> Result<()> {
         self.change_metadata(|metadata| {
@@ -328,12 +318,6 @@ impl TimelineIndex {
             ..IndexChange::default()
         })
         .await
-    }
-
-    /// Stores the highest term accepted; durable on return.
-    pub async fn store_term(&self, term: Term) -> Result<()> {
-        self.change_metadata(|metadata| metadata.max_term = metadata.max_term.max(term))
-            .await
     }
 
     /// Stores the safekeepers from which the timeline gets its WAL; durable on return.

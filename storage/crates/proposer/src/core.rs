@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use pg_types::{Lsn, Term};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
-use wire::wal::{AcceptorMessage, Greeting};
+use wire::wal::{AcceptorMessage, Greeting, Room};
 
 use crate::buffer::WalBuffer;
 use crate::metrics::Metrics;
@@ -50,6 +50,8 @@ pub struct Member {
     pub trimmed_lsn: Lsn,
     /// The peers that its WAL was fetched from.
     pub tries: Tries,
+    /// How much more WAL it takes, as it said last; `None` for no limit.
+    pub room: Option<Room>,
     ingested_lsn: Lsn,
     remote_consistent_lsn: Lsn,
 }
@@ -271,6 +273,15 @@ impl Shared {
         }
     }
 
+    /// A safekeeper says how much more WAL it takes.
+    pub fn has_room(&self, index: usize, room: Option<Room>) {
+        self.core(|core| {
+            core.members[index].room = room;
+            self.publish(core);
+        });
+        self.peers.get(index).wake.notify_one();
+    }
+
     /// A log that was founded before logs knew their members gets to know them as soon as all of them follow this term.
     fn write_members_down(&self, core: &mut Core) {
         if !core.proposer.configuration().is_unlisted() || core.proposer.election().is_none() {
@@ -335,6 +346,7 @@ impl Shared {
             commit,
             applied: furthest(|member| member.ingested_lsn).min(commit),
             remote_consistent: furthest(|member| member.remote_consistent_lsn).min(commit),
+            room: core.room(),
         };
         self.positions
             .send_if_modified(|current| std::mem::replace(current, positions) != positions);

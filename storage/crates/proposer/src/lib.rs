@@ -35,6 +35,7 @@ mod peers;
 mod reactor;
 mod relations;
 mod replication;
+mod room;
 mod running;
 mod stream;
 mod supply;
@@ -52,6 +53,7 @@ pub use members::{MemberChange, MemberError};
 pub use pace::WalPace;
 pub use relations::RelationLedger;
 pub use stream::ProposerHandle;
+pub use wire::wal::{Room, RoomCause};
 
 /// The timeline to write to, and the safekeepers that hold its log.
 #[derive(Clone, Debug)]
@@ -135,6 +137,8 @@ pub struct Positions {
     pub applied: Lsn,
     /// In object storage, with its index.
     pub remote_consistent: Lsn,
+    /// How much more WAL a majority of the safekeepers takes; `None` for no limit.
+    pub room: Option<Room>,
 }
 
 /// An XLOG_FPW_CHANGE record in the stream.

@@ -70,7 +70,7 @@ pub async fn run(shared: Arc<Shared>, index: usize) {
 async fn session(shared: &Shared, index: usize, address: &str) -> anyhow::Result<()> {
     let (mut frames, mut writer) = connect(address, shared.config.connect_timeout).await?;
     let hello = FirstMessage::Propose(ProposeRequest {
-        version: wal::VERSION,
+        version: wal::PROPOSE_VERSION,
         tenant: shared.config.tenant,
         timeline: shared.config.timeline,
         traceparent: shared.traceparent.clone(),
@@ -171,6 +171,7 @@ async fn receive(
             }
             AcceptorMessage::Refused(refusal) => bail!("safekeeper {address}: {refusal}"),
             AcceptorMessage::Failed(failure) => bail!("safekeeper {address}: {failure}"),
+            AcceptorMessage::Room(room) => shared.has_room(index, *room),
             AcceptorMessage::Greeting(_) => bail!("safekeeper {address}: greeted twice"),
         }
     }
@@ -274,16 +275,26 @@ impl Sender<'_> {
             }
             self.sent = self.sent.max(position);
             let commit_lsn = core.proposer.commit_lsn();
-            if self.sent < core.buffer.start() {
+            // WAL of before this term may have been acknowledged, and is taken whatever room there is.
+            let room = core.members[self.index].room;
+            let begun = core
+                .proposer
+                .election()
+                .map_or(Lsn::INVALID, |it| it.start_lsn);
+            let takes = room.map_or(Lsn::MAX, |room| room.limit_lsn.max(begun));
+            if self.sent < core.buffer.start().min(takes) {
                 return Work::Fetch {
-                    to: core.buffer.start(),
+                    to: core.buffer.start().min(takes),
                 };
             }
-            let (end, record_end) = (core.buffer.end(), core.record_end());
+            let (end, record_end) = (core.buffer.end().min(takes), core.record_end());
             if !self.batch.is_due(position, self.sent, end, record_end) && end > self.sent {
                 return Work::Nothing;
             }
-            if let Some(bytes) = core.buffer.piece(self.sent, MAX_WAL_BYTES) {
+            let most = (end.0.saturating_sub(self.sent.0) as usize).min(MAX_WAL_BYTES);
+            if let Some(bytes) = core.buffer.piece(self.sent, most)
+                && !bytes.is_empty()
+            {
                 let end_lsn = self.sent + bytes.len() as u64;
                 let header = AppendHeader {
                     term: core.proposer.term(),

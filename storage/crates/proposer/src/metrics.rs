@@ -30,6 +30,8 @@ family!(COMMIT_LSN: IntGaugeVec = register_int_gauge_vec!("weir_compute_commit_l
 family!(INGEST_LAG: IntGaugeVec = register_int_gauge_vec!("weir_compute_ingest_lag_bytes", "Committed WAL not yet ingested"));
 family!(QUORUM_LAG: IntGaugeVec = register_int_gauge_vec!("weir_compute_quorum_lag_bytes", "WAL received from Postgres and not yet committed"));
 family!(PACED: CounterVec = register_counter_vec!("weir_compute_wal_paced_seconds_total", "Time that WAL waited for its turn under the compute's WAL rate limit"));
+family!(HELD_BACK: CounterVec = register_counter_vec!("weir_compute_wal_held_back_seconds_total", "Time that WAL waited because the safekeepers run out of room for it"));
+family!(ROOM: IntGaugeVec = register_int_gauge_vec!("weir_compute_wal_room_bytes", "WAL that a majority of the safekeepers still takes; no series without a limit"));
 family!(TERM: IntGaugeVec = register_int_gauge_vec!("weir_compute_term", "Term of the compute"));
 family!(SAFEKEEPER_LAG: IntGaugeVec = register_int_gauge_vec!("weir_compute_safekeeper_lag_bytes", "WAL received from Postgres and not yet fsynced by one safekeeper", "safekeeper"));
 family!(SAFEKEEPER_UP: IntGaugeVec = register_int_gauge_vec!("weir_compute_safekeeper_connected", "Whether a safekeeper takes WAL from this compute", "safekeeper"));
@@ -56,6 +58,7 @@ pub struct Metrics {
     ingest_lag: IntGauge,
     quorum_lag: IntGauge,
     pub paced_seconds: Counter,
+    pub held_back_seconds: Counter,
     pub term: IntGauge,
     images: IntCounter,
     commits: IntCounter,
@@ -77,6 +80,7 @@ impl Metrics {
             ingest_lag: INGEST_LAG.with_label_values(&[a, b, c]),
             quorum_lag: QUORUM_LAG.with_label_values(&[a, b, c]),
             paced_seconds: PACED.with_label_values(&[a, b, c]),
+            held_back_seconds: HELD_BACK.with_label_values(&[a, b, c]),
             term: TERM.with_label_values(&[a, b, c]),
             images: IMAGES.with_label_values(&[a, b, c]),
             commits: TRANSACTIONS.with_label_values(&[a, b, c, "commit"]),
@@ -120,6 +124,13 @@ impl Metrics {
         self.commit_lsn.set(positions.commit.0 as i64);
         self.quorum_lag
             .set(lag(positions.record_end, positions.commit));
+        match positions.room {
+            Some(room) => ROOM
+                .with_label_values(&self.with(&[]))
+                .set(room.left(positions.record_end) as i64),
+            // There may never have been a limit.
+            None => drop(ROOM.remove_label_values(&self.with(&[]))),
+        }
         // Before the first report of the pageserver nothing is known.
         let applied = if positions.applied.is_valid() {
             lag(positions.commit, positions.applied)

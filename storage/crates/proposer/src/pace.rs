@@ -21,8 +21,28 @@ const BURST: Duration = Duration::from_millis(250);
 pub struct WalPace {
     /// Bytes a second; 0 for no limit.
     rate: AtomicU64,
-    /// When the next WAL is due.
-    due: Mutex<Option<Instant>>,
+    due: Due,
+}
+
+/// When the next WAL is due.
+#[derive(Debug, Default)]
+pub(crate) struct Due(Mutex<Option<Instant>>);
+
+impl Due {
+    /// So many bytes were read at `now`, at a rate in bytes a second. Returns how long to wait before more is read.
+    pub fn took(&self, bytes: usize, rate: u64, now: Instant) -> Duration {
+        let mut due = self.0.lock();
+        let earliest = now.checked_sub(BURST).unwrap_or(now);
+        let from = due.map_or(now, |due| due.max(earliest));
+        let next = from + Duration::from_secs_f64(bytes as f64 / rate as f64);
+        *due = Some(next);
+        next.saturating_duration_since(now)
+    }
+
+    /// Forgets what was read.
+    pub fn forget(&self) {
+        *self.0.lock() = None;
+    }
 }
 
 impl WalPace {
@@ -30,7 +50,7 @@ impl WalPace {
     pub fn set(&self, bytes_per_second: Option<u64>) {
         let rate = bytes_per_second.unwrap_or(0);
         if self.rate.swap(rate, Ordering::Relaxed) != rate {
-            *self.due.lock() = None;
+            self.due.forget();
             tracing::info!(bytes_per_second = rate, "WAL rate limit");
         }
     }
@@ -48,12 +68,7 @@ impl WalPace {
         let Some(rate) = self.rate() else {
             return Duration::ZERO;
         };
-        let mut due = self.due.lock();
-        let earliest = now.checked_sub(BURST).unwrap_or(now);
-        let from = due.map_or(now, |due| due.max(earliest));
-        let next = from + Duration::from_secs_f64(bytes as f64 / rate as f64);
-        *due = Some(next);
-        next.saturating_duration_since(now)
+        self.due.took(bytes, rate, now)
     }
 }
 

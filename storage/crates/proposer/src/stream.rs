@@ -10,9 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::core::Shared;
 use crate::follow::Follower;
+use crate::pace::Due;
 use crate::replication::{Event, Reader, Replication, StandbyStatus, Writer};
 use crate::running::Running;
-use crate::{Fatal, FpwChange, PgConn, Positions};
+use crate::{Fatal, FpwChange, PgConn, Positions, room};
 
 /// WAL of commits that come while others are under way stays with Postgres for at most this long, and is then read and
 /// sent together.
@@ -87,6 +88,7 @@ pub fn start(
         postgres,
         received: start_lsn,
         system_identifier,
+        due: Due::default(),
     };
     running.shared.reactor.spawn(source.run());
     ProposerHandle {
@@ -100,6 +102,8 @@ struct Source {
     follower: Follower,
     received: Lsn,
     system_identifier: u64,
+    /// When the next WAL may be read as far as the room for it is concerned.
+    due: Due,
     closed: CancellationToken,
 }
 
@@ -199,6 +203,10 @@ impl Source {
                         self.shared.metrics.paced_seconds.inc_by(wait.as_secs_f64());
                         tokio::time::sleep(wait).await;
                     }
+                    let waited =
+                        room::wait(&self.due, &mut positions, wal.len(), self.received).await?;
+                    let held_back = &self.shared.metrics.held_back_seconds;
+                    held_back.inc_by(waited.as_secs_f64());
                     // WAL that no majority has must not fill memory: Postgres waits, and its pg_wal holds it.
                     // Only whole records count, a broken-off one can't be committed before its end has come.
                     positions

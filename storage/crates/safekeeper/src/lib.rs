@@ -45,6 +45,7 @@ mod recovery;
 pub mod registry;
 pub mod repair;
 pub mod replaced;
+pub mod room;
 pub mod scan;
 pub mod segments;
 pub mod server;

@@ -3,8 +3,9 @@
 use std::sync::LazyLock;
 
 use prometheus::{
-    Histogram, IntCounter, IntCounterVec, IntGaugeVec, exponential_buckets, register_histogram,
-    register_int_counter, register_int_counter_vec, register_int_gauge_vec,
+    Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, exponential_buckets,
+    register_histogram, register_int_counter, register_int_counter_vec, register_int_gauge,
+    register_int_gauge_vec,
 };
 
 /// Time of one fsync of WAL, its directory included, seconds; buckets double from 50 µs on.
@@ -30,6 +31,56 @@ pub static SENT_BYTES: LazyLock<IntCounter> = LazyLock::new(|| {
     register_int_counter!(
         "weir_safekeeper_wal_sent_bytes_total",
         "WAL sent to readers and peers"
+    )
+    .expect("registered once")
+});
+/// WAL that a timeline may keep here, bytes; 0 for no limit.
+pub static WAL_QUOTA: LazyLock<IntGauge> = LazyLock::new(|| {
+    register_int_gauge!(
+        "weir_safekeeper_wal_quota_bytes",
+        "WAL that each timeline may keep; 0 for no limit"
+    )
+    .expect("registered once")
+});
+/// Free bytes of the disk below which timelines that keep much WAL take no more; 0 for none.
+pub static DISK_RESERVE: LazyLock<IntGauge> = LazyLock::new(|| {
+    register_int_gauge!(
+        "weir_safekeeper_disk_reserve_bytes",
+        "Free disk kept for timelines that keep little WAL; 0 for none"
+    )
+    .expect("registered once")
+});
+/// Free bytes of the disk that holds the data directory.
+pub static DISK_FREE: LazyLock<IntGauge> = LazyLock::new(|| {
+    register_int_gauge!(
+        "weir_safekeeper_disk_free_bytes",
+        "Free bytes of the disk that holds the data directory"
+    )
+    .expect("registered once")
+});
+/// WAL of a timeline that is here, bytes.
+pub static KEPT: LazyLock<IntGaugeVec> = LazyLock::new(|| {
+    register_int_gauge_vec!(
+        "weir_safekeeper_wal_kept_bytes",
+        "WAL of a timeline that is kept, because storage does not have it as pages yet",
+        &["tenant_id", "timeline_id"]
+    )
+    .expect("registered once")
+});
+/// WAL of a timeline that is taken before the timeline's allowance is used up, bytes; no series without a limit.
+pub static ROOM: LazyLock<IntGaugeVec> = LazyLock::new(|| {
+    register_int_gauge_vec!(
+        "weir_safekeeper_wal_room_bytes",
+        "WAL of a timeline that is still taken before its allowance is used up",
+        &["tenant_id", "timeline_id"]
+    )
+    .expect("registered once")
+});
+/// Appends that were refused because the timeline keeps as much WAL as it may.
+pub static REFUSED_APPENDS: LazyLock<IntCounter> = LazyLock::new(|| {
+    register_int_counter!(
+        "weir_safekeeper_appends_without_room_total",
+        "Appends refused because their timeline keeps as much WAL as it may"
     )
     .expect("registered once")
 });

@@ -22,6 +22,7 @@ use crate::disk::{Disk, DiskError};
 use crate::metrics;
 use crate::offload::Offload;
 use crate::open_error::OpenError;
+use crate::room::{self, Space};
 use crate::timeline::Timeline;
 
 /// A timeline that stopped because of its disk is opened again on demand, but not more often than this.
@@ -50,6 +51,7 @@ pub struct Registry {
     entries: Mutex<HashMap<Id, Entry>>,
     offload: Option<Arc<Offload>>,
     care: Option<Arc<Care>>,
+    space: Arc<Space>,
     /// Held while a timeline is created, deleted or opened again.
     changes: tokio::sync::Mutex<()>,
     /// Locked as long as the process lives, so that no second one works on the same files.
@@ -118,6 +120,7 @@ impl Registry {
             entries: Mutex::default(),
             offload: None,
             care: None,
+            space: Arc::default(),
             changes: tokio::sync::Mutex::default(),
             _lock: lock,
         };
@@ -135,6 +138,12 @@ impl Registry {
             offload: Some(Arc::new(offload)),
             ..self
         }
+    }
+
+    /// The same, and each timeline keeps so much WAL at most, with so much of the disk left free; bytes, 0 for no limit.
+    pub fn limited_to(self, quota: u64, reserve: u64) -> Registry {
+        self.space.limit(quota, reserve);
+        self
     }
 
     /// The same, and damaged WAL is looked for and repaired.
@@ -166,7 +175,7 @@ impl Registry {
 
     fn load(&self, id: Id) -> Entry {
         match Timeline::open(&self.path(id), &self.disk) {
-            Ok(timeline) => Entry::Open(Arc::new(timeline)),
+            Ok(timeline) => Entry::Open(Arc::new(timeline.within(self.space.clone()))),
             Err(error) => {
                 let reason = error.to_string();
                 tracing::error!(tenant = %id.0, timeline = %id.1, reason, "timeline cannot be opened");
@@ -192,6 +201,8 @@ impl Registry {
                 }
             })
             .collect();
+        self.space.measure(&self.dir);
+        tokio::spawn(room::watch(self.space.clone(), self.dir.clone()));
         open.into_iter()
             .for_each(|timeline| self.start_timeline(timeline));
     }
@@ -284,7 +295,8 @@ impl Registry {
         sync_dir(&parent)
             .and_then(|()| sync_dir(&self.dir))
             .map_err(bad)?;
-        Ok(Arc::new(Timeline::open(&path, &self.disk)?))
+        let timeline = Timeline::open(&path, &self.disk)?;
+        Ok(Arc::new(timeline.within(self.space.clone())))
     }
 
     /// Ends a timeline's work and removes its directory with all WAL in it. Idempotent: nothing happens to a timeline that

@@ -71,7 +71,7 @@ async fn handle(stream: TcpStream, registry: Arc<Registry>, id: u64) -> anyhow::
     };
     match wal::decode::<FirstMessage>(&first)? {
         FirstMessage::Propose(request) => {
-            let found = checked(
+            let found = checked_for_writing(
                 request.version,
                 registry.connect((request.tenant, request.timeline)).await,
             );
@@ -111,6 +111,19 @@ fn checked(version: u16, found: Result<Arc<Timeline>, Failure>) -> Result<Arc<Ti
     match version {
         wal::VERSION => found,
         _ => Err(not_spoken(version, &wal::VERSION.to_string())),
+    }
+}
+
+fn checked_for_writing(
+    version: u16,
+    found: Result<Arc<Timeline>, Failure>,
+) -> Result<Arc<Timeline>, Failure> {
+    match version {
+        wal::VERSION | wal::PROPOSE_VERSION => found,
+        _ => {
+            let spoken = format!("{} and {}", wal::VERSION, wal::PROPOSE_VERSION);
+            Err(not_spoken(version, &spoken))
+        }
     }
 }
 

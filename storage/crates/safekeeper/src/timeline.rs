@@ -9,6 +9,7 @@ mod offloading;
 mod reading;
 mod repairing;
 mod reporting;
+mod room;
 mod writing;
 
 pub use filling::{FillView, Gathered, InstallError};
@@ -19,6 +20,7 @@ pub use repairing::{MendError, Mended, RepairView, Verified};
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -30,13 +32,14 @@ use pg_types::{Lsn, WAL_SEGMENT_BYTES};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use wal_decode::WalStreamDecoder;
-use wire::wal::{Failure, FailureKind};
+use wire::wal::{Failure, FailureKind, Room};
 
 use crate::control::{self, Control, Identity};
 use crate::damage::Damage;
 use crate::disk::Disk;
 use crate::open_error::OpenError;
 use crate::origin::Origin;
+use crate::room::Space;
 use crate::segments::Segments;
 use crate::{filled, metrics, recovery, replaced};
 
@@ -49,6 +52,8 @@ pub struct Progress {
     pub ingested_lsn: Lsn,
     /// Position below which no reader needs the WAL any more.
     pub remote_consistent_lsn: Lsn,
+    /// How much more WAL is taken; `None` for no limit.
+    pub room: Option<Room>,
 }
 
 /// Why a timeline does nothing any more.
@@ -102,6 +107,7 @@ pub struct Timeline {
     health: Mutex<Health>,
     suspected: Notify,
     is_suspected: AtomicBool,
+    space: Arc<Space>,
     closed: CancellationToken,
 }
 
@@ -181,6 +187,7 @@ impl Timeline {
             reply: acceptor.append_reply(),
             ingested_lsn: Lsn::INVALID,
             remote_consistent_lsn: control.durable.remote_consistent_lsn,
+            room: None,
         };
         let state = State {
             acceptor,
@@ -203,6 +210,7 @@ impl Timeline {
             health: Mutex::default(),
             suspected: Notify::new(),
             is_suspected: AtomicBool::new(false),
+            space: Arc::default(),
             closed: CancellationToken::new(),
         };
         if !recovered.lost.is_empty() {
@@ -321,6 +329,7 @@ impl Timeline {
             reply: state.acceptor.append_reply(),
             ingested_lsn: state.ingested_lsn,
             remote_consistent_lsn: state.acceptor.durable().remote_consistent_lsn,
+            room: self.room(state),
         };
         self.progress.send_if_modified(|current| {
             // WAL that is only in memory is of no use to anybody yet.
@@ -397,10 +406,12 @@ impl Timeline {
         let removed = {
             let mut state = self.state.lock();
             let state = self.running(&mut state)?;
-            state
+            let removed = state
                 .segments
                 .remove_below(horizon)
-                .map_err(|error| self.stop(state, "remove old WAL", &error))?
+                .map_err(|error| self.stop(state, "remove old WAL", &error))?;
+            self.publish(state);
+            removed
         };
         metrics::TRIMMED_SEGMENTS.inc_by(removed);
         self.forget_damage_below(horizon);

@@ -21,8 +21,11 @@ use pg_types::{Lsn, TenantId, Term, TimelineId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Current version of what proposers and peers speak.
+/// Current version of what peers speak, and of the proposers that are not told how much room there is.
 pub const VERSION: u16 = 2;
+/// Current version of what proposers speak; safekeepers answer those of [`VERSION`] as well, without
+/// [`AcceptorMessage::Room`].
+pub const PROPOSE_VERSION: u16 = 3;
 /// Current version of what readers speak; safekeepers answer those of version 2 as well.
 pub const READ_VERSION: u16 = 3;
 /// Largest frame either side accepts, bytes.
@@ -51,7 +54,7 @@ pub enum FirstMessage {
 /// A proposer connects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProposeRequest {
-    /// [`VERSION`] of the sender.
+    /// [`PROPOSE_VERSION`] of the sender.
     pub version: u16,
     /// The tenant that the timeline belongs to.
     pub tenant: TenantId,
@@ -115,6 +118,42 @@ pub enum AcceptorMessage {
     Refused(Refusal),
     /// Nothing can be done with this timeline here; the connection ends.
     Failed(Failure),
+    /// How much more WAL is taken here; `None` for no limit. From version 3 of the proposer on: behind the greeting, and
+    /// whenever it has changed.
+    Room(Option<Room>),
+}
+
+/// How much WAL a safekeeper takes of a timeline, which grows as what it keeps is trimmed. WAL before the start of the
+/// newest term is taken in any case: it may have been acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Room {
+    /// No WAL is taken from here on.
+    pub limit_lsn: Lsn,
+    /// From here on the proposer slows down.
+    pub slow_lsn: Lsn,
+    /// What there is no room for.
+    pub cause: RoomCause,
+}
+
+impl Room {
+    /// Bytes of WAL behind `lsn` that are still taken.
+    pub fn left(&self, lsn: Lsn) -> u64 {
+        self.limit_lsn.0.saturating_sub(lsn.0)
+    }
+
+    /// Bytes before the limit in which the proposer slows down.
+    pub fn slow_bytes(&self) -> u64 {
+        self.limit_lsn.0.saturating_sub(self.slow_lsn.0)
+    }
+}
+
+/// What sets the limit of a [`Room`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum RoomCause {
+    /// The quota of WAL that each timeline has.
+    Quota,
+    /// The safekeeper's disk, of which little is free.
+    Disk,
 }
 
 /// WAL `[start_lsn, end_lsn)` of the log that `term` continued.

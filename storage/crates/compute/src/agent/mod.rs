@@ -10,6 +10,7 @@ mod audit;
 mod configure;
 mod fetch;
 mod fpw;
+mod hold;
 pub mod http;
 mod layout;
 mod live;

@@ -15,7 +15,7 @@ use super::live::{Live, Stack};
 use super::state::State;
 use super::status::StartTiming;
 use super::storage::{StorageError, TimelineClient};
-use super::{Agent, End, Terminate, audit, fpw, suspend, watch};
+use super::{Agent, End, Terminate, audit, fpw, hold, suspend, watch};
 use crate::bundle::Bundle;
 use crate::pages::{ClientConfig, PageClient, StorageSource};
 use crate::postgres::{self, Postmaster};
@@ -331,6 +331,7 @@ impl Agent {
             end = watch::timeline(self, live) => end,
             end = watch::vitals(self, live) => end,
             end = watch::writes(live) => end,
+            end = hold::start(self, live) => end,
             () = watchers => End::Lost("the watchers ended".into()),
             mode = self.terminated() => {
                 self.set(|status| status.state = State::Stopping);

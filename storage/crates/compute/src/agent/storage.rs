@@ -142,6 +142,17 @@ impl TimelineClient {
         })
     }
 
+    /// Says that the compute runs which started with `term` at `lsn`, so that this stays readable.
+    pub async fn hold_start(&self, lsn: Lsn, term: Term) -> Result<(), StorageError> {
+        let body = serde_json::json!({"term": term.0, "lsn": lsn});
+        let request = self
+            .request(reqwest::Method::PUT, "/start", STATUS_TIMEOUT)
+            .json(&body);
+        self.answer("the hold on the compute's start", request)
+            .await
+            .map(drop)
+    }
+
     /// Keeps auxiliary files for a start at exactly `lsn`; durable on return.
     pub async fn put_auxiliary(
         &self,

@@ -2,7 +2,7 @@
 //!
 //! WAL that runs away from the safekeepers is slowed down by holding writes to the volume back, for a bounded
 //! time each. Where that does not help (a long transaction within `shared_buffers`), and where storage has
-//! stopped at a record it can't redo, writes are refused: sessions default to read-only and those that hold a
+//! stopped at a record it can't redo, or where the safekeepers have no room for more WAL, writes are refused: sessions default to read-only and those that hold a
 //! transaction id are ended, over and over until the reason is gone. A session whose commit waits for the majority
 //! is left alone: ending it would make its rows visible before they are safe, and it writes no more WAL.
 
@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pg_types::{BLCKSZ, Lsn};
+use proposer::{Positions, RoomCause};
 
 use super::live::Live;
 use super::status::FullPageWrites;
@@ -29,6 +30,11 @@ const INGEST_LAG: (u64, u64) = (256 << 20, 2 << 30);
 const MAX_DELAY: Duration = Duration::from_millis(50);
 /// WAL that the safekeepers lack beyond this is too much for the local disk: writes are refused until half of it.
 const MAX_QUORUM_LAG: u64 = 4 << 30;
+
+/// Of the WAL in whose course a compute is slowed down, the part that is left when writes are refused, and the part that
+/// there has to be before they are taken again.
+const REFUSED_PART: u64 = 16;
+const LIFTED_PART: u64 = 2;
 
 /// Keeps status and metric at what the WAL says.
 pub async fn full_page_writes(agent: &Agent, live: &Live) {
@@ -111,7 +117,8 @@ pub async fn vitals(agent: &Agent, live: &Live) -> End {
             MAX_QUORUM_LAG
         };
         let why = (quorum_lag > limit)
-            .then(|| format!("{} MB of WAL wait for the safekeepers", quorum_lag >> 20));
+            .then(|| format!("{} MB of WAL wait for the safekeepers", quorum_lag >> 20))
+            .or_else(|| without_room(&positions, refusal.active));
         refusal.follow(agent, live, why).await;
     }
 }
@@ -123,6 +130,25 @@ fn behind(ahead: Lsn, at: Lsn) -> u64 {
 fn delay(lag: u64, (soft, hard): (u64, u64)) -> Duration {
     let share = lag.saturating_sub(soft) as f64 / (hard - soft) as f64;
     MAX_DELAY.mul_f64(share.min(1.0))
+}
+
+/// Why the safekeepers take hardly any more WAL, if they do. Once writes are refused (`refused`) there has to be much more
+/// room before they are taken again. Commits that wait find the room that is left.
+fn without_room(positions: &Positions, refused: bool) -> Option<String> {
+    let room = positions.room?;
+    let part = if refused { LIFTED_PART } else { REFUSED_PART };
+    if room.left(positions.record_end) > room.slow_bytes() / part {
+        return None;
+    }
+    let kept = behind(positions.record_end, positions.remote_consistent) >> 20;
+    let why = match room.cause {
+        RoomCause::Quota => "a branch may have no more there",
+        RoomCause::Disk => "a majority of them is short of disk space",
+    };
+    Some(format!(
+        "the safekeepers keep {kept} MB of WAL that storage has not made durable behind {}, and {why}; writes are taken again when storage has caught up",
+        positions.remote_consistent
+    ))
 }
 
 /// Follows the pageserver's view of the timeline. Ends only when a newer compute has come.
@@ -263,6 +289,24 @@ impl Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn writes_are_refused_late_and_taken_again_early() {
+        let at = |left: u64| Positions {
+            record_end: Lsn((1 << 30) - left),
+            room: Some(proposer::Room {
+                limit_lsn: Lsn(1 << 30),
+                slow_lsn: Lsn((1 << 30) - (16 << 20)),
+                cause: RoomCause::Quota,
+            }),
+            ..Positions::default()
+        };
+        assert!(without_room(&Positions::default(), true).is_none());
+        assert!(without_room(&at(2 << 20), false).is_none());
+        assert!(without_room(&at(2 << 20), true).is_some());
+        assert!(without_room(&at(1 << 20), false).is_some());
+        assert!(without_room(&at(9 << 20), true).is_none());
+    }
 
     #[test]
     fn delays_grow_with_the_lag_and_are_bounded() {

@@ -55,6 +55,7 @@ pub fn router(manager: Arc<TenantManager>) -> Router {
         .route(&under("checkpoint"), post(timeline::checkpoint))
         .route(&under("layers"), get(timeline::layers))
         .route(&under("lease"), post(timeline::lease))
+        .route(&under("start"), put(timeline::hold_start))
         .route(
             &under("detach"),
             post(timeline::detach).get(timeline::detaching),

@@ -11,9 +11,12 @@ use pg_types::{Lsn, Term};
 
 use super::{ApiResult, Manager, body, reply, tenant_id, timeline_id};
 use crate::api::{
-    CreateTimeline, DetachState, LeaseGiven, LeaseRequest, SafekeeperList, SickSafekeeperOfTimeline,
+    CreateTimeline, DetachState, LeaseGiven, LeaseRequest, SafekeeperList,
+    SickSafekeeperOfTimeline, StartHeld, StartRequest,
 };
 use crate::error::Error;
+use crate::timeline::START_HOLD_SECONDS;
+use crate::timeline_index::StartPoint;
 use crate::timestamp::PgTimestamp;
 
 type Ids = Path<(String, String)>;
@@ -172,6 +175,21 @@ pub async fn lease(State(manager): Manager, Path(ids): Ids, bytes: Bytes) -> Api
         valid_until: until.to_string(),
     };
     Ok(reply(StatusCode::OK, &given))
+}
+
+/// A compute says that it runs, and keeps what it started from readable.
+pub async fn hold_start(State(manager): Manager, Path(ids): Ids, bytes: Bytes) -> ApiResult {
+    let StartRequest { term, lsn } = body(&bytes)?;
+    let (tenant, timeline) = (tenant_id(&ids.0)?, timeline_id(&ids.1)?);
+    let start = StartPoint {
+        term: Term(term),
+        lsn,
+    };
+    manager.hold_start(tenant, timeline, start).await?;
+    let held = StartHeld {
+        seconds: START_HOLD_SECONDS,
+    };
+    Ok(reply(StatusCode::OK, &held))
 }
 
 /// Begins to make a branch independent of its ancestors, unless that is under way or done; 202 while it is.

@@ -8,7 +8,7 @@ use pg_types::{Lsn, TenantId, TimelineId};
 
 use super::{Tenant, TenantManager};
 use crate::error::Result;
-use crate::timeline_index::Lease;
+use crate::timeline_index::{Lease, StartPoint};
 use crate::timestamp::PgTimestamp;
 
 /// How often it is looked which tenants are due.
@@ -97,5 +97,21 @@ impl TenantManager {
         let _nothing_is_trimmed = tenant.changing.lock().await;
         let lease = timeline.lease(lsn, seconds).await?;
         Ok((lease, self.clock.shown_at(lease.until)))
+    }
+
+    /// Keeps the LSN that a compute started from readable for [`START_HOLD_SECONDS`](crate::timeline::START_HOLD_SECONDS) from now on.
+    pub async fn hold_start(
+        &self,
+        tenant: TenantId,
+        timeline: TimelineId,
+        start: StartPoint,
+    ) -> Result<()> {
+        let tenant: Arc<Tenant> = self.tenant(tenant)?;
+        let timeline = tenant.timeline(timeline)?;
+        if timeline.renew_start(start)? {
+            return Ok(());
+        }
+        let _nothing_is_trimmed = tenant.changing.lock().await;
+        timeline.take_start(start).await
     }
 }

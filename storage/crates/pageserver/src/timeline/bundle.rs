@@ -13,6 +13,7 @@ use wal_decode::TimelineState;
 
 use super::{Timeline, reads, two_phase};
 use crate::error::{Error, Result};
+use crate::timeline_index::StartPoint;
 
 /// How long a start waits for the object store to take its term before it is told why it waits.
 const TERM_PATIENCE: Duration = Duration::from_secs(10);
@@ -34,7 +35,7 @@ impl Timeline {
         self.check_term(term)?;
         self.resolve_position(lsn, Some(lsn)).await?;
         self.check_history(lsn, term)?;
-        self.take_term(term).await?;
+        self.take_term(term, lsn).await?;
         let mut files = self.small_files(lsn).await?;
         if let Some(aux) = self.aux_at(lsn).await? {
             files.push(("weir/aux.tar".to_owned(), aux));
@@ -58,13 +59,15 @@ impl Timeline {
         )))
     }
 
-    /// Accepts a term and stores it before anything is answered under it.
-    async fn take_term(&self, term: Term) -> Result<()> {
+    /// Accepts a term and stores it, and where it begins, before anything is answered under it.
+    async fn take_term(&self, term: Term, lsn: Lsn) -> Result<()> {
         self.raise_term(term);
         crash::point!("term.raised");
         // Another request may be storing the same term: this one must not overtake it.
         if self.index.durable_term() < term {
-            let stored = tokio::time::timeout(TERM_PATIENCE, self.index.store_term(term)).await;
+            self.retention().hold_start();
+            let start = StartPoint { term, lsn };
+            let stored = tokio::time::timeout(TERM_PATIENCE, self.index.store_start(start)).await;
             stored.unwrap_or_else(|_| Err(self.term_is_not_stored(term)))?;
         }
         crash::point!("term.stored");

@@ -62,6 +62,9 @@ use self::lineage::Lineage;
 use self::position::Position;
 use self::reads::Reads;
 use self::retention::Retention;
+pub use self::retention::START_HOLD_SECONDS;
+#[cfg(test)]
+pub(crate) use self::retention::tests::Machine;
 use self::safekeepers::Safekeepers;
 use self::terms::Terms;
 use crate::api::Chains;
@@ -159,6 +162,8 @@ impl Timeline {
             compaction.clone(),
             clock.clone(),
         );
+        // Its compute may run, and could not say so while no pageserver did.
+        retention.hold_start();
         let safekeepers = Arc::new(Safekeepers::new(
             identity.clone(),
             position.clone(),

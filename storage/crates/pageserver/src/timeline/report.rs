@@ -54,6 +54,7 @@ impl Timeline {
             current_logical_size: size,
             history_bytes: self.history_bytes(),
             history_held: self.retention.held(),
+            start_held: self.held_start(),
             uploads_failing: self.uploads_failing(),
             full_page_writes: full_page_writes(&state),
             image_threshold: self.config().threshold(state.full_page_writes),

@@ -1,7 +1,7 @@
 //! How much history a timeline keeps.
 //!
 //! Invariants:
-//! - Below the *horizon* nothing is readable but branch points and leased LSNs. The horizon never falls. It is stored
+//! - Below the *horizon* nothing is readable but branch points, leased LSNs and the start of a compute that runs. The horizon never falls. It is stored
 //!   before the first version behind it is dropped, so that no restart offers what may be gone.
 //! - The horizon moves only while no branch is being made and no lease given (the manager holds the tenant's lock),
 //!   together with the list of what must stay readable below it. After a restart nothing is dropped until that list
@@ -12,7 +12,12 @@
 //! history: the pageserver's clock is the wall clock without its jumps within the window (`clock`), and leases end by
 //! even time.
 
+mod start;
+
+pub use start::START_HOLD_SECONDS;
+
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use pg_types::Lsn;
@@ -42,6 +47,8 @@ pub struct Retention {
     clock: Arc<Clock>,
     /// Why history is cut by another time than the wall clock's.
     held: Ranked<HISTORY_HELD, Option<String>>,
+    /// Until when the newest compute's start is held, seconds of even time.
+    start_held_until: AtomicU64,
 }
 
 impl Retention {
@@ -61,6 +68,7 @@ impl Retention {
             compaction,
             clock,
             held: Ranked::default(),
+            start_held_until: AtomicU64::new(0),
         }
     }
 
@@ -82,11 +90,11 @@ impl Retention {
         self.held.lock().clone()
     }
 
-    /// Whether a lease of this timeline keeps exactly this LSN readable.
+    /// Whether a lease of this timeline, or its compute, keeps exactly this LSN readable.
     fn is_leased(&self, at: Lsn) -> bool {
         let now = self.clock.seconds();
         let holds = |lease: &Lease| lease.lsn == at && lease.until > now;
-        self.index.leases().iter().any(holds)
+        self.index.leases().iter().any(holds) || self.start_held().is_some_and(|it| it.lsn == at)
     }
 
     /// Keeps a record boundary of this timeline's own history readable for so many seconds of even time.
@@ -118,9 +126,11 @@ impl Retention {
         let now = self.clock.seconds();
         // A lease that has run out is forgotten for good, whatever the clock says later.
         let expired = self.index.leases().iter().any(|lease| lease.until <= now);
-        if horizon > before || expired {
+        // Nor is a start that nobody holds any more offered again once it is given up.
+        let lapsed = self.start_lapsed().filter(|start| start.lsn < horizon);
+        if horizon > before || expired || lapsed.is_some() {
             crash::point!("history.before-horizon");
-            self.index.store_horizon(horizon, now).await?;
+            self.index.store_horizon(horizon, now, lapsed).await?;
             crash::point!("history.horizon-stored");
             let (tenant, timeline) = (self.identity.tenant, self.identity.id);
             tracing::debug!(%tenant, %timeline, %horizon, "history starts later now");
@@ -128,7 +138,8 @@ impl Retention {
         let leases = self.index.leases();
         let points = branch_points
             .into_iter()
-            .chain(leases.iter().map(|lease| lease.lsn));
+            .chain(leases.iter().map(|lease| lease.lsn))
+            .chain(self.start_held().map(|start| start.lsn));
         self.compaction
             .keep(layers::Retention::new(horizon, points));
         let last = self.position.last_record_lsn();
@@ -170,7 +181,7 @@ impl Timeline {
         )))
     }
 
-    /// Whether a lease keeps exactly this LSN readable.
+    /// Whether a lease, or the compute that started there, keeps exactly this LSN readable.
     pub(super) fn is_leased(&self, at: Lsn) -> bool {
         let owner = self.owner_of(at);
         owner.as_deref().unwrap_or(self).retention.is_leased(at)
@@ -235,4 +246,4 @@ impl Timeline {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

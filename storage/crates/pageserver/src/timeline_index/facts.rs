@@ -41,6 +41,16 @@ pub struct Lease {
     pub until: u64,
 }
 
+/// Where the newest compute of a timeline started. It reads what it has no copy of as of here, and names and sizes of
+/// files exactly here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartPoint {
+    /// The compute's term.
+    pub term: Term,
+    /// Where that term begins.
+    pub lsn: Lsn,
+}
+
 /// The pageserver's part of the index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
@@ -52,6 +62,9 @@ pub struct Metadata {
     pub horizon: Lsn,
     #[serde(default)]
     pub leases: Vec<Lease>,
+    /// `None` once the compute's hold on it has run out and history before it may be gone.
+    #[serde(default)]
+    pub start: Option<StartPoint>,
     /// What it was a branch of, before it was given everything it read there.
     #[serde(default)]
     pub detached_from: Option<AncestorPoint>,

@@ -18,6 +18,14 @@ fn manifest(timeline: TimelineId) -> Manifest {
     }
 }
 
+/// The start of a compute with a term.
+fn start(term: u64) -> StartPoint {
+    StartPoint {
+        term: Term(term),
+        lsn: Lsn(8),
+    }
+}
+
 /// Promise: a timeline that another pageserver serves from the same store is not taken from it by a creation.
 #[tokio::test]
 async fn what_the_store_has_is_not_created_again() {
@@ -32,9 +40,9 @@ async fn what_the_store_has_is_not_created_again() {
     let refused = create().await.map(|_| ()).expect_err("refused");
     let refused = crate::error::Error::from(refused);
     assert_eq!(refused.code(), ("conflict", 409), "{refused}");
-    first.store_term(Term(3)).await.expect("still its own");
+    first.store_start(start(3)).await.expect("still its own");
     first.delete().await.expect("delete");
-    let stopped = first.store_term(Term(4)).await;
+    let stopped = first.store_start(start(4)).await;
     stopped.expect_err("nothing is written after a deletion");
     create().await.expect("free again");
 }
@@ -55,9 +63,9 @@ async fn a_term_counts_once_it_is_durable() {
     .await;
     let (index, _) = created.expect("index");
     // The first request is given up before anything was written.
-    assert!(index.store_term(Term(5)).now_or_never().is_none());
+    assert!(index.store_start(start(5)).now_or_never().is_none());
     assert_eq!((index.max_term(), index.durable_term()), (Term(5), Term(0)));
-    index.store_term(Term(5)).await.expect("store");
+    index.store_start(start(5)).await.expect("store");
     assert_eq!(index.durable_term(), Term(5));
     drop(index);
     let taken = TimelineIndex::take_over(store, tenant, timeline).await;
@@ -95,7 +103,7 @@ async fn a_position_is_stored_with_the_history_of_what_is_before_it() {
     reached.await.expect("stored");
     later.await.expect("stored");
     index.reach(Lsn(110), None).await.expect("stored");
-    index.store_term(Term(3)).await.expect("stored");
+    index.store_start(start(3)).await.expect("stored");
     drop(index);
     let taken = TimelineIndex::take_over(store, tenant, timeline).await;
     let (index, part) = taken.expect("take over").expect("index");

@@ -11,6 +11,7 @@ use clap::Parser;
 use safekeeper::Registry;
 use safekeeper::care::{self, Care};
 use safekeeper::offload::{Offload, Options};
+use safekeeper::room::LEAST_QUOTA_BYTES;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -53,10 +54,25 @@ struct Args {
     /// How much is fetched in a second to repair what is damaged
     #[arg(long, default_value_t = 32)]
     repair_mib_per_second: u64,
+    /// WAL that a timeline may keep here until storage has it as pages, at least 64; its compute is slowed down within the
+    /// last quarter. 0 for no limit
+    #[arg(long, default_value_t = 16_384)]
+    wal_quota_mib: u64,
+    /// Free disk below which timelines that keep much WAL take no more, but no more than a tenth of the disk; half of it
+    /// stays free. 0 for none
+    #[arg(long, default_value_t = 2_048)]
+    disk_reserve_mib: u64,
 }
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
+    if (1..LEAST_QUOTA_BYTES >> 20).contains(&args.wal_quota_mib) {
+        anyhow::bail!(
+            "--wal-quota-mib {} is less than a timeline needs that keeps up; give {} or more, or 0 for no limit",
+            args.wal_quota_mib,
+            LEAST_QUOTA_BYTES >> 20
+        );
+    }
     let telemetry = telemetry::init("weir-safekeeper")?;
     telemetry::end_at_panics();
     raise_file_limit();
@@ -84,6 +100,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         registry = registry.offloading_to(Offload::new(offloaded, options));
         store = Some(Store::from_address(address).context("--object-store")?);
     }
+    registry = registry.limited_to(args.wal_quota_mib << 20, args.disk_reserve_mib << 20);
     registry = registry.cared_for_by(Care::new(args.id, looking_after(&args), store));
     let registry = Arc::new(registry);
     registry.start();

@@ -24,7 +24,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tracing::{Instrument as _, Span};
 use wire::wal::{
-    self, AcceptorMessage, Failure, FailureKind, Greeting, ProposeRequest, ProposerMessage,
+    self, AcceptorMessage, Failure, FailureKind, Greeting, PROPOSE_VERSION, ProposeRequest,
+    ProposerMessage, Room,
 };
 
 use super::{Frames, frames_of, send};
@@ -79,7 +80,8 @@ impl Proposing {
             let (reader, writer) = TcpStream::from_std(stream)?.into_split();
             let mut frames = frames_of(reader);
             *frames.read_buffer_mut() = received;
-            let replies = Arc::new(Replies::new(self.timeline.clone(), writer));
+            let version = self.request.version;
+            let replies = Arc::new(Replies::new(self.timeline.clone(), writer, version));
             let lives = shared.spawn(replies.clone().show_life().in_current_span());
             let outcome = self.answer(&mut frames, &replies).await;
             lives.abort();
@@ -100,7 +102,7 @@ impl Proposing {
             position,
         });
         match greeting {
-            Ok(greeting) => replies.send(&AcceptorMessage::Greeting(greeting)).await?,
+            Ok(greeting) => replies.greet(greeting).await?,
             Err(failure) => return replies.send(&AcceptorMessage::Failed(failure)).await,
         }
         let mut progress = timeline.progress();
@@ -256,16 +258,33 @@ struct Sender {
     writer: OwnedWriteHalf,
     /// The positions that the proposer was sent last.
     sent: Progress,
+    tells_room: bool,
+    /// The room that the proposer was told last; the outer `None` before.
+    room: Option<Option<Room>>,
 }
 
 impl Replies {
-    fn new(timeline: Arc<Timeline>, writer: OwnedWriteHalf) -> Replies {
+    /// `version` is the proposer's.
+    fn new(timeline: Arc<Timeline>, writer: OwnedWriteHalf, version: u16) -> Replies {
         let sent = *timeline.progress().borrow();
+        let sender = Sender {
+            writer,
+            sent,
+            tells_room: version >= PROPOSE_VERSION,
+            room: None,
+        };
         Replies {
             timeline,
-            sender: AsyncMutex::new(Sender { writer, sent }),
+            sender: AsyncMutex::new(sender),
             flushing_since: Mutex::new(None),
         }
+    }
+
+    async fn greet(&self, greeting: Greeting) -> anyhow::Result<()> {
+        let now = *self.timeline.progress().borrow();
+        let mut sender = self.sender.lock().await;
+        send(&mut sender.writer, &AcceptorMessage::Greeting(greeting)).await?;
+        sender.send_room(now.room).await
     }
 
     async fn send(&self, message: &AcceptorMessage) -> anyhow::Result<()> {
@@ -319,8 +338,18 @@ impl Sender {
             ingested_lsn: now.ingested_lsn,
             remote_consistent_lsn: now.remote_consistent_lsn,
         };
+        self.send_room(now.room).await?;
         send(&mut self.writer, &message).await?;
         self.sent = now;
+        Ok(())
+    }
+
+    /// Tells the proposer how much WAL is taken, if that has changed.
+    async fn send_room(&mut self, room: Option<Room>) -> anyhow::Result<()> {
+        if self.tells_room && self.room != Some(room) {
+            send(&mut self.writer, &AcceptorMessage::Room(room)).await?;
+            self.room = Some(room);
+        }
         Ok(())
     }
 }
@@ -370,7 +399,7 @@ mod tests {
         let proposer = TcpStream::connect(address).await.expect("connect");
         let (_reader, writer) = listener.accept().await.expect("accept").0.into_split();
         let mut frames = FramedRead::new(proposer, wal::codec());
-        let replies = Arc::new(Replies::new(timeline(place.path()), writer));
+        let replies = Arc::new(Replies::new(timeline(place.path()), writer, wal::VERSION));
         let lives = tokio::spawn(replies.clone().show_life());
         let (ended, end) = std::sync::mpsc::channel::<()>();
         let connection = replies.clone();

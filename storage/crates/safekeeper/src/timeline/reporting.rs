@@ -22,6 +22,7 @@ impl Timeline {
                 .with_label_values(&[tenant.as_str(), timeline.as_str(), name])
                 .set(lsn.0 as i64);
         }
+        self.report_room(&tenant, &timeline);
     }
 
     /// Forgets the timeline's metrics.
@@ -30,7 +31,9 @@ impl Timeline {
             self.identity.tenant.to_string(),
             self.identity.timeline.to_string(),
         );
-        let _ = metrics::DAMAGED_BYTES.remove_label_values(&[tenant.as_str(), timeline.as_str()]);
+        for gauges in [&metrics::DAMAGED_BYTES, &metrics::KEPT, &metrics::ROOM] {
+            let _ = gauges.remove_label_values(&[tenant.as_str(), timeline.as_str()]);
+        }
         for name in [
             "flush",
             "commit",

@@ -180,6 +180,7 @@ impl Timeline {
         self.check_writer(state, connection)?;
         let fresh = &wal[plan.skip as usize..];
         if !fresh.is_empty() {
+            self.check_room(state, plan.write_at + fresh.len() as u64)?;
             let boundary = self.boundary_after(state, plan.write_at, fresh)?;
             state
                 .segments

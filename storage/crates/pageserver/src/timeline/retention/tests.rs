@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use layers::{BlockCache, Value};
 use parking_lot::Mutex;
-use pg_types::{Key, Lsn, TenantId, TimelineId};
+use pg_types::{Key, Lsn, TenantId, Term, TimelineId};
 use wal_decode::TimelineState;
 
 use crate::clock::{Clock, Reading, TimeSource};
@@ -17,7 +17,7 @@ use crate::memory::MemoryBudget;
 use crate::page_cache::PageCache;
 use crate::recent::RecentLayers;
 use crate::timeline::{OpenTimeline, Timeline, encode_state};
-use crate::timeline_index::{Manifest, TimelineIndex};
+use crate::timeline_index::{Manifest, StartPoint, TimelineIndex};
 use crate::timestamp::PgTimestamp;
 use crate::version_store::VersionStore;
 
@@ -38,14 +38,14 @@ impl TimeSource for SetTime {
 }
 
 /// A machine on which a pageserver and a compute run, with one timeline.
-struct Machine {
+pub(crate) struct Machine {
     root: tempfile::TempDir,
     time: Arc<SetTime>,
-    timeline: Arc<Timeline>,
+    pub(crate) timeline: Arc<Timeline>,
 }
 
 impl Machine {
-    async fn start() -> Machine {
+    pub(crate) async fn start() -> Machine {
         let root = tempfile::tempdir().expect("tempdir");
         let reading = Reading {
             boot: "first".to_owned(),
@@ -128,6 +128,33 @@ impl Machine {
         let trimmed = self.timeline.trim_history(WEEK, Vec::new()).await;
         trimmed.expect("trim");
         self.timeline.oldest_lsn()
+    }
+
+    /// A compute with a term of its own has started at the end of the log; its start.
+    pub(crate) async fn compute(&self, term: u64) -> StartPoint {
+        let (term, lsn) = (Term(term), self.timeline.last_record_lsn());
+        let start = StartPoint { term, lsn };
+        self.timeline.raise_term(term);
+        let stored = self.timeline.index.store_start(start).await;
+        stored.expect("store the start");
+        self.timeline.retention.hold_start();
+        start
+    }
+
+    /// A week and some commits pass: the window begins behind all that was before.
+    async fn a_week_passes(&self) {
+        self.pass(8 * DAY);
+        self.commit().await;
+        self.pass(8 * DAY);
+        self.commit().await;
+    }
+
+    /// The compute says that it runs, as often as it does, for so many seconds.
+    fn runs(&self, start: StartPoint, seconds: i64) {
+        for _ in 0..seconds / 10 {
+            self.pass(10 * SECOND);
+            assert!(self.timeline.renew_start(start).expect("it is the newest"));
+        }
     }
 
     async fn lease(&self, at: Lsn, seconds: u64) {
@@ -249,6 +276,96 @@ async fn leases_end_neither_early_nor_never() {
         machine.trim().await;
         assert!(!machine.timeline.is_leased(leased), "too late ({jump})");
     }
+}
+
+/// Promise: what a compute started from is readable for as long as it says that it runs, also over a restart of the
+/// pageserver, and not for ever after it is gone.
+#[tokio::test]
+async fn the_start_of_a_compute_is_readable_while_it_runs_and_no_longer() {
+    let mut machine = Machine::start().await;
+    machine.pass(30 * DAY);
+    machine.commit().await;
+    let start = machine.compute(1).await;
+    machine.commit().await;
+    machine.runs(start, 8 * 86_400);
+    machine.commit().await;
+    machine.runs(start, 8 * 86_400);
+    machine.commit().await;
+    assert!(machine.trim().await > start.lsn, "the window begins behind");
+    let readable = |machine: &Machine| machine.timeline.check_readable(start.lsn);
+    readable(&machine).expect("held");
+    machine.restart().await;
+    machine.timeline.raise_term(start.term);
+    machine.trim().await;
+    machine.pass(100 * SECOND);
+    readable(&machine).expect("held although the compute could not say so meanwhile");
+    machine.runs(start, 600);
+    machine.trim().await;
+    readable(&machine).expect("held");
+
+    machine.pass(121 * SECOND);
+    readable(&machine).expect_err("the compute is gone");
+    machine.trim().await;
+    machine.restart().await;
+    machine.timeline.raise_term(start.term);
+    readable(&machine).expect_err("what was given up is not offered again by a restart");
+    let late = machine.timeline.take_start(start).await;
+    let late = late.expect_err("it is gone").to_string();
+    assert!(late.contains("Start it anew"), "{late}");
+}
+
+/// Promise: a compute that nobody heard of for a while gets its start back where that is within the history.
+#[tokio::test]
+async fn a_hold_that_has_lapsed_is_taken_anew_within_the_history() {
+    let machine = Machine::start().await;
+    machine.pass(30 * DAY);
+    machine.commit().await;
+    let start = machine.compute(1).await;
+    machine.commit().await;
+    machine.pass(3600 * SECOND);
+    machine.trim().await;
+    assert!(!machine.timeline.renew_start(start).expect("newest"));
+    machine.timeline.take_start(start).await.expect("readable");
+    machine.runs(start, 600);
+    assert!(machine.timeline.is_leased(start.lsn));
+}
+
+/// Promise: nobody holds more than one LSN of a timeline, and nobody who was replaced holds any.
+#[tokio::test]
+async fn only_the_newest_compute_holds_history_and_only_its_start() {
+    let machine = Machine::start().await;
+    machine.pass(30 * DAY);
+    let before = machine.commit().await;
+    let old = machine.compute(1).await;
+    let other = StartPoint {
+        lsn: Lsn(before.0 - 64),
+        ..old
+    };
+    machine
+        .timeline
+        .renew_start(other)
+        .expect_err("another LSN");
+    machine.commit().await;
+    let new = machine.compute(2).await;
+    machine.timeline.renew_start(old).expect_err("fenced");
+    assert!(!machine.timeline.is_leased(old.lsn), "let go at once");
+    assert!(machine.timeline.is_leased(new.lsn));
+    let unknown = StartPoint {
+        term: Term(3),
+        ..new
+    };
+    machine
+        .timeline
+        .renew_start(unknown)
+        .expect_err("no such compute");
+    machine.a_week_passes().await;
+    machine.trim().await;
+    machine.timeline.check_readable(old.lsn).expect_err("gone");
+    machine
+        .timeline
+        .take_start(new)
+        .await
+        .expect_err("it was not heard of for a week");
 }
 
 /// Promise: a pageserver that knows nothing of the time before keeps everything for a window.
