@@ -117,6 +117,42 @@ def test_a_server_run_from_its_package_breaks_when_that_is_upgraded_and_one_from
             assert found[1:] == ("1", "'cat':1", 7200)
 
 
+def test_a_copy_has_the_extensions_on_the_list_and_says_of_others_why_not(
+    package: Path, servers: Servers, scratch: Path
+) -> None:
+    """An owner of a database creates what is trusted: here one that a package of somebody else's brings, and one in a
+    version that nobody has examined."""
+    folder = package.parents[3] / "share/postgresql/15/extension"
+    (folder / "brought.control").write_text("default_version = '1.0'\ntrusted = true\n")
+    (folder / "brought--1.0.sql").write_text("ALTER ROLE app SUPERUSER;\n")
+    seg = folder / "seg.control"
+    replace(seg, seg.read_bytes().replace(b"'1.4'", b"'9.9'"))
+    copy = servers.provide(None)
+    assert (folder / "brought--1.0.sql").read_text() == "ALTER ROLE app SUPERUSER;\n"
+    with running(copy.bin_dir, scratch / "offered") as uri, psycopg.connect(uri, autocommit=True) as admin:
+        admin.execute("CREATE ROLE app LOGIN")
+        admin.execute("CREATE DATABASE appdb OWNER app")
+        with psycopg.connect(f"{uri} user=app dbname=appdb", autocommit=True) as session:
+            for name, why in (
+                ("brought", "it is not on the list"),
+                ("seg", "version 9.9 is not on the list"),
+                ("dblink", "it opens connections from within the server"),
+            ):
+                with pytest.raises(
+                    psycopg.errors.InsufficientPrivilege, match=f'not offer the extension "{name}": {why}'
+                ):
+                    session.execute(f"CREATE EXTENSION {name} CASCADE".encode())
+            for version in ("1.0", "1.2"):
+                with pytest.raises(psycopg.Error, match="no installation script"):
+                    session.execute(f"CREATE EXTENSION dblink VERSION '{version}'".encode())
+            session.execute("CREATE EXTENSION pg_trgm VERSION '1.3'")
+            session.execute("ALTER EXTENSION pg_trgm UPDATE")
+            # No superuser gets one either, whose rights its script would have.
+            with pytest.raises(psycopg.Error, match="not offer"):
+                admin.execute("CREATE EXTENSION brought")
+        assert admin.execute("SELECT rolsuper FROM pg_roles WHERE rolname = 'app'").fetchone() == (False,)
+
+
 def test_a_restart_stays_on_its_minor_and_a_first_start_takes_the_newest(package: Path, servers: Servers) -> None:
     first = servers.provide(None)
     upgrade(package)

@@ -11,7 +11,7 @@ Postgres finds its libraries and shared files relative to its own program, so a 
 A copy is made in a folder with a leading dot, tried, and renamed to its name: a crash leaves the former only, which
 the next making removes. Everything that makes or removes holds a lock. A package may be replaced while it is copied:
 what was copied counts only if the package was whole and the same before and after, and if the copy can make a
-database, for which bin, lib and share must be of one minor.
+database, for which bin, lib and share must be of one minor. Extensions that computes do not offer are left out.
 """
 
 import fcntl
@@ -30,6 +30,7 @@ import structlog
 
 from weir import postgres_versions
 from weir.config import Settings
+from weir_workflows.runtime import extensions
 from weir_workflows.runtime.package import Package, ServerCopyError
 
 log = structlog.get_logger()
@@ -145,10 +146,11 @@ class Servers:
         (draft / "bin").symlink_to(Path("usr") / package.bin)
         if package.fingerprint() != before or postgres_versions.of_programs(draft / "bin") != version:
             raise ServerCopyError(f"the Postgres in {self._bin_dir} was replaced while it was copied")
+        refused = extensions.close(draft, version)
         self._try(draft)
         draft.rename(self.folder / version)
         _sync(self.folder)
-        log.info("postgres_copied", version=version, linked=placed.linked, copied=placed.copied)
+        log.info("postgres_copied", version=version, linked=placed.linked, copied=placed.copied, refused=refused)
         found = self.find(version)
         if found is None:
             raise ServerCopyError(f"the copy of Postgres {version} has no program postgres")

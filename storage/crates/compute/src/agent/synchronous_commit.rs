@@ -42,10 +42,6 @@ impl Agent {
             .running()
             .ok_or_else(|| ChosenError::NotRunning(self.status.lock().state))?;
         let admin = live.admin().await?;
-        // Nothing of the database's owner must be found in place of what is meant.
-        admin
-            .run("set search_path", "SET search_path = pg_catalog, pg_temp")
-            .await?;
         let rows = admin
             .rows("read what roles have chosen", &query(MOST + 1))
             .await?;

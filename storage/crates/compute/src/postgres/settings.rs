@@ -158,8 +158,19 @@ impl SettingsFile<'_> {
         }
     }
 
-    async fn session(&self, database: &str) -> Result<Session, TrialError> {
+    /// A session of the superuser's that has asked for nothing, so that it has what a client has: `search_path` too, which
+    /// may lead to what a customer has made, temporary schemas of other sessions included.
+    async fn begin(&self, database: &str) -> Result<Session, TrialError> {
         Session::begin(self.socket, self.spec.port, SUPERUSER, database).await
+    }
+
+    /// One that begins like that, and in which from then on a name means what Postgres has under it.
+    async fn session(&self, database: &str) -> Result<Session, TrialError> {
+        let mut session = self.begin(database).await?;
+        session
+            .rows("SET search_path = pg_catalog, pg_temp")
+            .await?;
+        Ok(session)
     }
 
     /// When Postgres has read its configuration last, as it says to a new session.
@@ -246,14 +257,17 @@ impl SettingsFile<'_> {
         let names: Vec<String> = names
             .map(|name| super::admin::literal(&name.to_ascii_lowercase()))
             .collect();
-        let mut session = self.session("postgres").await?;
+        // What `search_path` is for clients is asked too, so that it is as they have it, and each name, each operator and
+        // each type says itself where it is.
+        let mut session = self.begin("postgres").await?;
         // Parameters of the customer's own are in no catalog.
         let sql = format!(
             "SELECT asked.name, pg_catalog.current_setting(asked.name, true), coalesce(pending_restart, false),
-                    CASE WHEN sourcefile IS NULL THEN asked.name LIKE '%.%'
-                         ELSE sourcefile LIKE '%/{file}' END
-             FROM pg_catalog.unnest(ARRAY[{names}]::text[]) AS asked (name)
-                  LEFT JOIN pg_catalog.pg_settings ON pg_catalog.lower(pg_settings.name) = asked.name",
+                    CASE WHEN sourcefile IS NULL THEN asked.name OPERATOR(pg_catalog.~~) '%.%'
+                         ELSE sourcefile OPERATOR(pg_catalog.~~) '%/{file}' END
+             FROM pg_catalog.unnest(ARRAY[{names}]::pg_catalog.text[]) AS asked (name)
+                  LEFT JOIN pg_catalog.pg_settings
+                       ON pg_catalog.lower(pg_settings.name) OPERATOR(pg_catalog.=) asked.name",
             file = config::SETTINGS_FILE,
             names = names.join(", ")
         );
