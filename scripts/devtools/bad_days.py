@@ -57,7 +57,9 @@ def cases(text: str) -> list[Case]:
             missing = {"what", "tenant", "neighbour", "heals", "show"} - row.keys()
             if missing or not row["show"]:
                 raise ValueError(f"{row.get('what', row)}: lacks {', '.join(sorted(missing)) or 'a test'}")
-            found.append(Case(group["title"], **{**row, "show": tuple(row["show"])}))
+            by_design = bool(row.get("by_design", False))
+            words = row["what"], row["tenant"], row["neighbour"], row["heals"]
+            found.append(Case(group["title"], *words, tuple(row["show"]), by_design))
     return found
 
 
