@@ -147,6 +147,10 @@ def test_a_copy_has_the_extensions_on_the_list_and_says_of_others_why_not(
                     session.execute(f"CREATE EXTENSION dblink VERSION '{version}'".encode())
             session.execute("CREATE EXTENSION pg_trgm VERSION '1.3'")
             session.execute("ALTER EXTENSION pg_trgm UPDATE")
+            # What operators check a database with stays the superuser's.
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied"):
+                session.execute("CREATE EXTENSION amcheck")
+            admin.execute("CREATE EXTENSION amcheck")
             # No superuser gets one either, whose rights its script would have.
             with pytest.raises(psycopg.Error, match="not offer"):
                 admin.execute("CREATE EXTENSION brought")

@@ -23,6 +23,7 @@ _SCRIPT = """DO $refuse$ BEGIN RAISE EXCEPTION USING ERRCODE = 'insufficient_pri
 END $refuse$;
 """
 _VERSION = re.compile(r"^\s*default_version\s*=\s*'?([^'\s]*)'?", re.MULTILINE)
+_TRUSTED = re.compile(r"^\s*trusted\s*=?\s*'?(on|true|yes|1)\b", re.MULTILINE | re.IGNORECASE)
 
 
 @cache
@@ -32,9 +33,11 @@ def _list() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Offered:
-    """What the list says for one major; versions that may be had by name of the extension, and reasons for others."""
+    """What the list says for one major; versions that may be had by name of the extension, reasons for others, and
+    those that operators check databases with, which Postgres itself gives to nobody but the superuser."""
 
     allowed: dict[str, list[str]]
+    superuser: list[str]
     refused: dict[str, str]
     unknown: str
 
@@ -43,10 +46,13 @@ class Offered:
         """For a minor, such as 15.20; None for a major that the list does not have, which no compute runs."""
         data = _list()
         found = data["majors"].get(version.partition(".")[0])
-        return None if found is None else cls(found["allowed"], found["refused"], data["unknown"])
+        return None if found is None else cls(found["allowed"], found["superuser"], found["refused"], data["unknown"])
 
-    def why_not(self, name: str, version: str) -> str | None:
-        """Why an extension is not offered, as the end of a sentence; None: it is."""
+    def why_not(self, name: str, version: str, *, trusted: bool) -> str | None:
+        """Why an extension is not offered, as the end of a sentence; None: it is. `trusted`: its control file says
+        that owners of databases may create it."""
+        if name in self.superuser and not trusted:
+            return None
         versions = self.allowed.get(name)
         if versions is None:
             return self.refused.get(name, self.unknown)
@@ -66,8 +72,9 @@ def close(server: Path, version: str) -> list[str]:
         # A control file of one version only, beside the extension's own.
         if "--" in control.stem:
             continue
-        found = _VERSION.search(control.read_text(errors="replace"))
-        why = offered.why_not(control.stem, found[1] if found else "")
+        text = control.read_text(errors="replace")
+        found, trusted = _VERSION.search(text), _TRUSTED.search(text) is not None
+        why = offered.why_not(control.stem, found[1] if found else "", trusted=trusted)
         if why is not None:
             _refuse(control, why)
             gone.append(control.stem)
