@@ -25,6 +25,8 @@ CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,re
 HOW = ("--phases", "coverage,fuzzing,stateful", "-n", "20") if LONG else ("--phases", "fuzzing", "-n", "3")
 # What would take away from all others what they work with: it is sent last.
 ENDING = ("delete_project", "revoke_api_key", "delete_session")
+# They run pg_dump, and a compute of these tests is a double without a Postgres: 503 is the right answer then.
+OF_POSTGRES = ("get_project_branch_schema", "get_project_branch_schema_comparison")
 
 
 @dataclass(frozen=True)
@@ -113,10 +115,10 @@ async def test_every_answer_is_described(measured: Weir, tmp_path: Path) -> None
             last = {"path.project_id": [(await ending.project(name="schema-end"))["project"]["id"]]}
             described = (await mine.client.get("/api/v2/openapi.json")).json()["paths"]
             operations = sum(len(methods) for methods in described.values())
-            most = [f"--exclude-operation-id={name}" for name in ENDING]
+            most = [f"--exclude-operation-id={name}" for name in (*ENDING, *OF_POSTGRES)]
             rest = [f"--include-operation-id={name}" for name in ENDING]
             for of, names, chosen, count in (
-                (mine, known, most, operations - len(ENDING)),
+                (mine, known, most, operations - len(ENDING) - len(OF_POSTGRES)),
                 (ending, last, rest, len(ENDING)),
             ):
                 sent = await _sent(of.url, "/api/v2/openapi.json", of.api_key, tmp_path, names, *HOW, *chosen)

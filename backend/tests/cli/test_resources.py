@@ -249,7 +249,7 @@ async def test_an_api_that_is_away_and_a_key_it_does_not_know_are_told_apart(she
 
 
 async def test_shells_complete_commands_and_names(shell: Shell) -> None:
-    await _project(shell, "cli-complete")
+    await _project(shell, "completed-cli")
     for name in ("bash", "zsh", "fish"):
         assert "_WEIR_COMPLETE" in (await shell.run("completion", name)).out
 
@@ -258,7 +258,7 @@ async def test_shells_complete_commands_and_names(shell: Shell) -> None:
         return [line.partition(",")[2] for line in answer.out.splitlines() if line]
 
     assert await completed("weir proj", 1) == ["projects"]
-    assert await completed("weir projects show cli-comp", 3) == ["cli-complete"]
-    assert await completed("weir psql --project cli-complete ma", 4) == ["main"]
+    assert await completed("weir projects show completed-", 3) == ["completed-cli"]
+    assert await completed("weir psql --project completed-cli ma", 4) == ["main"]
     shell.environment["WEIR_API_URL"] = "http://127.0.0.1:9"
-    assert await completed("weir projects show cli-comp", 3) == []
+    assert await completed("weir projects show completed-", 3) == []
