@@ -528,6 +528,9 @@ async fn chains_are_bounded() {
         &["full_page_writes=off"],
     )
     .await;
+    let config = format!("/v1/tenant/{tenant}/config");
+    let tight = json!({"image_threshold_pushdown": 16});
+    assert_eq!(server.request("PATCH", &config, Some(tight)).await.0, 200);
     branch
         .postgres
         .pgbench(&["-i", "-q", "-s", "1", "postgres"]);
@@ -571,7 +574,7 @@ async fn chains_are_bounded() {
     let (status, _) = server
         .request(
             "PATCH",
-            &format!("/v1/tenant/{tenant}/config"),
+            &config,
             Some(json!({"image_threshold_pushdown": 4})),
         )
         .await;
@@ -606,6 +609,7 @@ async fn the_adaptive_mode_bounds_chains_and_is_live() {
         assert_eq!(server.request("PATCH", &path, Some(body)).await.0, 200);
     };
     branch.postgres.pgbench(&["-i", "-q", "postgres"]);
+    configure(json!({"image_threshold_pushdown": 16})).await;
     for _ in 0..2 {
         configure(json!({"image_mode": "adaptive", "image_threshold_max": 40})).await;
         let load = ["-n", "-c", "2", "-t", "600", "postgres"];
