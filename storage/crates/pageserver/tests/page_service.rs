@@ -177,14 +177,7 @@ async fn requests_are_answered_or_refused_with_the_documented_kind() {
     assert_eq!(early.kind, ErrorKind::NotFound);
 
     let short = json!({"wait_lsn_timeout_ms": 100});
-    project
-        .server
-        .request(
-            "PATCH",
-            &format!("/v1/tenant/{}/config", project.tenant),
-            Some(short),
-        )
-        .await;
+    project.server.configure(project.tenant, short).await;
     let late = client
         .ask(start + 8, None, pages(vec![0]))
         .await

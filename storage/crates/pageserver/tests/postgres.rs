@@ -258,14 +258,7 @@ async fn crashes_lose_nothing() {
         &["full_page_writes=off"],
     )
     .await;
-    let (status, _) = server
-        .request(
-            "PATCH",
-            &format!("/v1/tenant/{tenant}/config"),
-            Some(config),
-        )
-        .await;
-    assert_eq!(status, 200);
+    server.configure(tenant, config).await;
     branch
         .postgres
         .pgbench(&["-i", "-q", "-s", "1", "postgres"]);
@@ -528,9 +521,8 @@ async fn chains_are_bounded() {
         &["full_page_writes=off"],
     )
     .await;
-    let config = format!("/v1/tenant/{tenant}/config");
-    let tight = json!({"image_threshold_pushdown": 16});
-    assert_eq!(server.request("PATCH", &config, Some(tight)).await.0, 200);
+    let threshold = |deltas: u32| json!({"image_threshold_pushdown": deltas});
+    server.configure(tenant, threshold(16)).await;
     branch
         .postgres
         .pgbench(&["-i", "-q", "-s", "1", "postgres"]);
@@ -571,14 +563,7 @@ async fn chains_are_bounded() {
     assert!(child.chains().longest < 16);
     drop((fork, child));
 
-    let (status, _) = server
-        .request(
-            "PATCH",
-            &config,
-            Some(json!({"image_threshold_pushdown": 4})),
-        )
-        .await;
-    assert_eq!(status, 200);
+    server.configure(tenant, threshold(4)).await;
     wait_until("images after the change", || timeline.chains().longest < 4).await;
     drop(timeline);
     let end = branch.stop_and_compare(&server).await;
@@ -604,10 +589,7 @@ async fn the_adaptive_mode_bounds_chains_and_is_live() {
     let mut branch = start_branch(&server, root.path(), tenant, json!({}), &fpw).await;
     let timeline = server.timeline(tenant, branch.timeline);
     let chains_path = timeline_path(tenant, branch.timeline) + "/chains";
-    let configure = async |body| {
-        let path = format!("/v1/tenant/{tenant}/config");
-        assert_eq!(server.request("PATCH", &path, Some(body)).await.0, 200);
-    };
+    let configure = |body| server.configure(tenant, body);
     branch.postgres.pgbench(&["-i", "-q", "postgres"]);
     configure(json!({"image_threshold_pushdown": 16})).await;
     for _ in 0..2 {
@@ -756,10 +738,9 @@ async fn history_that_is_let_go_of_takes_nothing_else_along() {
         json!({"checkpoint_distance_bytes": 1 << 20, "compaction_threshold": 2,
             "compaction_target_bytes": 1 << 20, "history_window_seconds": window})
     };
-    let path = format!("/v1/tenant/{tenant}/config");
     let fpw = ["full_page_writes=off"];
     let mut main = start_branch(&server, root.path(), tenant, json!({}), &fpw).await;
-    server.request("PATCH", &path, Some(config(86_400))).await;
+    server.configure(tenant, config(86_400)).await;
     main.postgres.pgbench(&["-i", "-q", "-s", "1", "postgres"]);
     main.wal.limit.send_replace(main.postgres.flush_lsn());
     let timeline = server.timeline(tenant, main.timeline);
@@ -774,8 +755,7 @@ async fn history_that_is_let_go_of_takes_nothing_else_along() {
             .pgbench(&["-n", "-c", "4", "-j", "2", "-t", "200", "postgres"]);
         main.wal.limit.send_replace(main.postgres.flush_lsn());
     }
-    let (status, _) = server.request("PATCH", &path, Some(config(1))).await;
-    assert_eq!(status, 200);
+    server.configure(tenant, config(1)).await;
     // Commits after the window has passed, so that the time of the newest one moves on.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     main.postgres

@@ -48,10 +48,9 @@ pub async fn project(
 
 /// Not at once: with the next layer, or the next start.
 pub async fn compact_from(server: &Server, tenant: TenantId, layers: u32) {
-    let path = format!("/v1/tenant/{tenant}/config");
-    let config = json!({"compaction_threshold": layers});
-    let (status, answer) = server.request("PATCH", &path, Some(config)).await;
-    assert_eq!(status, 200, "{answer}");
+    server
+        .configure(tenant, json!({"compaction_threshold": layers}))
+        .await;
 }
 
 /// So many layers of level 0, in the object store.

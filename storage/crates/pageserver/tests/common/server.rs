@@ -224,6 +224,13 @@ impl Server {
         self.wals
     }
 
+    /// Changes settings of a tenant.
+    pub async fn configure(&self, tenant: TenantId, change: Value) {
+        let path = format!("/v1/tenant/{tenant}/config");
+        let (status, answer) = self.request("PATCH", &path, Some(change)).await;
+        assert_eq!(status, 200, "{answer}");
+    }
+
     pub async fn request(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
         let method = reqwest::Method::from_bytes(method.as_bytes()).expect("method");
         let mut request = self.client.request(method, format!("{}{path}", self.url));
