@@ -71,8 +71,9 @@ async fn handle(stream: TcpStream, registry: Arc<Registry>, id: u64) -> anyhow::
     };
     match wal::decode::<FirstMessage>(&first)? {
         FirstMessage::Propose(request) => {
-            let found = checked_for_writing(
+            let found = checked(
                 request.version,
+                &[wal::VERSION, wal::PROPOSE_VERSION],
                 registry.connect((request.tenant, request.timeline)).await,
             );
             match found {
@@ -90,6 +91,7 @@ async fn handle(stream: TcpStream, registry: Arc<Registry>, id: u64) -> anyhow::
         FirstMessage::Fetch(request) => {
             let found = checked(
                 request.version,
+                &[wal::VERSION],
                 registry.connect((request.tenant, request.timeline)).await,
             );
             match found {
@@ -99,7 +101,11 @@ async fn handle(stream: TcpStream, registry: Arc<Registry>, id: u64) -> anyhow::
         }
         FirstMessage::Read(request) => {
             let found = registry.connect((request.tenant, request.timeline)).await;
-            match checked_for_reading(request.version, found) {
+            match checked(
+                request.version,
+                &[reading::WITHOUT_HISTORY, wal::READ_VERSION],
+                found,
+            ) {
                 Ok(timeline) => reading::read(timeline, frames, writer, request).await,
                 Err(failure) => send(&mut writer, &ReadReply::Refused(failure)).await,
             }
@@ -107,44 +113,23 @@ async fn handle(stream: TcpStream, registry: Arc<Registry>, id: u64) -> anyhow::
     }
 }
 
-fn checked(version: u16, found: Result<Arc<Timeline>, Failure>) -> Result<Arc<Timeline>, Failure> {
-    match version {
-        wal::VERSION => found,
-        _ => Err(not_spoken(version, &wal::VERSION.to_string())),
-    }
-}
-
-fn checked_for_writing(
+/// The timeline, for a caller whose protocol version is one of those `spoken` here.
+fn checked(
     version: u16,
+    spoken: &[u16],
     found: Result<Arc<Timeline>, Failure>,
 ) -> Result<Arc<Timeline>, Failure> {
-    match version {
-        wal::VERSION | wal::PROPOSE_VERSION => found,
-        _ => {
-            let spoken = format!("{} and {}", wal::VERSION, wal::PROPOSE_VERSION);
-            Err(not_spoken(version, &spoken))
-        }
+    if spoken.contains(&version) {
+        return found;
     }
-}
-
-fn checked_for_reading(
-    version: u16,
-    found: Result<Arc<Timeline>, Failure>,
-) -> Result<Arc<Timeline>, Failure> {
-    match version {
-        reading::WITHOUT_HISTORY | wal::READ_VERSION => found,
-        _ => {
-            let spoken = format!("{} and {}", reading::WITHOUT_HISTORY, wal::READ_VERSION);
-            Err(not_spoken(version, &spoken))
-        }
-    }
-}
-
-fn not_spoken(version: u16, spoken: &str) -> Failure {
-    Failure {
+    let spoken: Vec<String> = spoken.iter().map(u16::to_string).collect();
+    Err(Failure {
         kind: FailureKind::BadRequest,
-        message: format!("protocol version {version} is not spoken here, only {spoken}"),
-    }
+        message: format!(
+            "protocol version {version} is not spoken here, only {}",
+            spoken.join(" and ")
+        ),
+    })
 }
 
 async fn send<T: serde::Serialize>(writer: &mut OwnedWriteHalf, message: &T) -> anyhow::Result<()> {

@@ -4,6 +4,8 @@
 //! (memory and page cache). The first two are held across disk waits, so what takes them must be on a thread
 //! that may block; `state` is only held across one while an election cuts the log.
 
+#[cfg(test)]
+pub(crate) mod alone;
 mod filling;
 mod offloading;
 mod reading;

@@ -364,32 +364,11 @@ fn is_news(sent: &Progress, now: &Progress) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use consensus::Configuration;
-    use pg_types::{Lsn, TenantId, TimelineId};
     use tokio::net::TcpListener;
     use tokio_util::codec::FramedRead;
 
     use super::*;
-    use crate::control::Identity;
-    use crate::disk::Disk;
-
-    fn timeline(place: &std::path::Path) -> Arc<Timeline> {
-        let dir = place.join("timeline");
-        std::fs::create_dir(&dir).expect("directory");
-        let identity = Identity {
-            tenant: TenantId([1; 16]),
-            timeline: TimelineId([2; 16]),
-            system_identifier: 7,
-            pg_version: 15,
-            start_lsn: Lsn(0x0150_0000),
-        };
-        let disk = Disk::open(place, 1).expect("disk");
-        let log = (identity.tenant, identity.timeline);
-        let member = disk.next_member(log).expect("member");
-        let founders = Configuration::founding(&[member]).expect("one member");
-        Timeline::create(&dir, identity, member, founders).expect("create");
-        Arc::new(Timeline::open(&dir, &disk).expect("open"))
-    }
+    use crate::timeline::alone;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_safekeeper_whose_disk_is_slow_says_that_it_lives() {
@@ -399,7 +378,8 @@ mod tests {
         let proposer = TcpStream::connect(address).await.expect("connect");
         let (_reader, writer) = listener.accept().await.expect("accept").0.into_split();
         let mut frames = FramedRead::new(proposer, wal::codec());
-        let replies = Arc::new(Replies::new(timeline(place.path()), writer, wal::VERSION));
+        let timeline = Arc::new(alone::create(place.path()).0);
+        let replies = Arc::new(Replies::new(timeline, writer, wal::VERSION));
         let lives = tokio::spawn(replies.clone().show_life());
         let (ended, end) = std::sync::mpsc::channel::<()>();
         let connection = replies.clone();

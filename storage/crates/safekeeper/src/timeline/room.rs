@@ -77,16 +77,14 @@ mod tests {
         VoteRequest,
     };
     use pg_types::wal::{info, rmgr};
-    use pg_types::{PgMajor, TenantId, Term, TimelineId};
+    use pg_types::{PgMajor, Term};
     use wal_decode::synth::{WalWriter, plain_record};
     use wire::wal::Feedback;
 
     use super::*;
-    use crate::control::Identity;
-    use crate::disk::Disk;
     use crate::timeline::TimelineError;
+    use crate::timeline::alone::{self, START, SYSTEM_IDENTIFIER};
 
-    const START: Lsn = Lsn(0x0150_0000);
     const MIB: u64 = 1 << 20;
     const QUOTA: u64 = 4 * MIB;
 
@@ -105,27 +103,14 @@ mod tests {
 
     impl Log {
         fn begin(place: &Path) -> Log {
-            let dir = place.join("timeline");
-            std::fs::create_dir(&dir).expect("directory");
-            let identity = Identity {
-                tenant: TenantId([1; 16]),
-                timeline: TimelineId([2; 16]),
-                system_identifier: 7,
-                pg_version: 15,
-                start_lsn: START,
-            };
-            let disk = Disk::open(place, 1).expect("disk");
-            let log = (identity.tenant, identity.timeline);
-            let member = disk.next_member(log).expect("member");
-            let configuration = Configuration::founding(&[member]).expect("one member");
-            Timeline::create(&dir, identity, member, configuration.clone()).expect("create");
+            let (timeline, configuration) = alone::create(place);
             let space = Arc::new(Space::default());
             space.limit(QUOTA, 0);
             Log {
-                timeline: Timeline::open(&dir, &disk).expect("open").within(space),
+                timeline: timeline.within(space),
                 configuration,
                 history: TermHistory::default(),
-                wal: WalWriter::new(START, PgMajor::V15, 1, 7),
+                wal: WalWriter::new(START, PgMajor::V15, 1, SYSTEM_IDENTIFIER),
                 begin: START,
                 last: Lsn::INVALID,
                 connection: 0,
