@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::live::Live;
-use super::storage::{StorageError, TimelineClient};
+use super::storage::StorageError;
 use super::{Agent, End};
 
 /// A small part of the time for which storage keeps the start.
@@ -19,16 +19,10 @@ const GONE: u16 = 412;
 /// Ends when a newer compute has come, or when what this one started from is gone after storage had not heard of it for
 /// long: it has to start anew, from where the log ends now.
 pub async fn start(agent: &Agent, live: &Live) -> End {
-    let spec = agent.spec();
-    let timeline =
-        match TimelineClient::new(&spec.pageserver.http, spec.tenant_id, spec.timeline_id) {
-            Ok(timeline) => timeline,
-            Err(error) => {
-                return End::Lost(format!(
-                    "cannot set up the client of the pageserver: {error}"
-                ));
-            }
-        };
+    let timeline = match agent.timeline_client() {
+        Ok(timeline) => timeline,
+        Err(end) => return end,
+    };
     loop {
         let pause = match timeline.hold_start(live.start_lsn, live.term).await {
             Ok(()) => {

@@ -101,8 +101,7 @@ impl Agent {
     async fn start(&self, last_term: &mut Option<Term>) -> Result<Started, End> {
         let spec = self.spec_to_start();
         let began = Instant::now();
-        let timeline = TimelineClient::new(&spec.pageserver.http, spec.tenant_id, spec.timeline_id)
-            .context("set up the client of the pageserver")?;
+        let timeline = TimelineClient::new(&spec).context("set up the client of the pageserver")?;
         self.check_not_replaced(&timeline, *last_term).await?;
 
         let ingested = fetch_ingested(&timeline, |why| self.waiting(why)).await?;

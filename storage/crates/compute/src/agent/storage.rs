@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use pg_types::{Lsn, TenantId, Term, TimelineId};
+use pg_types::{Lsn, Term};
 use serde::Deserialize;
 
+use super::{Agent, End};
 use crate::bundle::{Bundle, BundleError};
+use crate::spec::Spec;
 
 /// The bundle waits until the pageserver has ingested the start LSN.
 const BUNDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -61,19 +63,29 @@ pub struct TimelineClient {
     base: String,
 }
 
+impl Agent {
+    /// A client for what watches a run, which ends when there is none.
+    pub(super) fn timeline_client(&self) -> Result<TimelineClient, End> {
+        TimelineClient::new(&self.spec()).map_err(|error| {
+            End::Lost(format!(
+                "cannot set up the client of the pageserver: {error}"
+            ))
+        })
+    }
+}
+
 impl TimelineClient {
-    pub fn new(
-        http: &str,
-        tenant: TenantId,
-        timeline: TimelineId,
-    ) -> reqwest::Result<TimelineClient> {
+    /// Of the timeline and the pageserver that a compute's spec names.
+    pub fn new(spec: &Spec) -> reqwest::Result<TimelineClient> {
         let client = reqwest::Client::builder()
             .no_proxy()
             .connect_timeout(STATUS_TIMEOUT)
             .build()?;
         let base = format!(
-            "{}/v1/tenant/{tenant}/timeline/{timeline}",
-            http.trim_end_matches('/')
+            "{}/v1/tenant/{}/timeline/{}",
+            spec.pageserver.http.trim_end_matches('/'),
+            spec.tenant_id,
+            spec.timeline_id
         );
         Ok(TimelineClient { client, base })
     }

@@ -146,7 +146,7 @@ async fn ship_auxiliary(spec: &Spec, live: &Live, lsn: Lsn) -> anyhow::Result<()
         pack(&files).context("pack")
     })
     .await??;
-    let timeline = TimelineClient::new(&spec.pageserver.http, spec.tenant_id, spec.timeline_id)?;
+    let timeline = TimelineClient::new(spec)?;
     let deadline = Instant::now() + UPLOAD_PATIENCE;
     loop {
         match timeline.put_auxiliary(lsn, live.term, tar.clone()).await {

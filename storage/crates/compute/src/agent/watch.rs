@@ -1,10 +1,11 @@
 //! What is watched while Postgres runs: its WAL's way to the safekeepers and into storage, and the timeline.
 //!
 //! WAL that runs away from the safekeepers is slowed down by holding writes to the volume back, for a bounded
-//! time each. Where that does not help (a long transaction within `shared_buffers`), and where storage has
-//! stopped at a record it can't redo, or where the safekeepers have no room for more WAL, writes are refused: sessions default to read-only and those that hold a
-//! transaction id are ended, over and over until the reason is gone. A session whose commit waits for the majority
-//! is left alone: ending it would make its rows visible before they are safe, and it writes no more WAL.
+//! time each. Where that does not help (a long transaction within `shared_buffers`), where storage has stopped at a
+//! record it can't redo, and where the safekeepers have no room for more WAL, writes are refused: sessions default to
+//! read-only and those that hold a transaction id are ended, over and over until the reason is gone. A session whose
+//! commit waits for the majority is left alone: ending it would make its rows visible before they are safe, and it
+//! writes no more WAL.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,7 +15,6 @@ use proposer::{Positions, RoomCause};
 
 use super::live::Live;
 use super::status::FullPageWrites;
-use super::storage::TimelineClient;
 use super::{Agent, End};
 use crate::postgres::{Admin, AdminError, STANDBY};
 use crate::volume::Stats;
@@ -153,16 +153,10 @@ fn without_room(positions: &Positions, refused: bool) -> Option<String> {
 
 /// Follows the pageserver's view of the timeline. Ends only when a newer compute has come.
 pub async fn timeline(agent: &Agent, live: &Live) -> End {
-    let spec = agent.spec();
-    let timeline =
-        match TimelineClient::new(&spec.pageserver.http, spec.tenant_id, spec.timeline_id) {
-            Ok(timeline) => timeline,
-            Err(error) => {
-                return End::Lost(format!(
-                    "cannot set up the client of the pageserver: {error}"
-                ));
-            }
-        };
+    let timeline = match agent.timeline_client() {
+        Ok(timeline) => timeline,
+        Err(end) => return end,
+    };
     let mut refusal = Refusal::default();
     loop {
         let pause = if refusal.active {
