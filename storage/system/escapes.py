@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -71,12 +70,6 @@ def set_traps(session: psycopg.Connection[Any], schema: str) -> None:
 
 def two_roles(engine: Engine, **spec: Any) -> Compute:
     return engine.compute(engine.create_timeline(), **{"roles": [APP, OTHER], "databases": DATABASES, **spec})
-
-
-def configure(compute: Compute, **changes: object) -> tuple[int, dict[str, Any]]:
-    spec = json.loads((compute.directory / "spec.json").read_text())
-    answer = compute.http.post("/configure", json={**spec, **changes}, timeout=90)
-    return answer.status_code, answer.json()
 
 
 def as_role(compute: Compute, role: str, database: str, **options: Any) -> psycopg.Connection[Any]:

@@ -338,6 +338,10 @@ class Engine:
         }
         return self._finish_timeline(parent.tenant, body)
 
+    def configure_tenant(self, tenant: str, **settings: object) -> None:
+        """Changes settings of a tenant at the pageserver."""
+        self.storage.patch(f"/v1/tenant/{tenant}/config", json=settings).raise_for_status()
+
     def wal_addresses(self) -> list[str]:
         return [f"{self.host(number)}:{port}" for number, port in enumerate(self.wal_ports, 1)]
 

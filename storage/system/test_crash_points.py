@@ -283,8 +283,7 @@ def test_a_pageserver_that_dies_anywhere_is_right_again(say: Callable[[str], Non
         assert len(points) >= 30
         compute = running.compute(running.create_timeline(), full_page_writes=False)
         drill = Drill(running, compute)
-        patch = running.storage.patch(f"/v1/tenant/{drill.main.tenant}/config", json=SETTINGS)
-        patch.raise_for_status()
+        running.configure_tenant(drill.main.tenant, **SETTINGS)
         compute.sql(f"CREATE TABLE t AS SELECT n AS id, 0 AS v, '' AS pad FROM generate_series(1, {ROWS}) n")
         compute.sql("CREATE INDEX ON t (id)")
         churn = Churn(compute)

@@ -43,7 +43,7 @@ def test_a_detached_branch_keeps_everything_and_its_ancestors_can_go() -> None:
     with engine(root, pageserver_options=options, object_store="mount://{objects}") as running:
         first = running.compute(running.create_timeline())
         tenant = first.timeline.tenant
-        running.storage.patch(f"/v1/tenant/{tenant}/config", json=SETTINGS).raise_for_status()
+        running.configure_tenant(tenant, **SETTINGS)
         first.sql(f"CREATE TABLE t AS SELECT n AS id, 0 AS v, '' AS pad FROM generate_series(1, {ROWS}) n")
         first.sql("CREATE INDEX ON t (id)")
         update = "UPDATE t SET v = v + 1, pad = md5(random()::text) WHERE id %% 3 = %s"

@@ -9,11 +9,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from harness import PASSWORD, Compute, Engine, metric, scram_verifier, wait_for
-
-APP = {"name": "app", "password": scram_verifier(PASSWORD)}
-OTHER = {"name": "other", "password": scram_verifier(PASSWORD)}
-DATABASES = [{"name": "appdb", "owner": "app"}, {"name": "otherdb", "owner": "other"}]
+from escapes import APP, DATABASES, OTHER, as_role, two_roles
+from harness import Compute, Engine, metric, wait_for
 
 
 def drop(compute: Compute, roles: list[str], databases: list[str]) -> tuple[int, dict[str, Any]]:
@@ -32,19 +29,19 @@ def there(compute: Compute) -> tuple[set[str], set[str]]:
 
 
 def as_other(compute: Compute, database: str, **options: Any) -> psycopg.Connection[Any]:
-    return psycopg.connect(compute.uri.replace("app:", "other:").replace("/appdb", f"/{database}"), **options)
+    return as_role(compute, "other", database, **options)
 
 
 @pytest.fixture
 def two(shared: Engine) -> Generator[Compute]:
-    compute = shared.compute(shared.create_timeline(), roles=[APP, OTHER], databases=DATABASES)
+    compute = two_roles(shared)
     yield compute
     compute.suspend()
 
 
 def test_what_is_named_goes_and_nothing_else(two: Compute) -> None:
     """With a session in it, as a template, and with a prepared transaction, each of which Postgres refuses."""
-    with as_other(two, "otherdb", autocommit=True) as session:
+    with as_other(two, "otherdb") as session:
         session.execute("CREATE TABLE t (id int)")
         session.execute("BEGIN")
         session.execute("INSERT INTO t VALUES (1)")
@@ -66,14 +63,14 @@ def test_what_a_dropped_role_owned_is_never_the_superusers(two: Compute) -> None
     """A function with its owner's rights, in a database that the role has made by SQL, in Weir's own, where anybody
     may have large objects and temporary functions, and in another's. Its prepared transactions end."""
     two.sql("GRANT ALL ON SCHEMA public TO other")
-    with as_other(two, "postgres", autocommit=True) as session:
+    with as_other(two, "postgres") as session:
         session.execute("CREATE DATABASE mine")
         session.execute("SELECT lo_create(4711)")
         session.execute(
             "CREATE FUNCTION pg_temp.who() RETURNS text LANGUAGE sql SECURITY DEFINER RETURN current_user"
         )
         for database in ("mine", "appdb"):
-            with as_other(two, database, autocommit=True) as inside:
+            with as_other(two, database) as inside:
                 inside.execute("BEGIN")
                 inside.execute("CREATE TABLE held (id int)")
                 inside.execute(f"PREPARE TRANSACTION 'held in {database}'")
@@ -96,11 +93,11 @@ def test_what_a_dropped_role_owned_is_never_the_superusers(two: Compute) -> None
 
 def test_a_drop_that_cannot_be_keeps_no_limit_from_counting(shared: Engine) -> None:
     """A tenant who makes a drop impossible stays held to the quota and the rate of WAL that the same spec brings."""
-    compute = shared.compute(shared.create_timeline(), roles=[APP, OTHER], databases=DATABASES)
+    compute = two_roles(shared)
     compute.sql("CREATE TABLE filled (filler text)")
-    with as_other(compute, "otherdb", autocommit=True) as session:
+    with as_other(compute, "otherdb") as session:
         session.execute("CREATE TABLE t (id int)")
-    with as_other(compute, "postgres", autocommit=True) as session:
+    with as_other(compute, "postgres") as session:
         session.execute("ALTER DATABASE otherdb ALLOW_CONNECTIONS false")
     wanted = {"roles": [APP], "databases": [DATABASES[0], {"name": "otherdb", "owner": "app"}]}
     limits = {"storage_quota_bytes": 20 << 20, "wal_bytes_per_second": 16 << 20}
@@ -121,10 +118,10 @@ def test_a_drop_that_cannot_be_keeps_no_limit_from_counting(shared: Engine) -> N
 
 
 def test_a_drop_that_cannot_be_says_what_to_do_and_keeps_no_start(shared: Engine) -> None:
-    compute = shared.compute(shared.create_timeline(), roles=[APP, OTHER], databases=DATABASES)
-    with as_other(compute, "otherdb", autocommit=True) as session:
+    compute = two_roles(shared)
+    with as_other(compute, "otherdb") as session:
         session.execute("CREATE TABLE t (id int)")
-    with as_other(compute, "postgres", autocommit=True) as session:
+    with as_other(compute, "postgres") as session:
         session.execute("ALTER DATABASE otherdb ALLOW_CONNECTIONS false")
     # The database is somebody's who stays, so that its rows have to stay as well.
     wanted = {"roles": [APP], "databases": [DATABASES[0], {"name": "otherdb", "owner": "app"}]}

@@ -5,14 +5,13 @@ This file has the ways through what the agent does; `test_escapes_by_sql.py` tho
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Generator
 
 import psycopg
 import pytest
-from escapes import APP, DATABASES, OTHER, admin, as_role, configure, refused, set_traps, superusers, two_roles
+from escapes import APP, DATABASES, OTHER, admin, as_role, refused, set_traps, superusers, two_roles
 from harness import PG_BIN, Compute, Engine, metric, wait_for
 
 
@@ -45,8 +44,8 @@ def test_settings_lead_no_name_to_a_temporary_schema_of_another_session(two: Com
         assert found is not None
         set_traps(session, found[0])
         path = f"{found[0]}, pg_catalog"
-        spec = json.loads((two.directory / "spec.json").read_text())
-        code, answer = configure(two, settings={**spec["settings"], "search_path": path})
+        spec = two.spec()
+        code, answer = two.configure(settings={**spec["settings"], "search_path": path})
         assert code == 200, answer
         have_the_agent_work(two)
         # Clients have what was chosen, and the agent shows that.
@@ -71,7 +70,7 @@ def test_a_databases_search_path_leads_the_agent_to_nothing_of_its_owners(two: C
         session.execute("CREATE TABLE public.prepared (id int)")
         session.execute("PREPARE TRANSACTION 'left'")
     have_the_agent_work(two)
-    assert configure(two, roles=[APP], databases=DATABASES[:1], dropped_roles=["other"])[0] == 200
+    assert two.configure(roles=[APP], databases=DATABASES[:1], dropped_roles=["other"])[0] == 200
 
 
 def test_what_an_owner_sets_for_a_database_does_not_keep_the_agent_from_its_work(two: Compute) -> None:
@@ -94,7 +93,7 @@ def test_what_an_owner_sets_for_a_database_does_not_keep_the_agent_from_its_work
             session.execute(f"ALTER DATABASE appdb SET {name} = {value}")
         # What `other` has in that database is taken away within it.
         session.execute("GRANT ALL ON SCHEMA public TO other")
-    assert configure(two, roles=[APP], databases=DATABASES[:1], dropped_roles=["other"])[0] == 200
+    assert two.configure(roles=[APP], databases=DATABASES[:1], dropped_roles=["other"])[0] == 200
     with admin(two) as superuser:
         assert superuser.execute("SELECT count(*) FROM pg_roles WHERE rolname = 'other'").fetchone() == (0,)
 
@@ -108,7 +107,7 @@ def test_what_a_dropped_role_owned_goes_to_no_role_of_postgres(two: Compute) -> 
         session.execute("ALTER DATABASE mine OWNER TO pg_database_owner")
     with as_role(two, "other", "mine") as session:
         session.execute("CREATE FUNCTION public.who() RETURNS text LANGUAGE sql SECURITY DEFINER RETURN current_user")
-    assert configure(two, roles=[APP], databases=DATABASES[:1], dropped_roles=["other"])[0] == 200
+    assert two.configure(roles=[APP], databases=DATABASES[:1], dropped_roles=["other"])[0] == 200
     with as_role(two, "app", "mine") as session:
         assert session.execute("SELECT public.who()").fetchall() == [("app",)]
 
@@ -119,7 +118,7 @@ def test_a_new_database_is_made_of_nothing_that_a_role_can_reach(two: Compute) -
         session.execute("SELECT lo_create(4711)")
         refused(session, "CREATE TABLE public.t ()", "CREATE SCHEMA s", "CREATE EXTENSION hstore")
         databases = [*DATABASES, {"name": "fresh", "owner": "app"}]
-        assert configure(two, databases=databases) == (200, {"pending_restart": [], "failed": []})
+        assert two.configure(databases=databases) == (200, {"pending_restart": [], "failed": []})
     with as_role(two, "app", "fresh") as session:
         assert session.execute("SELECT count(*) FROM pg_largeobject_metadata").fetchone() == (0,)
 
@@ -132,7 +131,7 @@ def test_rights_that_a_role_came_by_are_taken_back(two: Compute) -> None:
             "GRANT pg_execute_server_program, pg_read_server_files, weir_admin TO app WITH ADMIN OPTION"
         )
         superuser.execute("GRANT pg_write_server_files TO other")
-    assert configure(two)[0] == 200
+    assert two.configure()[0] == 200
     with admin(two) as superuser:
         rights = "SELECT rolcreaterole, rolreplication, rolbypassrls, rolsuper FROM pg_roles WHERE rolname = 'app'"
         assert superuser.execute(rights).fetchone() == (False, False, False, False)
@@ -142,7 +141,7 @@ def test_rights_that_a_role_came_by_are_taken_back(two: Compute) -> None:
             (role, granted) for role in ("app", "other") for granted in ("pg_monitor", "pg_signal_backend")
         ]
     # One that owns nothing sees and ends nobody else's sessions any more.
-    assert configure(two, databases=DATABASES[:1], dropped_databases=["otherdb"])[0] == 200
+    assert two.configure(databases=DATABASES[:1], dropped_databases=["otherdb"])[0] == 200
     with as_role(two, "other", "postgres") as session:
         found = session.execute(
             "SELECT pg_has_role('pg_monitor', 'member'), pg_has_role('pg_signal_backend', 'member')"
@@ -152,13 +151,13 @@ def test_rights_that_a_role_came_by_are_taken_back(two: Compute) -> None:
 
 def test_the_agents_statements_are_seen_by_nobody_and_logged_nowhere(two: Compute) -> None:
     """They hold verifiers of passwords, and owners may watch all sessions and have every statement logged."""
-    spec = json.loads((two.directory / "spec.json").read_text())
+    spec = two.spec()
     loud = {"log_statement": "all", "log_min_duration_statement": "0", "log_duration": "on"}
-    assert configure(two, settings={**spec["settings"], **loud})[0] == 200
+    assert two.configure(settings={**spec["settings"], **loud})[0] == 200
     two.sql("SELECT 'a statement of the customer''s'")
     verifier = "SCRAM-SHA-256$4096:bm90IGEgc2FsdA==$8Zk3Oyd0sGJ+XmzCGqEfyJmJhrb5M4a9Hdmk3+PkHJ8=:" + "A" * 43 + "="
     changed = [{"name": "app", "password": APP["password"]}, {"name": "other", "password": verifier}]
-    assert configure(two, settings={**spec["settings"], **loud}, roles=changed)[0] == 200
+    assert two.configure(settings={**spec["settings"], **loud}, roles=changed)[0] == 200
     logs = [path for path in two.directory.rglob("*.log") if path.is_file()]
     text = "".join(path.read_text(errors="replace") for path in logs)
     assert "a statement of the customer" in text
@@ -168,7 +167,7 @@ def test_the_agents_statements_are_seen_by_nobody_and_logged_nowhere(two: Comput
         seen = """SELECT DISTINCT query FROM pg_stat_activity
                   WHERE usename = 'weir_admin' AND backend_type = 'client backend'"""
         assert session.execute(seen).fetchall() in ([("",)], [])
-    assert configure(two, roles=[APP, OTHER])[0] == 200
+    assert two.configure(roles=[APP, OTHER])[0] == 200
 
 
 def test_the_socket_lets_the_superuser_in_by_no_trust(two: Compute) -> None:

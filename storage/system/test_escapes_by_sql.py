@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from escapes import admin, as_role, configure, refused, superusers, two_roles
+from escapes import admin, as_role, refused, superusers, two_roles
 from harness import Compute, Engine, wait_for
 
 # Makes a superuser when one calls it, and is otherwise of no effect.
@@ -297,10 +297,10 @@ def test_rows_of_others_and_views_that_read_as_their_owner(app: psycopg.Connecti
 
 def test_a_role_that_is_named_like_what_is_reserved(compute: Compute) -> None:
     for name in ("weir_admin", "pg_monitor", "public", "none"):
-        code, answer = configure(compute, roles=[{"name": name, "password": None}], databases=[])
+        code, answer = compute.configure(roles=[{"name": name, "password": None}], databases=[])
         assert code == 400, answer
     # Dropped is what the agent has made.
-    assert configure(compute, dropped_roles=["weir_admin", "pg_monitor"])[0] == 200
+    assert compute.configure(dropped_roles=["weir_admin", "pg_monitor"])[0] == 200
     with admin(compute) as superuser:
         assert superuser.execute("SELECT rolcanlogin FROM pg_roles WHERE rolname = 'weir_admin'").fetchone() == (
             True,

@@ -15,15 +15,11 @@ from workloads import amcheck
 SMALL_LAYERS = {"checkpoint_distance_bytes": 256 << 10, "compaction_target_bytes": 1 << 20}
 
 
-def configure(running: Engine, timeline: Timeline, **settings: int) -> None:
-    running.storage.patch(f"/v1/tenant/{timeline.tenant}/config", json=settings).raise_for_status()
-
-
 def test_level_0_stays_below_30_layers_under_a_sustained_load() -> None:
     root = Path(tempfile.mkdtemp(prefix="weir-system-"))
     with engine(root) as running:
         compute = running.compute(running.create_timeline(), full_page_writes=False)
-        configure(running, compute.timeline, **SMALL_LAYERS)
+        running.configure_tenant(compute.timeline.tenant, **SMALL_LAYERS)
         compute.sql("CREATE TABLE t (id int, f text)")
         compute.sql("ALTER TABLE t ALTER f SET STORAGE PLAIN")
 
@@ -67,7 +63,7 @@ def test_history_goes_after_its_window_but_not_what_branches_and_leases_hold() -
         compute = running.compute(running.create_timeline(), full_page_writes=False)
         timeline = compute.timeline
         path = f"/v1/tenant/{timeline.tenant}/timeline/{timeline.id}"
-        configure(running, timeline, **SMALL_LAYERS, compaction_threshold=2)
+        running.configure_tenant(timeline.tenant, **SMALL_LAYERS, compaction_threshold=2)
         compute.sql("CREATE TABLE t AS SELECT n AS id, 0 AS v, '' AS pad FROM generate_series(1, 2000) n")
         compute.sql("CREATE INDEX ON t (id)")
         compute.sql("CREATE TABLE dropped AS SELECT n, repeat(md5(n::text), 60) AS f FROM generate_series(1, 6000) n")
@@ -89,7 +85,7 @@ def test_history_goes_after_its_window_but_not_what_branches_and_leases_hold() -
         compute.sql("DROP TABLE dropped")
         churn(compute, 4)
         running.storage.post(f"{path}/checkpoint").raise_for_status()
-        configure(running, timeline, history_window_seconds=1)
+        running.configure_tenant(timeline.tenant, history_window_seconds=1)
 
         def trimmed() -> bool:
             churn(compute, 1)

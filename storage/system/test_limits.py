@@ -132,9 +132,7 @@ def test_a_panic_in_a_task_ends_the_pageserver() -> None:
     panics = {"WEIR_CRASH_POINT": "flush.frozen", "WEIR_CRASH_BY": "panic"}
     with engine(root, pageserver_environment=panics) as running:
         timeline = running.create_timeline()
-        running.storage.patch(
-            f"/v1/tenant/{timeline.tenant}/config", json={"checkpoint_timeout_ms": 200}
-        ).raise_for_status()
+        running.configure_tenant(timeline.tenant, checkpoint_timeout_ms=200)
         running.compute(timeline, wait=False)
         assert running.pageserver.wait(60) == -signal.SIGABRT
         log = running.pageserver.tail(60)

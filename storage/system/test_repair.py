@@ -83,8 +83,7 @@ def let_it_know_its_peers(running: Engine) -> None:
 
 def timeline_that_keeps_its_wal(running: Engine) -> Timeline:
     timeline = running.create_timeline()
-    settings = {"checkpoint_timeout_ms": 3_600_000, "checkpoint_distance_bytes": 1 << 30}
-    running.storage.patch(f"/v1/tenant/{timeline.tenant}/config", json=settings).raise_for_status()
+    running.configure_tenant(timeline.tenant, checkpoint_timeout_ms=3_600_000, checkpoint_distance_bytes=1 << 30)
     return timeline
 
 

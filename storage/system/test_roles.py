@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from escapes import admin, as_role, configure, refused, two_roles
+from escapes import admin, as_role, refused, two_roles
 from harness import Compute, Engine
 
 HERE = Path(__file__).parent
@@ -48,13 +48,13 @@ def test_an_owner_watches_all_sessions(compute: Compute) -> None:
     assert compute.sql("SELECT count(*) > 0 FROM pg_stat_replication WHERE sent_lsn IS NOT NULL") == [(True,)]
     assert compute.sql("SELECT count(*) >= 0 FROM pg_ls_waldir()") == [(True,)]
     # One that owns no database sees its own only.
-    assert configure(compute, databases=[{"name": "appdb", "owner": "app"}])[0] == 200
+    assert compute.configure(databases=[{"name": "appdb", "owner": "app"}])[0] == 200
     with compute.connect() as session, as_role(compute, "other", "postgres") as theirs:
         session.execute("SELECT 'a secret of the owner'")
         found = theirs.execute("SELECT DISTINCT query FROM pg_stat_activity WHERE usename = 'app'").fetchall()
         assert found == [("<insufficient privilege>",)]
         refused(theirs, f"SELECT pg_terminate_backend({session.info.backend_pid})")
-    assert configure(compute)[0] == 200
+    assert compute.configure()[0] == 200
 
 
 def test_an_owner_does_all_in_its_database(compute: Compute) -> None:
@@ -100,7 +100,7 @@ def test_grants_between_roles(compute: Compute) -> None:
         session.execute("GRANT SELECT ON shared TO other")
         theirs.execute("SELECT * FROM shared")
         # It lasts when the agent applies a spec.
-        assert configure(compute)[0] == 200
+        assert compute.configure()[0] == 200
         theirs.execute("SELECT * FROM shared")
         refused(session, "GRANT app TO other", why="admin option")
         session.execute("DROP TABLE shared")
@@ -119,7 +119,7 @@ def test_a_role_changes_itself(compute: Compute) -> None:
             "DROP ROLE other",
         )
     # The password is the spec's again.
-    assert configure(compute)[0] == 200
+    assert compute.configure()[0] == 200
     as_role(compute, "other", "otherdb").close()
 
 

@@ -50,7 +50,7 @@ def verify(running: Engine, s3: S3Server, timeline: Timeline) -> None:
 def test_a_pageserver_that_lost_its_disk_attaches_again_from_s3(s3: S3Server) -> None:
     with engine_on_s3(s3) as running:
         timeline = running.create_timeline()
-        running.storage.patch(f"/v1/tenant/{timeline.tenant}/config", json=SMALL).raise_for_status()
+        running.configure_tenant(timeline.tenant, **SMALL)
         compute = running.compute(timeline)
         load = AcknowledgedInserts(compute)
         load.start()
@@ -86,7 +86,7 @@ def test_a_pageserver_that_lost_its_disk_attaches_again_from_s3(s3: S3Server) ->
 def test_a_pageserver_that_was_believed_dead_neither_corrupts_nor_deletes(s3: S3Server) -> None:
     with engine_on_s3(s3) as running:
         timeline = running.create_timeline()
-        running.storage.patch(f"/v1/tenant/{timeline.tenant}/config", json=SMALL).raise_for_status()
+        running.configure_tenant(timeline.tenant, **SMALL)
         compute = running.compute(timeline)
         compute.sql(
             "CREATE TABLE t AS SELECT n AS id, 0 AS v, repeat('x', 300) AS pad FROM generate_series(1, 3000) n"

@@ -25,8 +25,7 @@ def test_first_looks_at_a_database_long_after_the_start_find_what_was_there(own:
     compute = own.compute(timeline, environment=logs, settings={"autovacuum": "off"})
     start = compute.status()["start_lsn"]
     as_of_start = own.digest(timeline, start)
-    config = {**SMALL_LAYERS, "history_window_seconds": WINDOW_SECONDS}
-    own.storage.patch(f"/v1/tenant/{timeline.tenant}/config", json=config).raise_for_status()
+    own.configure_tenant(timeline.tenant, **SMALL_LAYERS, history_window_seconds=WINDOW_SECONDS)
     compute.sql("CREATE TABLE busy (id int)")
     compute.sql("CREATE TABLE locked AS SELECT 1 AS id")
 

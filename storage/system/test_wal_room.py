@@ -71,7 +71,7 @@ def test_a_branch_whose_wal_is_stuck_slows_down_stops_with_the_reason_and_heals(
     with engine(root, safekeeper_options=options) as running, small_disk(root / "objects" / tenant, 64) as ballast:
         stuck, other = running.compute(running.create_timeline(tenant)), running.compute(running.create_timeline())
         for timeline in (stuck.timeline, other.timeline):
-            running.storage.patch(f"/v1/tenant/{timeline.tenant}/config", json=SMALL_LAYERS).raise_for_status()
+            running.configure_tenant(timeline.tenant, **SMALL_LAYERS)
         neighbour = AcknowledgedInserts(other, workers=1, pause=0.05)
         neighbour.start()
         fill(ballast)
@@ -134,7 +134,7 @@ def test_a_disk_that_fills_stops_who_keeps_much_and_is_never_full() -> None:
         ballast = disks.enter_context(small_disk(root / "objects" / tenant, 64))
         greedy, modest = running.compute(running.create_timeline(tenant)), running.compute(running.create_timeline())
         for timeline in (greedy.timeline, modest.timeline):
-            running.storage.patch(f"/v1/tenant/{timeline.tenant}/config", json=SMALL_LAYERS).raise_for_status()
+            running.configure_tenant(timeline.tenant, **SMALL_LAYERS)
         neighbour = AcknowledgedInserts(modest, workers=1, pause=0.1)
         neighbour.start()
         fill(ballast)

@@ -24,8 +24,7 @@ ROWS = "SELECT count(*), count(DISTINCT hash) FROM t"
 
 def growing_table(running: Engine, compute: Compute) -> None:
     """An empty table for `GROW`, in a tenant of small layers."""
-    config = f"/v1/tenant/{compute.timeline.tenant}/config"
-    running.storage.patch(config, json=SMALL_LAYERS).raise_for_status()
+    running.configure_tenant(compute.timeline.tenant, **SMALL_LAYERS)
     compute.sql("CREATE TABLE t (id int, hash text, filler text)")
 
 
