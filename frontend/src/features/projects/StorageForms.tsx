@@ -20,6 +20,7 @@ import {
   windowFields,
   windowSeconds,
 } from './amounts'
+import { LimitButtons } from './LimitButtons'
 import { updateProject } from './queries'
 
 const errorOf = (read: object | { error: string }): string | null => ('error' in read ? read.error : null)
@@ -193,19 +194,7 @@ export function QuotaForm({ project, branches, onClose }: Props) {
             </Notice>
           </div>
         )}
-        <div className="flex flex-wrap justify-end gap-2">
-          <Button onClick={onClose}>Cancel</Button>
-          <Button
-            variant="primary"
-            type="submit"
-            busy={change.isPending}
-            disabledReason={
-              limit === null ? 'Say how much first.' : limit === before ? 'This is the quota it has.' : null
-            }
-          >
-            {limit === 0 ? 'Lift quota' : 'Set quota'}
-          </Button>
-        </div>
+        <LimitButtons what="quota" limit={limit} before={before} busy={change.isPending} onCancel={onClose} />
       </form>
     </Dialog>
   )

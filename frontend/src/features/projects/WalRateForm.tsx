@@ -5,10 +5,10 @@ import { bytesPerSecond } from '~/lib/format'
 import { submits, useAppForm, wrong } from '~/shared/form'
 import { projectKeys } from '~/shared/project-keys'
 import { useAction } from '~/shared/use-action'
-import { Button } from '~/ui/Button'
 import { Dialog } from '~/ui/Dialog'
 
 import { rateBytes, rateField, walRateOf } from './amounts'
+import { LimitButtons } from './LimitButtons'
 import { updateProject } from './queries'
 
 /** How much WAL each compute of a project may write a second. */
@@ -58,19 +58,7 @@ export function WalRateForm({ project, onClose }: { project: Project; onClose: (
           transactions.
           {before > 0 && ` Now ${bytesPerSecond(before)}.`}
         </p>
-        <div className="flex flex-wrap justify-end gap-2">
-          <Button onClick={onClose}>Cancel</Button>
-          <Button
-            variant="primary"
-            type="submit"
-            busy={change.isPending}
-            disabledReason={
-              limit === null ? 'Say how much first.' : limit === before ? 'This is the limit it has.' : null
-            }
-          >
-            {limit === 0 ? 'Lift limit' : 'Set limit'}
-          </Button>
-        </div>
+        <LimitButtons what="limit" limit={limit} before={before} busy={change.isPending} onCancel={onClose} />
       </form>
     </Dialog>
   )

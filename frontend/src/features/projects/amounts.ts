@@ -42,15 +42,17 @@ export function sizeFields(limit: number): { amount: string; unit: SizeUnit } {
   return { amount: String(limit / SIZES[unit]), unit }
 }
 
-/** Bytes of what was typed, or why it is no quota. */
-export function sizeBytes(amount: string, unit: SizeUnit): { bytes: number } | { error: string } {
+/** Bytes of what was typed in units of so many, or why it is no limit. */
+function typedBytes(amount: string, unit: number, most: number, words: (bytes: number) => string) {
   const value = Number(amount.trim().replace(',', '.'))
   if (amount.trim() === '' || !Number.isFinite(value) || value <= 0) return { error: 'A number above 0.' }
-  const size = Math.round(value * SIZES[unit])
-  return size > LARGEST_QUOTA ? { error: `At most ${bytes(LARGEST_QUOTA)}.` } : { bytes: size }
+  const size = Math.round(value * unit)
+  return size > most ? { error: `At most ${words(most)}.` } : { bytes: size }
 }
 
-const MIB = 2 ** 20
+/** Bytes of what was typed, or why it is no quota. */
+export const sizeBytes = (amount: string, unit: SizeUnit): { bytes: number } | { error: string } =>
+  typedBytes(amount, SIZES[unit], LARGEST_QUOTA, bytes)
 
 /** The limit of WAL of each compute of a project, bytes a second; 0 is none. */
 export function walRateOf(project: Project): number {
@@ -59,12 +61,8 @@ export function walRateOf(project: Project): number {
 }
 
 /** A limit of WAL in MiB a second, as text to change. */
-export const rateField = (limit: number): string => (limit > 0 ? String(limit / MIB) : '')
+export const rateField = (limit: number): string => (limit > 0 ? String(limit / SIZES.MiB) : '')
 
 /** Bytes a second of what was typed in MiB, or why it is no limit. */
-export function rateBytes(amount: string): { bytes: number } | { error: string } {
-  const value = Number(amount.trim().replace(',', '.'))
-  if (amount.trim() === '' || !Number.isFinite(value) || value <= 0) return { error: 'A number above 0.' }
-  const rate = Math.round(value * MIB)
-  return rate > HIGHEST_WAL_RATE ? { error: `At most ${bytesPerSecond(HIGHEST_WAL_RATE)}.` } : { bytes: rate }
-}
+export const rateBytes = (amount: string): { bytes: number } | { error: string } =>
+  typedBytes(amount, SIZES.MiB, HIGHEST_WAL_RATE, bytesPerSecond)
