@@ -21,6 +21,7 @@ from weir.cli.errors import CliError
 from weir.cli.files import write_whole
 from weir.cli.settings_file import TEMPLATE
 from weir.config import default_home
+from weir.kit.http import bracketed
 
 # Safekeepers of a new installation, and how many one can have: that many have ports. Those beyond the first three
 # are spares.
@@ -163,7 +164,7 @@ class Installation:
     def proxy_address(self) -> str:
         """Where clients connect: HOST:PORT, the host one of many when there is a domain."""
         host = f"ENDPOINT.{self.proxy.domain}" if self.proxy.domain else self.proxy.host
-        return f"{sections.bracketed(host)}:{self.ports['proxy']}"
+        return f"{bracketed(host)}:{self.ports['proxy']}"
 
     @property
     def simulator_url(self) -> str:

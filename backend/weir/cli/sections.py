@@ -205,8 +205,3 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 def _is_host(text: str) -> bool:
     return _address(text) is not None or _HOST_NAME.match(text) is not None
-
-
-def bracketed(host: str) -> str:
-    """As a host stands before a port."""
-    return f"[{host}]" if ":" in host else host

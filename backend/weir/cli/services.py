@@ -13,9 +13,8 @@ from typing import Any
 
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation, python, script
-from weir.cli.sections import bracketed
 from weir.cli.system import SERVICE_VARIABLE
-from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS
+from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS, bracketed
 
 HEALTHY = "process_healthy"
 COMPLETED = "process_completed_successfully"

@@ -17,6 +17,7 @@ from weir.errors import BadRequestError, ConflictError, NotBuiltError, NotFoundE
 from weir.identity import audit
 from weir.kit import crypto
 from weir.kit.clock import now
+from weir.kit.http import bracketed
 from weir.operations.models import Operation
 
 DEFAULT_ROLE = "app_owner"
@@ -172,10 +173,9 @@ async def get_database(access: ProjectAccess, branch: Branch, name: str) -> Bran
 def connection(endpoint: Endpoint, role: str, password: str, database: str) -> ConnectionDetails:
     """How clients connect: a URI that can be given to psql as it is, and its parts."""
     address = public_address(endpoint, get_settings())
-    host = f"[{address.host}]" if ":" in address.host else address.host
     uri = (
         f"postgresql://{quote(role, safe='')}:{quote(password, safe='')}"
-        f"@{host}:{address.port}/{quote(database, safe='')}"
+        f"@{bracketed(address.host)}:{address.port}/{quote(database, safe='')}"
     )
     if address.parameters:
         uri += f"?{urlencode(address.parameters, quote_via=quote)}"

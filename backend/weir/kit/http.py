@@ -12,6 +12,11 @@ CLIENT_KEEP_ALIVE_SECONDS = 15.0
 SERVER_KEEP_ALIVE_SECONDS = 75
 
 
+def bracketed(host: str) -> str:
+    """As a host stands before a port: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
 def is_loopback(host: str) -> bool:
     """Whether an address is of this machine alone. What is no address is not."""
     try:

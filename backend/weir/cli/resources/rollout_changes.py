@@ -131,7 +131,10 @@ def start(use: Use, name: str | None, **given: Any) -> None:
 
 
 def _control(use: Use, word: str, action: str, body: dict[str, Any] | None = None) -> None:
-    row = names.rollout(use.api, word)
+    _steer(use, names.rollout(use.api, word), action, body)
+
+
+def _steer(use: Use, row: dict[str, Any], action: str, body: dict[str, Any] | None) -> None:
     answer = use.api.call("POST", path("rollouts", row["id"], action), body)
     use.say(answer, described(answer["rollout"]))
 
@@ -165,8 +168,7 @@ def approve(use: Use, rollout: str, gate: str | None) -> None:
     """
     row = names.rollout(use.api, rollout)
     chosen = gate or row["gate"]
-    answer = use.api.call("POST", path("rollouts", row["id"], "approve"), {"gate": chosen} if chosen else None)
-    use.say(answer, described(answer["rollout"]))
+    _steer(use, row, "approve", {"gate": chosen} if chosen else None)
 
 
 @click.command("skip")
