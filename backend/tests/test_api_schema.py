@@ -107,7 +107,6 @@ async def _end(weir: Weir) -> None:
     await asyncio.gather(*(weir.delete(project["id"]) for project in await weir.projects()))
 
 
-@pytest.mark.skipif(not LONG, reason="make test-api-schema: beside other tests its outcome depends on the load")
 @pytest.mark.timeout(3600 if LONG else 600)
 async def test_every_answer_is_described(measured: Weir, tmp_path: Path) -> None:
     async with measured.as_account("schema") as mine, measured.as_account("schema-end") as ending:

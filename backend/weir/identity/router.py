@@ -1,6 +1,6 @@
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi import status as http
 
 from weir.authz.principal import SESSION_COOKIE, CurrentPrincipal, refuse_foreign_origin
@@ -27,6 +27,7 @@ from weir.identity.schemas import (
 )
 from weir.kit.crypto import hash_token
 from weir.kit.pagination import Page, Pagination
+from weir.kit.schemas import MOST_BIGINT
 
 router = APIRouter(responses=responses(UnauthorizedError, BadRequestError))
 
@@ -111,8 +112,11 @@ async def create_api_key(body: ApiKeyCreateRequest, principal: CurrentPrincipal,
     return ApiKeyCreated(id=row.id, key=key, name=row.name, created_at=row.created_at, created_by=row.account_id)
 
 
+KeyId = Annotated[int, Path(ge=-MOST_BIGINT - 1, le=MOST_BIGINT)]
+
+
 @router.delete("/api_keys/{key_id}", tags=["api keys"], responses=responses(NotFoundError))
-async def revoke_api_key(key_id: int, principal: CurrentPrincipal, session: Session) -> ApiKeyRevoked:
+async def revoke_api_key(key_id: KeyId, principal: CurrentPrincipal, session: Session) -> ApiKeyRevoked:
     row = await service.revoke_key(session, principal, key_id)
     return ApiKeyRevoked(
         id=row.id,

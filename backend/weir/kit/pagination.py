@@ -13,7 +13,7 @@ from fastapi import Depends, Query
 from sqlalchemy import ColumnElement, Select, Uuid, literal, tuple_
 
 from weir.errors import BadRequestError
-from weir.kit.schemas import View
+from weir.kit.schemas import MOST_BIGINT, MOST_INTEGER, View
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Select[*tuple[Any, ...]]")
@@ -31,7 +31,7 @@ def text(value: Any) -> str:
 
 def small(value: Any) -> int:
     """What a column of 32 bits can be compared with."""
-    if not isinstance(value, int) or not 0 <= value < 2**31:
+    if not isinstance(value, int) or not 0 <= value <= MOST_INTEGER:
         raise ValueError(value)
     return value
 
@@ -39,7 +39,7 @@ def small(value: Any) -> int:
 def big(value: Any) -> int:
     """A row's number, which is written as text."""
     number = int(text(value))
-    if not 0 <= number < 2**63:
+    if not 0 <= number <= MOST_BIGINT:
         raise ValueError(value)
     return number
 

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from fastapi import Path
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, StringConstraints, model_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from weir.kit.ids import ID_PATTERN, format_lsn, parse_lsn
 
@@ -34,6 +34,9 @@ class View(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
 
+# The largest that columns of Postgres's types `integer` and `bigint` hold and can be compared with.
+MOST_INTEGER, MOST_BIGINT = 2**31 - 1, 2**63 - 1
+Integer = Annotated[int, Field(ge=-MOST_INTEGER - 1, le=MOST_INTEGER)]
 Id = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 PathId = Annotated[str, Path(pattern=ID_PATTERN)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from weir.kit.schemas import Body, Id, Label, Name
+from weir.kit.schemas import MOST_INTEGER, Body, Id, Label, Name
 from weir.kit.windows import FreezeSpan, WeeklyWindow
 
 FeatureName = Literal["image_pushdown", "postgres_minor"]
@@ -152,7 +152,7 @@ class RollbackRequest(Body):
     """All of the rollout, one wave (`wave`), or one compute (`compute_id`)."""
 
     scope: Literal["all", "wave", "compute"] = "all"
-    wave: int | None = Field(default=None, ge=0)
+    wave: int | None = Field(default=None, ge=0, le=MOST_INTEGER)
     compute_id: Id | None = None
 
     @model_validator(mode="after")
@@ -166,7 +166,7 @@ class RollbackRequest(Body):
 class SkipRequest(Body):
     """One compute, or what is left of one wave. Who has been switched already is not touched: roll it back."""
 
-    wave: int | None = Field(default=None, ge=0)
+    wave: int | None = Field(default=None, ge=0, le=MOST_INTEGER)
     compute_id: Id | None = None
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from weir.authz.access import Access
 from weir.clients.dependencies import PrometheusClient
 from weir.errors import BadRequestError, NotFoundError, UnauthorizedError, responses
 from weir.kit.pagination import Page
-from weir.kit.schemas import PathId
+from weir.kit.schemas import MOST_INTEGER, PathId
 from weir.rollouts.evidence import course, summary
 from weir.rollouts.evidence.schemas import CourseResponse, MemberEvidenceResponse, RolloutEvidenceView
 from weir.rollouts.run.repository import RolloutRepository
@@ -22,7 +22,7 @@ async def get_rollout_evidence(
     rollout_id: PathId,
     access: Access,
     page: Page,
-    wave: Annotated[int | None, Query(ge=0, description="Members of this wave only")] = None,
+    wave: Annotated[int | None, Query(ge=0, le=MOST_INTEGER, description="Members of this wave only")] = None,
 ) -> RolloutEvidenceView:
     """What was measured before and after the switch: of the fleet, of each wave and cell, and of members by page.
     From the database, so that it stays when the metrics are gone."""

@@ -15,7 +15,7 @@ from weir.identity.repository import IdentityRepository
 from weir.identity.router import audit_view
 from weir.identity.schemas import AuditEntries
 from weir.kit.pagination import Page, Pagination, encode_cursor, small, text
-from weir.kit.schemas import PathId, Timestamp
+from weir.kit.schemas import MOST_INTEGER, PathId, Timestamp
 from weir.projects.models import Project
 from weir.rollouts.intent import RolloutCreateRequest
 from weir.rollouts.models import MemberState
@@ -63,7 +63,7 @@ async def list_rollout_computes(
     rollout_id: PathId,
     access: Access,
     page: Page,
-    wave: Annotated[int | None, Query(ge=0)] = None,
+    wave: Annotated[int | None, Query(ge=0, le=MOST_INTEGER)] = None,
     state: MemberState | None = None,
     cell: Annotated[str | None, Query(max_length=63)] = None,
     q: Annotated[str | None, Query(max_length=120, description="Part of a compute's id or project's name")] = None,
