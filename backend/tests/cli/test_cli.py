@@ -114,6 +114,23 @@ def test_the_control_plane_is_told_after_how_long_a_sick_safekeeper_is_replaced(
     assert told() == "45"
 
 
+def test_safekeepers_are_told_how_much_wal_a_branch_may_keep(made: Installation, monkeypatch: pytest.MonkeyPatch):
+    def limits() -> list[list[str]]:
+        of = services(installations.load(made.home))
+        words = [service.command for service in of if service.name.startswith("safekeeper")]
+        return [[word for word in command if "-mib=" in word] for command in words]
+
+    assert limits() == [["--wal-quota-mib=16384", "--disk-reserve-mib=2048"]] * 3
+    text = made.config_file.read_text()
+    # The settings of an installation that was made before there were any.
+    made.config_file.write_text(text.replace("wal_quota_mib = 16384\n", "").replace("disk_reserve_mib = 2048\n", ""))
+    assert limits() == [["--wal-quota-mib=16384", "--disk-reserve-mib=2048"]] * 3
+    made.config_file.write_text(text.replace("wal_quota_mib = 16384", "wal_quota_mib = 64"))
+    assert limits() == [["--wal-quota-mib=64", "--disk-reserve-mib=2048"]] * 3
+    monkeypatch.setenv("WEIR_SAFEKEEPERS_DISK_RESERVE_MIB", "0")
+    assert limits() == [["--wal-quota-mib=64", "--disk-reserve-mib=0"]] * 3
+
+
 def test_computes_are_told_how_much_disk_their_cache_may_take(made: Installation, monkeypatch: pytest.MonkeyPatch):
     def told() -> str:
         return installations.load(made.home).environment()["WEIR_COMPUTE_CACHE_MIB"]
@@ -136,6 +153,10 @@ def test_computes_are_told_how_much_disk_their_cache_may_take(made: Installation
         ("replace_after_minutes = 0", "replace_after_minutes = -1", "0 \\(never\\) to"),
         ("replace_after_minutes = 0", "replace_after_minutes = 1.5", "0 \\(never\\) to"),
         ("replace_after_minutes = 0", 'replace_after_minutes = "soon"', "0 \\(never\\) to"),
+        ("wal_quota_mib = 16384", "wal_quota_mib = 63", "64 or more, or 0 for no limit"),
+        ("wal_quota_mib = 16384", "wal_quota_mib = -1", "64 or more, or 0 for no limit"),
+        ("wal_quota_mib = 16384", "wal_quota_mib = true", "64 or more, or 0 for no limit"),
+        ("disk_reserve_mib = 2048", 'disk_reserve_mib = "2 GB"', "number of MiB"),
         ("cache_mib = 8192", "cache_mib = -1", "0 for no limit"),
         ("cache_mib = 8192", 'cache_mib = "much"', "0 for no limit"),
         ("api = 17400", "api = 70000", "1-65535"),

@@ -70,6 +70,8 @@ class Installation:
     offload: bool = True
     # Minutes until a sick safekeeper is replaced; 0: never.
     replace_after_minutes: int = 0
+    # MiB, by the names in `sections.SAFEKEEPER_LIMITS`.
+    safekeeper_limits: Mapping[str, int] = field(default_factory=dict[str, int])
     compute_runtime: str = "local"
     # Local disk of each compute for pages it has read and not written, MiB; 0: no limit.
     compute_cache_mib: int = sections.COMPUTE_CACHE_MIB
@@ -287,6 +289,7 @@ def load(home: Path) -> Installation:
         safekeeper_count=count,
         offload=sections.offload(path, document),
         replace_after_minutes=sections.replace_after_minutes(path, document),
+        safekeeper_limits=sections.safekeeper_limits(path, document),
         pageserver_limits=sections.pageserver_limits(path, document),
         compute_runtime=sections.runtime(path, document),
         compute_cache_mib=sections.cache_mib(path, document),
@@ -323,6 +326,7 @@ def create(home: Path, port_base: int | None) -> Installation:
             safekeepers=os.environ.get("WEIR_SAFEKEEPERS_COUNT", SAFEKEEPERS),
             most_safekeepers=MOST_SAFEKEEPERS,
             **{name: default for name, (default, _) in sections.PAGESERVER_LIMITS.items()},
+            **{name: default for name, (default, _) in sections.SAFEKEEPER_LIMITS.items()},
         )
         write_whole(config, text, 0o644)
     elif port_base is not None:

@@ -25,6 +25,12 @@ PAGESERVER_LIMITS: Mapping[str, tuple[int, int]] = {
     "page_cache_mib": (128, 0),
     "layer_cache_mib": (16384, 1),
 }
+# What each safekeeper may keep, MiB: by default, and at least when it is not 0, which is no limit. The options of
+# weir-safekeeper have the same names, defaults and bounds.
+SAFEKEEPER_LIMITS: Mapping[str, tuple[int, int]] = {
+    "wal_quota_mib": (16384, 64),
+    "disk_reserve_mib": (2048, 1),
+}
 # Local disk of each compute for pages that it has read and not written, MiB; 0 is no limit.
 COMPUTE_CACHE_MIB = 8192
 
@@ -67,6 +73,23 @@ def offload(path: Path, document: Mapping[str, Any]) -> bool:
     if not isinstance(value, bool):
         raise CliError(f"{path}: offload in [safekeepers] is {value!r}; it must be true or false.")
     return value
+
+
+def safekeeper_limits(path: Path, document: Mapping[str, Any]) -> dict[str, int]:
+    """What each safekeeper may keep, MiB, by the names in `SAFEKEEPER_LIMITS`; 0 is no limit."""
+    given = section(path, document, "safekeepers")
+    limits: dict[str, int] = {}
+    for name, (default, least) in SAFEKEEPER_LIMITS.items():
+        variable = f"WEIR_SAFEKEEPERS_{name.upper()}"
+        value = os.environ.get(variable) or given.get(name, default)
+        limit = None if isinstance(value, bool | float) else number(value)
+        if limit is None or (limit != 0 and limit < least):
+            raise CliError(
+                f"A safekeeper's {name} is {value!r}; it must be a number of MiB, {least} or more, or 0 for no limit "
+                f"([safekeepers] {name} in {path}, or {variable})."
+            )
+        limits[name] = limit
+    return limits
 
 
 def replace_after_minutes(path: Path, document: Mapping[str, Any]) -> int:

@@ -155,6 +155,7 @@ def _safekeeper(installation: Installation, number: int) -> Service:
             *("--listen-wal", installation.address(wal), "--listen-http", installation.address(http)),
             *("--data-dir", str(installation.home / f"safekeeper-{number}")),
             *("--peers", ",".join(installation.address(f"safekeeper_{n}_wal") for n in installation.safekeepers)),
+            *_options(installation.safekeeper_limits),
             *(("--object-store", installation.object_store) if installation.offload else ()),
         ],
         ports=(wal, http),
@@ -174,13 +175,18 @@ def _pageserver(installation: Installation) -> Service:
             *("--data-dir", str(installation.home / "pageserver")),
             *("--object-store", installation.object_store),
             *("--pg-bin-dir", str(installation.pg_bin), "--pg-user", installation.pg_user),
-            *(f"--{name.replace('_', '-')}={mib}" for name, mib in installation.pageserver_limits.items()),
+            *_options(installation.pageserver_limits),
         ],
         ports=("pageserver_pages", "pageserver_http"),
         health=f"{installation.address('pageserver_http')}/healthz",
         after={f"safekeeper-{n}": HEALTHY for n in installation.safekeepers},
         stop_seconds=30,
     )
+
+
+def _options(limits: Mapping[str, int]) -> list[str]:
+    """Limits as a program's options: `block_cache_mib` is `--block-cache-mib=`."""
+    return [f"--{name.replace('_', '-')}={mib}" for name, mib in limits.items()]
 
 
 def with_object_store_variables(installation: Installation) -> list[str]:

@@ -54,6 +54,12 @@ offload = true
 # After how many minutes a safekeeper that is sick for a branch's log (it does not answer, has lost the log, or has
 # damaged it beyond repair) is replaced by a spare one there, while a majority of the others is well. 0: never.
 replace_after_minutes = 0
+# WAL of one branch that a safekeeper may keep until storage has made pages of it, MiB, 64 or more. Within the last
+# quarter the branch's compute is slowed; at the quota its writes are refused. 0: no limit.
+wal_quota_mib = {wal_quota_mib}
+# Free disk of each safekeeper below which branches that keep much WAL take no more, MiB; never more than a tenth of
+# the disk. 0: none.
+disk_reserve_mib = {disk_reserve_mib}
 
 [pageserver]
 # Memory for what is not in a layer file yet, over all databases. A busy database is flushed at 256 MiB, or sooner
