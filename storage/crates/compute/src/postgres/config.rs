@@ -24,7 +24,7 @@ pub const SLOT: &str = "weir";
 pub const STANDBY: &str = "weir_proposer";
 
 /// What a spec may change; chosen for a disposable local disk and storage over a network.
-const DEFAULTS: [(&str, &str); 12] = [
+const DEFAULTS: [(&str, &str); 16] = [
     ("max_connections", "100"),
     ("shared_buffers", "128MB"),
     ("max_prepared_transactions", "64"),
@@ -35,6 +35,11 @@ const DEFAULTS: [(&str, &str); 12] = [
     ("min_wal_size", "32MB"),
     ("timezone", "UTC"),
     ("log_timezone", "UTC"),
+    // What initdb writes for the locale of the databases, where the server's own defaults are C and `simple`.
+    ("lc_monetary", "C.UTF-8"),
+    ("lc_numeric", "C.UTF-8"),
+    ("lc_time", "C.UTF-8"),
+    ("default_text_search_config", "pg_catalog.english"),
     ("log_line_prefix", "%m [%p] %q%u@%d "),
     ("idle_session_timeout", "0"),
 ];
