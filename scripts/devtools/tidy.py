@@ -74,14 +74,14 @@ def lengths(name: str, text: str) -> Iterator[Finding]:
     if lines > limit:
         yield Finding(name, lines, limit, f"{name} has {lines} lines, {limit} are the limit")
     limit = TEST_FUNCTION_LINES if test else FUNCTION_LINES
-    functions = _python_functions(text) if name.endswith(".py") else _braced_functions(text)
+    functions = python_functions(text) if name.endswith(".py") else braced_functions(text)
     for function, start, length in functions:
         if length > limit:
             where = f"{name}:{start} {function}"
             yield Finding(f"{name}:{function}", length, limit, f"{where} has {length} lines, {limit} are the limit")
 
 
-def _python_functions(text: str) -> Iterator[tuple[str, int, int]]:
+def python_functions(text: str) -> Iterator[tuple[str, int, int]]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
             yield node.name, node.lineno, node.end_lineno - node.lineno + 1
@@ -96,7 +96,7 @@ _BRACED = re.compile(
 )
 
 
-def _braced_functions(text: str) -> Iterator[tuple[str, int, int]]:
+def braced_functions(text: str) -> Iterator[tuple[str, int, int]]:
     """Functions of Rust and TypeScript. Formatted code closes a function at the indentation where it began.
 
     Only what has state or logic counts for components: a function that returns markup is as long as its markup,
