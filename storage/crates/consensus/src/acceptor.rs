@@ -328,7 +328,8 @@ impl Acceptor {
         })
     }
 
-    fn check_term(&self, term: Term) -> Result<(), Refusal> {
+    /// Refuses a `term` that is over, and one whose history this log does not follow.
+    pub fn check_term(&self, term: Term) -> Result<(), Refusal> {
         if term < self.durable.term {
             return Err(Refusal::HigherTerm(self.durable.term));
         }

@@ -15,7 +15,9 @@ use tokio_util::sync::CancellationToken;
 use wire::wal::{AcceptorMessage, Greeting, Room};
 
 use crate::buffer::WalBuffer;
+use crate::lease::Lease;
 use crate::metrics::Metrics;
+use crate::moment::Moment;
 use crate::peers::Peers;
 use crate::reactor::Reactor;
 use crate::tries::Tries;
@@ -42,12 +44,13 @@ pub struct Member {
     pub connected: bool,
     /// Has greeted or failed to at least once.
     pub settled: bool,
-    pub last_reply: Option<Instant>,
     pub last_error: Option<String>,
     /// Where its commit LSN is.
     pub commit_lsn: Lsn,
     /// Below this its WAL may be gone.
     pub trimmed_lsn: Lsn,
+    /// When the term was announced to it last.
+    pub announced: Option<Moment>,
     /// The peers that its WAL was fetched from.
     pub tries: Tries,
     /// How much more WAL it takes, as it said last; `None` for no limit.
@@ -65,6 +68,9 @@ pub struct Core {
     pub lost_to: Option<Term>,
     pub buffer: WalBuffer,
     pub members: Vec<Member>,
+    pub lease: Lease,
+    /// When the votes of the last campaign were asked for.
+    pub asked: Moment,
     pub identity: Option<(u64, u32)>,
     pub prev_record_lsn: Option<Lsn>,
     record_end: Lsn,
@@ -78,6 +84,7 @@ impl Shared {
         let count = config.safekeepers.len();
         let closed = CancellationToken::new();
         let candidate = CandidateId(*uuid::Uuid::new_v4().as_bytes());
+        let now = Moment::now();
         Ok(Shared {
             metrics: Metrics::new(&config),
             core: Mutex::new(Core {
@@ -87,6 +94,8 @@ impl Shared {
                 lost_to: None,
                 buffer: WalBuffer::new(Lsn::INVALID),
                 members: (0..count).map(|_| Member::default()).collect(),
+                lease: Lease::new(config.quorum_timeout, now),
+                asked: now,
                 identity: None,
                 prev_record_lsn: None,
                 record_end: Lsn::INVALID,
@@ -176,7 +185,6 @@ impl Shared {
             }
             let member = &mut core.members[index];
             (member.connected, member.settled, member.last_error) = (true, true, None);
-            member.last_reply = Some(Instant::now());
             member.trimmed_lsn = greeting.position.remote_consistent_lsn;
             member.commit_lsn = greeting.position.commit_lsn;
             core.proposer.greeted(index, greeting.position.clone());
@@ -199,7 +207,6 @@ impl Shared {
     pub fn voted(&self, index: usize, reply: VoteReply) {
         let mut lost_wal = None;
         self.core(|core| {
-            core.members[index].last_reply = Some(Instant::now());
             if core.proposer.election().is_some() {
                 return;
             }
@@ -210,6 +217,7 @@ impl Shared {
                 VoteOutcome::Won(election) => {
                     core.buffer = WalBuffer::new(election.start_lsn);
                     core.record_end = election.start_lsn;
+                    core.lease.begin(core.asked);
                 }
             }
         });
@@ -223,9 +231,11 @@ impl Shared {
     /// A reply with positions. Returns false when this proposer is fenced.
     pub fn replied(&self, index: usize, message: &AcceptorMessage) -> bool {
         let outcome = self.core(|core| {
-            core.members[index].last_reply = Some(Instant::now());
             let outcome = match message {
                 AcceptorMessage::Elected(reply) => {
+                    if let Some(announced) = core.members[index].announced {
+                        core.lease.prove(index, announced, Moment::now());
+                    }
                     let won = core
                         .proposer
                         .election()
@@ -271,6 +281,16 @@ impl Shared {
                 false
             }
         }
+    }
+
+    /// A safekeeper was still promised to this term at `moment` of this machine's clock, or later.
+    pub fn renewed(&self, index: usize, moment: Moment) {
+        self.core(|core| core.lease.prove(index, moment, Moment::now()));
+    }
+
+    /// When the compute must have stopped unless a majority renews the lease.
+    pub fn lease_end(&self) -> Moment {
+        self.core(|core| core.lease.end(&core.proposer.voters()))
     }
 
     /// A safekeeper says how much more WAL it takes.
@@ -359,49 +379,28 @@ impl Shared {
         });
     }
 
-    /// Every half second: metrics that need no better, and whether a majority still answers.
-    pub async fn watch_quorum(&self) {
+    /// Every half second: metrics that need no better.
+    pub async fn measure(&self) {
         let mut clock = tokio::time::interval(Duration::from_millis(500));
         clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let begun = Instant::now();
         loop {
             clock.tick().await;
             self.metrics.positions(&self.positions.borrow());
-            let (silence, detail) = self.core(|core| {
+            let left = self.lease_end().since(Moment::now());
+            self.metrics.lease_seconds.set(left.as_secs_f64());
+            self.core(|core| {
                 for (index, member) in core.members.iter().enumerate() {
                     let flushed = core.proposer.flush_of(index).unwrap_or_default();
                     let lag = core.record_end.checked_sub(flushed).unwrap_or(0);
                     self.metrics
                         .safekeeper(&self.address(index), member.connected, lag);
                 }
-                core.silence(begun)
             });
-            if silence > self.config.quorum_timeout {
-                self.fail(Fatal::NoQuorum {
-                    seconds: silence.as_secs_f64(),
-                    detail: detail.join("; "),
-                });
-                return;
-            }
         }
     }
 }
 
 impl Core {
-    /// How long no majority has been heard of, and what is known of those that are silent.
-    fn silence(&self, begun: Instant) -> (Duration, Vec<String>) {
-        let voters = self.proposer.voters();
-        let last_reply =
-            |voter: &Option<usize>| voter.and_then(|peer| self.members[peer].last_reply);
-        let mut heard: Vec<Instant> = voters
-            .iter()
-            .map(|voter| last_reply(voter).unwrap_or(begun))
-            .collect();
-        heard.sort_unstable_by(|a, b| b.cmp(a));
-        let silence = heard[consensus::majority(heard.len()) - 1].elapsed();
-        (silence, self.errors())
-    }
-
     pub fn errors(&self) -> Vec<String> {
         self.members
             .iter()

@@ -9,7 +9,9 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::core::Shared;
+use crate::lease::Watch;
 use crate::member;
+use crate::moment::Moment;
 use crate::running::Running;
 use crate::stream::{self, ProposerHandle};
 use crate::{Fatal, PgConn, ProposerConfig};
@@ -37,7 +39,7 @@ pub enum ElectError {
         detail: String,
     },
     /// The system gives no thread.
-    #[error("cannot start the proposer's thread: {0}")]
+    #[error("cannot start the proposer's threads: {0}")]
     Thread(#[source] std::io::Error),
     /// The compute must not start: a newer one has the term, or the log is not the one that was acknowledged.
     #[error(transparent)]
@@ -71,8 +73,10 @@ impl Elected {
         self.shared.shared.fatal.subscribe()
     }
 
-    /// Follows Postgres from L on. Connects as soon as Postgres answers.
-    pub fn stream(self, postgres: PgConn) -> ProposerHandle {
+    /// Follows Postgres from L on. Connects as soon as Postgres answers. `stop` stops Postgres at once, without waiting
+    /// for its end; it is called, on a thread of its own, when the read lease has run out.
+    pub fn stream(self, postgres: PgConn, stop: impl FnOnce() + Send + 'static) -> ProposerHandle {
+        self.shared.watch.guard(Box::new(stop));
         stream::start(
             self.shared,
             postgres,
@@ -95,10 +99,7 @@ pub async fn elect(config: ProposerConfig) -> Result<Elected, ElectError> {
         let timeline = config.timeline.to_string();
         let shared = Arc::new(Shared::new(config).map_err(ElectError::Thread)?);
         shared.core(|core| core.proposer.require(shared.config.ingested_lsn));
-        let running = Running {
-            _guard: shared.closed.clone().drop_guard(),
-            shared: shared.clone(),
-        };
+        let guard = shared.closed.clone().drop_guard();
         for index in 0..shared.config.safekeepers.len() {
             shared.reactor.spawn(member::run(shared.clone(), index));
         }
@@ -119,7 +120,11 @@ pub async fn elect(config: ProposerConfig) -> Result<Elected, ElectError> {
                 });
             }
         }
-        Ok(elected(running))
+        Ok(elected(Running {
+            watch: Watch::start(&shared).map_err(ElectError::Thread)?,
+            _guard: guard,
+            shared,
+        }))
     }
     .instrument(span)
     .await
@@ -163,7 +168,7 @@ fn elected(running: Running) -> Elected {
     let watched = shared.clone();
     shared.reactor.spawn(async move {
         tokio::select! {
-            () = watched.watch_quorum() => {}
+            () = watched.measure() => {}
             () = watched.closed.cancelled() => {}
         }
     });
@@ -237,6 +242,7 @@ fn campaign(shared: &Shared, above: Option<Term>) {
         if let Some(term) = above {
             core.proposer.outbid(term);
         }
+        core.asked = Moment::now();
         core.request = core.proposer.campaign();
     });
     shared.wake_all();

@@ -10,8 +10,9 @@
 //! Invariants:
 //! - Postgres is told `flush` only up to the commit LSN, which only `consensus` moves;
 //! - WAL leaves memory only when it is committed, so a lagging safekeeper always finds it at a peer;
-//! - once a higher term is seen, or no majority answers for the configured time, the proposer reports
-//!   [`Fatal`], acknowledges nothing more, and its compute must stop;
+//! - once a higher term is seen, or no majority has renewed the read lease for the configured time, the proposer
+//!   reports [`Fatal`], acknowledges nothing more, and its compute must stop; it stops Postgres itself, first, when the
+//!   lease has run out (`lease`);
 //! - a term is announced only when its log holds everything that the pageserver has ingested and that any
 //!   safekeeper heard of has committed; one that shows otherwise later ends the proposer ([`Fatal::Diverged`]).
 //!
@@ -27,9 +28,11 @@ mod core;
 mod elect;
 mod evidence;
 mod follow;
+mod lease;
 mod member;
 mod members;
 mod metrics;
+mod moment;
 mod pace;
 mod peers;
 mod reactor;
@@ -49,6 +52,7 @@ use pg_types::{Lsn, TenantId, Term, TimelineId};
 
 pub use consensus::{Configuration, Member};
 pub use elect::{ElectError, Elected, elect};
+pub use lease::Stop;
 pub use members::{MemberChange, MemberError};
 pub use pace::WalPace;
 pub use relations::RelationLedger;
@@ -69,7 +73,8 @@ pub struct ProposerConfig {
     pub connect_timeout: Duration,
     /// For the whole election, retries included.
     pub election_timeout: Duration,
-    /// Without an answer from a majority for this long the proposer gives up.
+    /// Length of the read lease: the proposer stops Postgres and gives up when no majority has vouched for a moment
+    /// within this time.
     pub quorum_timeout: Duration,
     /// WAL kept in memory for safekeepers that lag; what is not committed is kept beyond it, and then no more
     /// is taken from Postgres.
@@ -163,12 +168,12 @@ pub enum Fatal {
         /// The higher term.
         by: Term,
     },
-    /// No majority of the voters has answered for longer than [`ProposerConfig::quorum_timeout`].
+    /// No majority of the voters has renewed the read lease for longer than [`ProposerConfig::quorum_timeout`].
     #[error(
         "no majority of the safekeepers has answered for {seconds:.1} s ({detail}); stopping, because a newer compute could already be running"
     )]
     NoQuorum {
-        /// Since the last answer of a majority, seconds.
+        /// Since the last moment that a majority has vouched for, seconds.
         seconds: f64,
         /// For people: the last error of each safekeeper that has one.
         detail: String,

@@ -19,13 +19,13 @@ use wire::wal::{
 use crate::batch::Batch;
 use crate::connection::{Frames, connect};
 use crate::core::Shared;
-use crate::supply;
+use crate::moment::Moment;
+use crate::{lease, supply};
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(20);
 const MAX_BACKOFF: Duration = Duration::from_secs(1);
 /// Of a safekeeper that is no member: how often it is asked who it is by now.
 const STRANGER_BACKOFF: Duration = Duration::from_secs(5);
-const HEARTBEAT_PERIOD: Duration = Duration::from_secs(1);
 /// A moved commit LSN waits this long for WAL to travel with.
 const COMMIT_DELAY: Duration = Duration::from_millis(3);
 /// A safekeeper that says nothing for this long although heartbeats go out is connected to anew.
@@ -105,6 +105,7 @@ async fn session(shared: &Shared, index: usize, address: &str) -> anyhow::Result
         batch: Batch::new(),
         known_commit: Lsn::INVALID,
         positions,
+        renewal_due: Instant::now(),
     };
     tokio::select! {
         ended = receive(shared, index, address, frames, position) => ended,
@@ -172,6 +173,15 @@ async fn receive(
             AcceptorMessage::Refused(refusal) => bail!("safekeeper {address}: {refusal}"),
             AcceptorMessage::Failed(failure) => bail!("safekeeper {address}: {failure}"),
             AcceptorMessage::Room(room) => shared.has_room(index, *room),
+            AcceptorMessage::Renewed { sent_us, held_us } => {
+                let moment = lease::vouched(*sent_us, *held_us);
+                if moment > Moment::now() {
+                    bail!(
+                        "safekeeper {address} vouches for a moment to come: its clock runs too fast"
+                    );
+                }
+                shared.renewed(index, moment);
+            }
             AcceptorMessage::Greeting(_) => bail!("safekeeper {address}: greeted twice"),
         }
     }
@@ -192,6 +202,7 @@ struct Sender<'a> {
     known_commit: Lsn,
     /// Flushed position, once the term is adopted.
     positions: watch::Receiver<Option<Lsn>>,
+    renewal_due: Instant,
 }
 
 enum Work {
@@ -208,10 +219,15 @@ enum Work {
 
 impl Sender<'_> {
     async fn run(mut self) -> anyhow::Result<()> {
-        let mut heartbeat = tokio::time::interval(HEARTBEAT_PERIOD);
+        let period = lease::period(self.shared.config.quorum_timeout);
+        let mut heartbeat = tokio::time::interval(period);
         heartbeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut commit_due: Option<Instant> = None;
         loop {
+            // Here as well: while there is always more WAL, no heartbeat's turn comes.
+            if self.renewal_due <= Instant::now() {
+                self.renew().await?;
+            }
             match self.next() {
                 Work::Message(message) => self.writer.write_all(&wal::encode(&message)).await?,
                 Work::Wal(header, bytes) => {
@@ -233,11 +249,12 @@ impl Sender<'_> {
                 }
                 Work::Nothing => commit_due = None,
             }
-            let due = commit_due.unwrap_or_else(|| Instant::now() + HEARTBEAT_PERIOD);
+            let due = commit_due.unwrap_or_else(|| Instant::now() + period);
             tokio::select! {
                 () = self.shared.woken(self.index) => {}
                 changed = self.positions.changed() => changed?,
                 () = tokio::time::sleep_until(due), if commit_due.is_some() => {}
+                () = tokio::time::sleep_until(self.renewal_due) => {}
                 _ = heartbeat.tick() => self.beat().await?,
             }
         }
@@ -261,6 +278,7 @@ impl Sender<'_> {
                     return Work::Nothing;
                 }
                 self.announced = true;
+                core.members[self.index].announced = Some(Moment::now());
                 self.configured = announcement.configuration.generation;
                 return Work::Message(ProposerMessage::Elected(announcement));
             }
@@ -339,13 +357,38 @@ impl Sender<'_> {
         self.append(header, Bytes::new()).await
     }
 
+    /// Renews the read lease while `work` goes on.
+    async fn renewing<T>(&mut self, work: impl Future<Output = T>) -> anyhow::Result<T> {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return Ok(done),
+                () = tokio::time::sleep_until(self.renewal_due) => self.renew().await?,
+            }
+        }
+    }
+
+    /// Asks the safekeeper to renew the read lease, once it follows the term.
+    async fn renew(&mut self) -> anyhow::Result<()> {
+        self.renewal_due = Instant::now() + lease::period(self.shared.config.quorum_timeout);
+        if self.positions.borrow().is_none() {
+            return Ok(());
+        }
+        let message = ProposerMessage::Renew {
+            term: self.shared.core(|core| core.proposer.term()),
+            sent_us: Moment::now().micros(),
+        };
+        Ok(self.writer.write_all(&wal::encode(&message)).await?)
+    }
+
     /// Sends WAL up to `to` from a peer's log; at least one piece, or waits a moment.
     async fn fetch(&mut self, to: Lsn) -> anyhow::Result<()> {
         let Some(source) = supply::source(self.shared, self.index, self.sent) else {
             tokio::time::sleep(FIRST_BACKOFF).await;
             return Ok(());
         };
-        let mut fetched = match supply::open(self.shared, source, self.sent, to).await {
+        let opening = supply::open(self.shared, source, self.sent, to);
+        let mut fetched = match self.renewing(opening).await? {
             Ok(fetched) => fetched,
             Err(error) => {
                 tracing::info!(
@@ -357,7 +400,7 @@ impl Sender<'_> {
             }
         };
         loop {
-            match fetched.next().await {
+            match self.renewing(fetched.next()).await? {
                 Ok(supply::Piece::Wal(wal)) => {
                     let (term, commit_lsn) = self
                         .shared

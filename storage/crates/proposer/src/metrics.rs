@@ -5,8 +5,9 @@ use std::sync::LazyLock;
 
 use pg_types::Lsn;
 use prometheus::{
-    Counter, CounterVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
-    register_counter_vec, register_histogram_vec, register_int_counter_vec, register_int_gauge_vec,
+    Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec,
+    IntGauge, IntGaugeVec, register_counter_vec, register_gauge_vec, register_histogram_vec,
+    register_int_counter_vec, register_int_gauge_vec,
 };
 use wal_decode::WalStats;
 
@@ -32,6 +33,7 @@ family!(QUORUM_LAG: IntGaugeVec = register_int_gauge_vec!("weir_compute_quorum_l
 family!(PACED: CounterVec = register_counter_vec!("weir_compute_wal_paced_seconds_total", "Time that WAL waited for its turn under the compute's WAL rate limit"));
 family!(HELD_BACK: CounterVec = register_counter_vec!("weir_compute_wal_held_back_seconds_total", "Time that WAL waited because the safekeepers run out of room for it"));
 family!(ROOM: IntGaugeVec = register_int_gauge_vec!("weir_compute_wal_room_bytes", "WAL that a majority of the safekeepers still takes; no series without a limit"));
+family!(LEASE: GaugeVec = register_gauge_vec!("weir_compute_read_lease_remaining_seconds", "Time until the compute stops unless a majority of the safekeepers renews its read lease"));
 family!(TERM: IntGaugeVec = register_int_gauge_vec!("weir_compute_term", "Term of the compute"));
 family!(SAFEKEEPER_LAG: IntGaugeVec = register_int_gauge_vec!("weir_compute_safekeeper_lag_bytes", "WAL received from Postgres and not yet fsynced by one safekeeper", "safekeeper"));
 family!(SAFEKEEPER_UP: IntGaugeVec = register_int_gauge_vec!("weir_compute_safekeeper_connected", "Whether a safekeeper takes WAL from this compute", "safekeeper"));
@@ -60,6 +62,7 @@ pub struct Metrics {
     pub paced_seconds: Counter,
     pub held_back_seconds: Counter,
     pub term: IntGauge,
+    pub lease_seconds: Gauge,
     images: IntCounter,
     commits: IntCounter,
     aborts: IntCounter,
@@ -81,6 +84,7 @@ impl Metrics {
             quorum_lag: QUORUM_LAG.with_label_values(&[a, b, c]),
             paced_seconds: PACED.with_label_values(&[a, b, c]),
             held_back_seconds: HELD_BACK.with_label_values(&[a, b, c]),
+            lease_seconds: LEASE.with_label_values(&[a, b, c]),
             term: TERM.with_label_values(&[a, b, c]),
             images: IMAGES.with_label_values(&[a, b, c]),
             commits: TRANSACTIONS.with_label_values(&[a, b, c, "commit"]),

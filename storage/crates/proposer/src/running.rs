@@ -5,10 +5,12 @@ use std::sync::Arc;
 use tokio_util::sync::DropGuard;
 
 use crate::core::Shared;
+use crate::lease::Watch;
 
 /// Keeps the tasks of a proposer alive.
 pub struct Running {
     pub shared: Arc<Shared>,
+    pub watch: Watch,
     pub _guard: DropGuard,
 }
 

@@ -2,6 +2,7 @@
 
 mod proposing;
 mod reading;
+mod renewal;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +74,7 @@ async fn handle(stream: TcpStream, registry: Arc<Registry>, id: u64) -> anyhow::
         FirstMessage::Propose(request) => {
             let found = checked(
                 request.version,
-                &[wal::VERSION, wal::PROPOSE_VERSION],
+                &[wal::VERSION, wal::ROOM_VERSION, wal::PROPOSE_VERSION],
                 registry.connect((request.tenant, request.timeline)).await,
             );
             match found {

@@ -26,7 +26,7 @@ async fn every_safekeeper_ends_with_the_bytes_of_pg_wal() {
         (1, quorum.system_identifier)
     );
     postgres.start();
-    let handle = elected.stream(postgres.conn());
+    let handle = elected.stream(postgres.conn(), postgres.quitter());
     let client = postgres.connect().await;
     finish(postgres.pgbench(&["-i", "-q", "-s", "1"])).await;
 
@@ -83,7 +83,7 @@ async fn a_takeover_fences_the_older_compute() {
     let quorum = Quorum::start(dir.path(), 3, &postgres).await;
     let first = elect(quorum.config()).await.expect("elected");
     postgres.start();
-    let first = first.stream(postgres.conn());
+    let first = first.stream(postgres.conn(), postgres.quitter());
     let client = postgres.connect().await;
     client
         .batch_execute("CREATE TABLE t (i int); INSERT INTO t VALUES (1)")

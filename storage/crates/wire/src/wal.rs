@@ -23,9 +23,11 @@ use serde::{Deserialize, Serialize};
 
 /// Current version of what peers speak, and of the proposers that are not told how much room there is.
 pub const VERSION: u16 = 2;
-/// Current version of what proposers speak; safekeepers answer those of [`VERSION`] as well, without
-/// [`AcceptorMessage::Room`].
-pub const PROPOSE_VERSION: u16 = 3;
+/// From this version of the proposer on, [`AcceptorMessage::Room`] is sent.
+pub const ROOM_VERSION: u16 = 3;
+/// Current version of what proposers speak, the first with [`ProposerMessage::Renew`]; safekeepers answer those of
+/// [`VERSION`] and [`ROOM_VERSION`] as well.
+pub const PROPOSE_VERSION: u16 = 4;
 /// Current version of what readers speak; safekeepers answer those of version 2 as well.
 pub const READ_VERSION: u16 = 3;
 /// Largest frame either side accepts, bytes.
@@ -94,6 +96,15 @@ pub enum ProposerMessage {
     Configure(ConfigureRequest),
     /// Followed by the WAL.
     Append(AppendHeader),
+    /// Asks whether the safekeeper is still promised to this term; answered by `Renewed`, or by a refusal that names the
+    /// higher term. From version 4 on, once the safekeeper follows the term.
+    Renew {
+        /// The proposer's term.
+        term: Term,
+        /// When the proposer sent this, microseconds of its own clock. The safekeeper sends it back and reads nothing
+        /// into it.
+        sent_us: u64,
+    },
 }
 
 /// What a safekeeper sends to a proposer.
@@ -121,6 +132,15 @@ pub enum AcceptorMessage {
     /// How much more WAL is taken here; `None` for no limit. From version 3 of the proposer on: behind the greeting, and
     /// whenever it has changed.
     Room(Option<Room>),
+    /// The safekeeper was still promised to the proposer's term `held_us` after it had received the renewal, and so at
+    /// some moment that was not before `sent_us + held_us` of the proposer's clock.
+    Renewed {
+        /// [`ProposerMessage::Renew`]'s.
+        sent_us: u64,
+        /// How long the safekeeper had had the renewal when it looked, microseconds. More than 0 only while an fsync
+        /// keeps the safekeeper from taking newer ones.
+        held_us: u64,
+    },
 }
 
 /// How much WAL a safekeeper takes of a timeline, which grows as what it keeps is trimmed. WAL before the start of the

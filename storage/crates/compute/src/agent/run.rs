@@ -242,12 +242,14 @@ impl Agent {
         let postmaster = Postmaster::start(&program, &data.path, &self.paths.log, &self.pg_user)?;
         let postmaster = stack.postmaster.insert(postmaster);
         // Before anything can commit: commits wait for this standby, and it is there from the first one on.
-        let proposer = elected.stream(PgConn {
+        let postgres = PgConn {
             socket_dir: self.paths.socket.clone(),
             port: spec.port,
             user: SUPERUSER.to_owned(),
             slot: postgres::SLOT.to_owned(),
-        });
+        };
+        let quitter = postmaster.quitter();
+        let proposer = elected.stream(postgres, move || quitter.quit());
         let live = Arc::new(Live {
             term,
             start_lsn: lsn,

@@ -90,6 +90,24 @@ impl Reloader {
     }
 }
 
+/// Stops a Postgres at once, from any thread, without waiting for its end.
+#[derive(Clone)]
+pub struct Quitter {
+    pid: Pid,
+    exit: watch::Receiver<Option<Exit>>,
+}
+
+impl Quitter {
+    /// Asks for an immediate shutdown: every session ends without another answer. Nothing is asked of a Postgres that
+    /// has ended.
+    pub fn quit(&self) {
+        let gone = self.exit.borrow().is_some() || self.exit.has_changed().is_err();
+        if !gone && let Err(error) = kill(self.pid, Signal::SIGQUIT) {
+            tracing::warn!(%error, "cannot stop Postgres");
+        }
+    }
+}
+
 /// A running Postgres. Dropping it stops it at once.
 pub struct Postmaster {
     pid: Pid,
@@ -161,6 +179,14 @@ impl Postmaster {
 
     pub fn reloader(&self) -> Reloader {
         Reloader {
+            pid: self.pid,
+            exit: self.exit.clone(),
+        }
+    }
+
+    /// What stops this Postgres where its owner cannot be asked.
+    pub fn quitter(&self) -> Quitter {
+        Quitter {
             pid: self.pid,
             exit: self.exit.clone(),
         }

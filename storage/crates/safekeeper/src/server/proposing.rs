@@ -5,8 +5,8 @@
 //! (docs/adr/0045-the-commit-path.md). There is one such connection for each compute that runs.
 //!
 //! Appends that have come are written before one fsync covers them all; they are answered when it has ended. What only
-//! moved in memory is answered with the next heartbeat. While an fsync takes long, the heartbeats that wait behind it are
-//! answered from another thread: a slow disk is no dead safekeeper.
+//! moved in memory is answered with the next heartbeat. While an fsync takes long, the heartbeats and renewals that wait
+//! behind it are answered from another thread: a slow disk is no dead safekeeper.
 
 use std::net::TcpStream as StdTcpStream;
 use std::sync::Arc;
@@ -24,10 +24,11 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tracing::{Instrument as _, Span};
 use wire::wal::{
-    self, AcceptorMessage, Failure, FailureKind, Greeting, PROPOSE_VERSION, ProposeRequest,
-    ProposerMessage, Room,
+    self, AcceptorMessage, Failure, FailureKind, Greeting, ProposeRequest, ProposerMessage,
+    ROOM_VERSION, Room,
 };
 
+use super::renewal::Renewal;
 use super::{Frames, frames_of, send};
 use crate::metrics::Connection;
 use crate::timeline::{Progress, Timeline, TimelineError};
@@ -165,7 +166,7 @@ impl Proposing {
         replies: &Replies,
     ) -> anyhow::Result<usize> {
         let (message, wal) = wal::decode_with_wal::<ProposerMessage>(frame.freeze())?;
-        let reply = match self.handle(connection, message, &wal) {
+        let reply = match self.handle(connection, message, &wal, replies) {
             Ok(Reply::Flush) => return Ok(wal.len()),
             Ok(Reply::Nothing) => return Ok(0),
             Ok(Reply::Positions) => return replies.send_positions().await.map(|()| 0),
@@ -186,6 +187,7 @@ impl Proposing {
         connection: u64,
         message: ProposerMessage,
         wal: &[u8],
+        replies: &Replies,
     ) -> Result<Reply, TimelineError> {
         let timeline = &self.timeline;
         let traced = |name: &str, term: pg_types::Term| {
@@ -202,6 +204,12 @@ impl Proposing {
                     (false, true) => Reply::Flush,
                     (false, false) => Reply::Nothing,
                 }
+            }
+            ProposerMessage::Renew { term, sent_us } => {
+                let renewal = Renewal::new(term, sent_us);
+                let answer = renewal.answer(timeline)?;
+                *replies.renewal.lock() = Some(renewal);
+                Reply::Message(answer)
             }
             ProposerMessage::Vote(request) => {
                 let _span = traced("safekeeper vote", request.term).entered();
@@ -252,6 +260,8 @@ struct Replies {
     timeline: Arc<Timeline>,
     sender: AsyncMutex<Sender>,
     flushing_since: Mutex<Option<Instant>>,
+    /// The last renewal that was answered.
+    renewal: Mutex<Option<Renewal>>,
 }
 
 struct Sender {
@@ -270,13 +280,14 @@ impl Replies {
         let sender = Sender {
             writer,
             sent,
-            tells_room: version >= PROPOSE_VERSION,
+            tells_room: version >= ROOM_VERSION,
             room: None,
         };
         Replies {
             timeline,
             sender: AsyncMutex::new(sender),
             flushing_since: Mutex::new(None),
+            renewal: Mutex::new(None),
         }
     }
 
@@ -319,11 +330,25 @@ impl Replies {
             tokio::time::sleep(SIGN_OF_LIFE_PERIOD).await;
             let since = *self.flushing_since.lock();
             if since.is_some_and(|since| since.elapsed() >= SIGN_OF_LIFE_PERIOD)
-                && self.send_positions().await.is_err()
+                && self.say_alive().await.is_err()
             {
                 return;
             }
         }
+    }
+
+    async fn say_alive(&self) -> anyhow::Result<()> {
+        let renewal = *self.renewal.lock();
+        if let Some(renewal) = renewal {
+            let timeline = self.timeline.clone();
+            let answer =
+                tokio::task::spawn_blocking(move || renewal.answer_again(&timeline)).await?;
+            // A refusal is left to the connection's own thread, which reads the next renewal.
+            if let Ok(renewed) = answer {
+                self.send(&renewed).await?;
+            }
+        }
+        self.send_positions().await
     }
 
     async fn end(&self) -> anyhow::Result<()> {

@@ -41,6 +41,17 @@ impl Timeline {
         Ok(reply)
     }
 
+    /// Whether this safekeeper follows `term` and has promised itself to no higher one; the error says which otherwise.
+    /// Waits for the disk only while an election stores a promise or cuts the log.
+    ///
+    /// A vote counts from its reply on, which follows the change of what this looks at: where this says yes, no newer
+    /// term has this safekeeper's vote yet.
+    pub fn check_promise(&self, term: Term) -> Result<(), TimelineError> {
+        let mut state = self.state.lock();
+        let state = self.running(&mut state)?;
+        Ok(state.acceptor.check_term(term)?)
+    }
+
     /// Like [`Timeline::store`] for a caller that holds the state, which a stop needs.
     pub(super) fn store_locked(
         &self,

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unused_imports)]
 
+pub mod delayed;
 mod frozen;
 pub mod reader;
 pub mod store;
@@ -215,7 +216,7 @@ pub async fn compute(
 ) -> (ProposerHandle, tokio_postgres::Client) {
     let elected = elect(config).await.expect("elected");
     postgres.start();
-    let handle = elected.stream(postgres.conn());
+    let handle = elected.stream(postgres.conn(), postgres.quitter());
     (handle, postgres.connect().await)
 }
 
@@ -337,6 +338,18 @@ impl Postgres {
             port: self.port,
             user: "weir".into(),
             slot: "weir".into(),
+        }
+    }
+
+    /// Stops the one that runs now at once, as its compute does when the read lease has run out.
+    pub fn quitter(&self) -> impl FnOnce() + Send + 'static {
+        let child = self.child.as_ref().expect("it runs");
+        let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+        move || {
+            drop(nix::sys::signal::kill(
+                pid,
+                nix::sys::signal::Signal::SIGQUIT,
+            ))
         }
     }
 
