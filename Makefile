@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model
+.PHONY: sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -47,6 +47,12 @@ test-long: ## the tests of which `make test` has a shorter form, in full
 
 check: ## the fast part of `make test`: formats, lints, types, unit tests of Python and the console
 	@scripts/test --fast
+
+# Where `make sbom` writes to.
+SBOM ?= sbom.cdx.json
+
+sbom: ## what others wrote and Weir is made of, as CycloneDX, and which licences do not fit (after `make setup`)
+	@cd scripts && $(VENV)/python -m devtools.sbom --out $(abspath $(SBOM))
 
 bad-days: ## what goes wrong, who notices, how it heals: the tests of docs/bad-days.md, case by case (about 10 min)
 	@cd scripts && $(VENV)/python -m devtools.bad_days

@@ -21,7 +21,14 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 # Pages outside of `docs_dir`.
-PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "bench/README.md", "bench/verdict/README.md")
+PAGES = (
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "bench/README.md",
+    "bench/verdict/README.md",
+)
 # The console's mark is the site's, too.
 ASSETS = ("frontend/public/weir.svg",)
 MEDIA = {".png", ".svg"}
