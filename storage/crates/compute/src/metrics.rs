@@ -80,7 +80,9 @@ fn histogram(name: &str, help: &str, buckets: Vec<f64>) -> HistogramVec {
 /// How pages come from storage for one purpose.
 #[derive(Clone)]
 pub struct Reads {
+    /// From asking the pageserver until the pages are here, seconds; one observation a request.
     pub seconds: Histogram,
+    /// Deltas that the pageserver applied to make a page; one observation a page.
     pub chain_length: Histogram,
 }
 

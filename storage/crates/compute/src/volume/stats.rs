@@ -11,10 +11,15 @@ use super::bitmap::Bitmap;
 /// Counters of a volume since it was made.
 #[derive(Debug, Default)]
 pub struct Stats {
+    /// Pages that storage gave, those read ahead included.
     pub pages_fetched: AtomicU64,
+    /// Bytes of these pages; a page of zeroes has none.
     pub bytes_fetched: AtomicU64,
+    /// Writes that the volume took.
     pub writes: AtomicU64,
+    /// Bytes of these writes.
     pub bytes_written: AtomicU64,
+    /// Operations that ended in an error of storage, of the local disk, or of a closed volume.
     pub failed_operations: AtomicU64,
     /// Clean pages given back to keep within the budget of local disk.
     pub pages_evicted: AtomicU64,
@@ -36,6 +41,7 @@ pub struct Fetched {
 }
 
 impl Stats {
+    /// Adds what a fetch brought.
     pub fn fetched(&self, fetched: Fetched) {
         self.pages_fetched
             .fetch_add(fetched.pages, Ordering::Relaxed);
