@@ -67,8 +67,11 @@ impl Live {
 /// waits for a page is let go before anyone waits for Postgres.
 #[derive(Default)]
 pub struct Stack {
+    /// Postgres, once it was started.
     pub postmaster: Option<Postmaster>,
+    /// The connections to the page service, once there are any.
     pub client: Option<PageClient>,
+    /// The volume, once it is mounted.
     pub mounted: Option<Mounted>,
 }
 

@@ -74,7 +74,9 @@ pub enum Terminate {
 /// Why a run is over.
 #[derive(Debug)]
 pub(crate) enum End {
+    /// The compute was asked to end.
     Terminated,
+    /// A newer compute owns the timeline, as the text says.
     Fenced(String),
     /// Storage can't be reached or does not answer; it may come back.
     Storage(String),

@@ -15,6 +15,7 @@ use crate::postgres::{SettingsError, SettingsFile};
 use crate::settings::{self, SettingValue};
 use crate::spec::Spec;
 
+/// Values by name.
 pub(super) type Settings = BTreeMap<String, SettingValue>;
 
 /// Of a spec's settings.
@@ -35,6 +36,7 @@ pub(super) struct Choices {
 }
 
 impl Choices {
+    /// Nothing applied yet; `good` are the settings that worked last.
     pub(super) fn with_good(good: Option<Settings>) -> Choices {
         Choices {
             good,

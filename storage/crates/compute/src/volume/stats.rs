@@ -36,7 +36,9 @@ pub struct Stats {
 /// What a fetch cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fetched {
+    /// Pages that came.
     pub pages: u64,
+    /// Bytes that came; a page of zeroes has none.
     pub bytes: u64,
 }
 
@@ -60,6 +62,7 @@ pub struct Unread {
 }
 
 impl Unread {
+    /// None yet; what becomes of the blocks is counted in `stats`.
     pub fn new(stats: Arc<Stats>) -> Unread {
         Unread {
             blocks: Mutex::default(),
@@ -68,12 +71,14 @@ impl Unread {
         }
     }
 
+    /// Notes that this block was read ahead.
     pub fn arrived(&self, block: u32) {
         self.blocks.lock().insert(block);
         self.count.fetch_add(1, Ordering::Relaxed);
         self.stats.pages_read_ahead.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Notes that these blocks are read.
     pub fn read(&self, blocks: Range<u32>) {
         self.take(blocks, &self.stats.read_ahead_used);
     }

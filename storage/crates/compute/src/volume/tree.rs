@@ -16,6 +16,7 @@ use super::listing::{DirKind, Listing, Stored};
 use super::names::RelFile;
 use super::origin::Origin;
 
+/// Inode of the volume's root, as the kernel numbers it.
 pub(super) const ROOT: u64 = 1;
 
 // Nearly every node is a file, so boxing the large variant would only add an indirection.
