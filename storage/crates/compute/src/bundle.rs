@@ -10,18 +10,24 @@ use wal_decode::TimelineState;
 /// `weir/start.json`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct StartInfo {
+    /// The LSN that the files are of.
     pub lsn: Lsn,
+    /// Start of the last record before `lsn`, which the next record names as its predecessor.
     pub prev_record_lsn: Lsn,
     /// Decimal, because it does not fit the integers of JSON.
     pub system_identifier: String,
+    /// Major version of the timeline's Postgres, such as 15.
     pub pg_version: u32,
+    /// Counters and settings that the WAL up to `lsn` says, as recovery would follow them.
     pub timeline_state: TimelineState,
 }
 
 /// Everything the pageserver gives for a start.
 #[derive(Clone, Debug)]
 pub struct Bundle {
+    /// What `weir/start.json` says.
     pub info: StartInfo,
+    /// The cluster's identifier, parsed from `info`.
     pub system_identifier: u64,
     /// Template of `pg_control`.
     pub pg_control: Vec<u8>,
@@ -31,21 +37,32 @@ pub struct Bundle {
     pub auxiliary: Vec<(String, Vec<u8>)>,
 }
 
+/// Why a bundle cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
+    /// The bundle, or `weir/aux.tar` in it, breaks off or is no tar.
     #[error("the bundle is not a readable tar: {0}")]
     Tar(#[from] std::io::Error),
+    /// `weir/start.json` is not what [`StartInfo`] describes.
     #[error("the bundle's start.json can't be read: {0}")]
     Json(#[from] serde_json::Error),
+    /// A file that each bundle has is missing; the field is its path in the bundle.
     #[error("the bundle has no {0}")]
     Missing(&'static str),
+    /// The system identifier is no decimal number of 64 bits; the field is its text.
     #[error("the bundle's system identifier {0:?} is not a number")]
     SystemIdentifier(String),
+    /// A path, the field, is empty, absolute, or has a `.` or `..` in it. No file of the bundle may be written.
     #[error("the bundle names {0:?}, which is not a plain path below the data directory")]
     Path(String),
 }
 
 impl Bundle {
+    /// Takes a bundle apart: `weir/` holds what a start is made of, and everything else goes below PGDATA.
+    ///
+    /// # Errors
+    ///
+    /// [`BundleError`] for the first part that cannot be used.
     pub fn parse(tar: &[u8]) -> Result<Bundle, BundleError> {
         let (mut info, mut pg_control, mut auxiliary) = (None, None, Vec::new());
         let mut files = Vec::new();

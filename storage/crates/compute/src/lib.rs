@@ -7,6 +7,8 @@
 //! Everything local is disposable: a crash at any moment leaves files that the next start deletes, and no
 //! mount (the agent has its own mount namespace). What was acknowledged is on the safekeepers.
 
+#![warn(missing_docs)]
+
 pub mod agent;
 pub mod bundle;
 mod metrics;

@@ -80,46 +80,78 @@ fn histogram(name: &str, help: &str, buckets: Vec<f64>) -> HistogramVec {
 /// How pages come from storage for one purpose.
 #[derive(Clone)]
 pub struct Reads {
+    /// From asking the pageserver until the pages are here, seconds; one observation a request.
     pub seconds: Histogram,
+    /// Deltas that the pageserver applied to make a page; one observation a page.
     pub chain_length: Histogram,
 }
 
 /// The metrics of this process's compute.
 #[derive(Clone)]
 pub struct Metrics {
+    /// `weir_compute_up`.
     pub up: IntGauge,
+    /// `weir_compute_full_page_writes`.
     pub full_page_writes: IntGauge,
+    /// `weir_compute_restarts_total`.
     pub restarts: IntCounter,
+    /// `weir_compute_connections`.
     pub connections: IntGauge,
+    /// `weir_compute_commits_unconfirmed_total{cause="canceled"}`.
     pub commits_canceled: IntCounter,
+    /// `weir_compute_commits_unconfirmed_total{cause="terminated"}`.
     pub commits_terminated: IntCounter,
+    /// `weir_compute_commits_unconfirmed_total{cause="stopped"}`.
     pub commits_stopped: IntCounter,
+    /// `weir_compute_commits_waiting`.
     pub commits_waiting: IntGauge,
+    /// `weir_compute_volume_pages_fetched_total`.
     pub pages_fetched: IntCounter,
+    /// `weir_compute_volume_bytes_fetched_total`.
     pub bytes_fetched: IntCounter,
+    /// `weir_compute_volume_pages_read_ahead_total`.
     pub read_ahead: IntCounter,
+    /// `weir_compute_volume_read_ahead_used_total`.
     pub read_ahead_used: IntCounter,
+    /// `weir_compute_volume_read_ahead_unused_total`.
     pub read_ahead_unused: IntCounter,
+    /// `weir_compute_volume_writes_total`.
     pub writes: IntCounter,
+    /// `weir_compute_volume_bytes_written_total`.
     pub bytes_written: IntCounter,
+    /// `weir_compute_volume_write_back`.
     pub write_back: IntGauge,
+    /// `weir_compute_volume_clean_bytes`.
     pub clean_bytes: IntGauge,
+    /// `weir_compute_volume_pages_evicted_total`.
     pub evicted: IntCounter,
+    /// `weir_compute_volume_pages_not_kept_total`.
     pub not_kept: IntCounter,
+    /// `weir_compute_volume_failed_operations_total`.
     pub failed_operations: IntCounter,
+    /// `weir_compute_volume_throttle_seconds`.
     pub throttle_seconds: prometheus::Gauge,
+    /// `weir_compute_writes_refused`.
     pub writes_refused: IntGauge,
+    /// `weir_compute_wal_rate_limit_bytes_per_second`.
     pub wal_rate_limit: IntGauge,
+    /// `weir_compute_audit_reads_total{result="equal"}`.
     pub audit_equal: IntCounter,
+    /// `weir_compute_audit_reads_total{result="newer"}`.
     pub audit_newer: IntCounter,
+    /// `weir_compute_audit_reads_total{result="mismatch"}`.
     pub audit_mismatch: IntCounter,
+    /// `weir_compute_page_connections_total`.
     pub page_connections: IntCounter,
+    /// Pages that the volume did not have: `purpose="miss"`.
     pub misses: Reads,
+    /// Pages that were read back: `purpose="audit"`.
     pub audits: Reads,
     labels: [String; 3],
 }
 
 impl Metrics {
+    /// The metrics with the labels of this spec's compute. The families register once, in the default registry.
     pub fn new(spec: &Spec) -> Metrics {
         let labels = [
             spec.compute_id.clone(),

@@ -8,24 +8,37 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::settings::SettingValue;
 
+/// What a compute is to be, as the control plane writes it (docs/interfaces.md, `spec.json`).
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Spec {
+    /// The compute's name in the control plane; logs, metrics and safekeepers use the same name.
     pub compute_id: String,
+    /// The tenant whose timeline is used.
     pub tenant_id: TenantId,
+    /// The timeline that is read and written.
     pub timeline_id: TimelineId,
+    /// Major version of Postgres; 15 is the only one taken.
     pub pg_version: u32,
+    /// Directory with the program `postgres`; what is in it stays as it is while the process lives.
     pub pg_bin_dir: PathBuf,
     /// The user that runs Postgres when the agent is root.
     #[serde(default = "default_pg_user")]
     pub pg_user: String,
+    /// Where Postgres listens for clients (`listen_addresses`).
     pub listen: String,
+    /// The TCP port that Postgres listens on.
     pub port: u16,
     /// WAL addresses.
     pub safekeepers: Vec<String>,
+    /// Addresses of the pageserver that has the timeline.
     pub pageserver: Pageserver,
+    /// Whether Postgres is to log page images. A start begins with what the WAL says, and switches once Postgres
+    /// runs.
     pub full_page_writes: bool,
+    /// Roles that are to exist; docs/roles.md says what roles may do.
     #[serde(default)]
     pub roles: Vec<Role>,
+    /// Databases that are to exist, with these owners.
     #[serde(default)]
     pub databases: Vec<Database>,
     /// Roles to be dropped from a running compute. One that is in neither list stays as it is.
@@ -34,6 +47,7 @@ pub struct Spec {
     /// Databases to be dropped likewise, with all that is in them.
     #[serde(default)]
     pub dropped_databases: Vec<String>,
+    /// Settings that the customer has chosen, by name.
     #[serde(default)]
     pub settings: BTreeMap<String, SettingValue>,
     /// The compute's size, by which some settings are bounded: 4 GiB of memory each.
@@ -48,20 +62,27 @@ pub struct Spec {
     /// Bytes of WAL that the compute may write a second; no limit without.
     #[serde(default)]
     pub wal_bytes_per_second: Option<u64>,
+    /// Written pages to read back from storage and compare, a second; 0 for none.
     #[serde(default)]
     pub audit_reads_per_second: u32,
+    /// How long no majority of the safekeepers may answer before the run ends, milliseconds.
     #[serde(default = "default_quorum_timeout_ms")]
     pub quorum_timeout_ms: u64,
 }
 
+/// Where a pageserver answers.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Pageserver {
+    /// `host:port` of the page service.
     pub pages: String,
+    /// Base URL of the management API, such as `http://127.0.0.1:7601`.
     pub http: String,
 }
 
+/// A role of the customer's.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Role {
+    /// Name, unquoted, of at most 63 bytes.
     pub name: String,
     /// A SCRAM-SHA-256 verifier; a role without one cannot log in by password.
     #[serde(default)]
@@ -71,9 +92,12 @@ pub struct Role {
     pub keep_password: bool,
 }
 
+/// A database of the customer's.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Database {
+    /// Name, unquoted, of at most 63 bytes.
     pub name: String,
+    /// The role that owns the database, one of [`Spec::roles`].
     pub owner: String,
 }
 
@@ -123,24 +147,38 @@ pub const SUPERUSER: &str = "weir_admin";
 /// The spec can't be followed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SpecError {
+    /// The major version, the field, is not one that this agent runs.
     #[error("pg_version {0} is not supported; this agent runs 15")]
     Version(u32),
+    /// [`Spec::safekeepers`] is empty.
     #[error("the spec names no safekeepers")]
     NoSafekeepers,
+    /// The list of settings refuses one.
     #[error(transparent)]
     Setting(#[from] crate::settings::Refused),
+    /// The role's name, the field, is no identifier, or is Postgres's or Weir's own.
     #[error("role {0:?} can't be used: the name is empty, too long or reserved")]
     Role(String),
+    /// The role, the field, has something else than a verifier for a password.
     #[error(
         "the password of role {0} is not a SCRAM-SHA-256 verifier; clear-text passwords are not accepted"
     )]
     Password(String),
+    /// The database's name, the field, is no identifier, or is one that initdb makes.
     #[error("database {0:?} can't be used: the name is empty, too long or reserved")]
     Database(String),
+    /// The owner of a database is none of the roles.
     #[error("database {database} belongs to {owner}, which is not among the roles")]
-    Owner { database: String, owner: String },
+    Owner {
+        /// Name of the database.
+        database: String,
+        /// The role that the spec names as its owner.
+        owner: String,
+    },
+    /// A role or database is named twice; the field says which, such as `role app`.
     #[error("{0} is named twice, perhaps also as one to be dropped")]
     Twice(String),
+    /// A running compute keeps this field of the spec; the name is in the error.
     #[error("{0} can't be changed in a running compute; start a new one")]
     Fixed(&'static str),
 }

@@ -18,7 +18,9 @@ pub struct StartPoint {
     pub lsn: Lsn,
     /// Start of the record that ends there, 0 when nobody knows it.
     pub prev_record: Lsn,
+    /// The cluster's identifier, which the WAL and `pg_control` carry.
     pub system_identifier: u64,
+    /// Counters and settings at `lsn`; the checkpoint is made of them.
     pub state: TimelineState,
     /// Time of the checkpoint.
     pub unix_seconds: i64,
@@ -37,10 +39,13 @@ pub struct StartFiles {
     pub wal: Vec<SegmentFile>,
 }
 
+/// Why no start can be laid out.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// The template is no intact `pg_control` of Postgres 15 with default sizes.
     #[error("the control file of the bundle can't be used: {0}")]
     Control(#[from] ControlFileError),
+    /// The LSN, the field, lies within a record or its padding.
     #[error("{0} is not a record boundary: it is not a multiple of 8")]
     Unaligned(Lsn),
 }

@@ -12,6 +12,7 @@
 //! in the head of the module in which the point stands.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -123,7 +124,8 @@ impl std::fmt::Display for Unknown {
 
 impl std::error::Error for Unknown {}
 
-/// The place of a name in [`POINTS`].
+/// The place of a name in [`POINTS`]. Panics for a name that is not there, which [`point!`] makes an error of the
+/// compiler.
 #[doc(hidden)]
 pub const fn place(name: &str) -> usize {
     let mut at = 0;
@@ -161,6 +163,7 @@ macro_rules! point {
     }};
 }
 
+/// What [`point!`] becomes: dies here if the point with this number in [`POINTS`] is armed.
 #[doc(hidden)]
 #[inline]
 pub fn reached(place: usize) {

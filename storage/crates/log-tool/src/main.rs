@@ -1,5 +1,7 @@
 //! `weir-log`: looks into the logs that safekeepers hold, without any of them running.
 
+#![warn(missing_docs)]
+
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,10 +16,13 @@ use log_tool::text::bytes;
 use pg_types::{TenantId, TimelineId};
 use serde_json::json;
 
+/// Exit code: the logs were looked at, and something is wrong with them.
 const FINDING: u8 = 1;
+/// Exit code: what was asked for could not be looked at.
 const COULD_NOT_LOOK: u8 = 2;
 /// Silence for so long, then a line at these intervals.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a safekeeper that writes meanwhile gets before its log is read again.
 const WRITER_PAUSE: Duration = Duration::from_millis(50);
 
 /// Looks into the logs that safekeepers hold, whatever else is down.
@@ -109,6 +114,7 @@ fn named(directories: &[PathBuf]) -> Vec<Directory> {
         .collect()
 }
 
+/// Prints who holds which timelines. Fails, by the exit code, only when no directory can be read.
 fn list(directories: &[PathBuf], as_json: bool) -> Result<ExitCode> {
     let mut held: Vec<(TenantId, TimelineId, Vec<String>)> = Vec::new();
     let mut unread = Vec::new();
@@ -175,6 +181,8 @@ fn tenant_of(timeline: TimelineId, directories: &[Directory]) -> Result<TenantId
     }
 }
 
+/// Prints the report on a timeline, with the comparison of bytes if `with_bytes`. The exit code says whether all is
+/// sound.
 fn show(place: &Place, with_bytes: bool) -> Result<ExitCode> {
     let directories = named(&place.directories);
     let tenant = match place.tenant {
@@ -216,7 +224,9 @@ fn show(place: &Place, with_bytes: bool) -> Result<ExitCode> {
 
 /// Says on stderr how far it is, once it takes long.
 struct Progress {
+    /// When something was said last, or the work began.
     said: Instant,
+    /// Bytes read so far.
     done: u64,
     has_said: bool,
     on_terminal: bool,
@@ -232,6 +242,7 @@ impl Progress {
         }
     }
 
+    /// Counts `read` more bytes, and says so when nothing was said for [`PATIENCE`]; `what` is being read.
     fn advance(&mut self, what: &str, read: u64) {
         self.done += read;
         if self.said.elapsed() < PATIENCE {
@@ -247,6 +258,7 @@ impl Progress {
         }
     }
 
+    /// Takes the line off a terminal.
     fn end(&mut self) {
         if self.has_said && self.on_terminal {
             eprint!("\r\x1b[K");

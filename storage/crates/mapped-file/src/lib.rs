@@ -7,6 +7,8 @@
 //! promise, as the name of [`MappedFile::of_finished`] says; this crate exists to hold the `unsafe` that relies on
 //! it.
 
+#![warn(missing_docs)]
+
 use std::fs::File;
 use std::io;
 use std::ops::Deref;

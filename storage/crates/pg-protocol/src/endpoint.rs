@@ -12,10 +12,13 @@ const KEYWORD: &str = "endpoint";
 /// Why the endpoint is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EndpointError {
+    /// The connection names no endpoint: neither by host name, nor in its options, nor before the user's name.
     #[error("the connection does not say which endpoint it is for")]
     Missing,
+    /// Two of the ways to name an endpoint name different ones: the first field and the second.
     #[error("the connection names two endpoints, {0} and {1}")]
     Contradiction(EndpointName, EndpointName),
+    /// The text that names an endpoint is no [`EndpointName`].
     #[error(
         "this is no name of an endpoint: lower-case letters, digits and - are allowed, at most 60"
     )]
@@ -27,6 +30,11 @@ pub enum EndpointError {
 pub struct EndpointName(String);
 
 impl EndpointName {
+    /// Takes a name as it stands, upper-case letters refused.
+    ///
+    /// # Errors
+    ///
+    /// [`EndpointError::Name`] for an empty or longer text, and for one with any other character.
     pub fn new(name: &str) -> Result<EndpointName, EndpointError> {
         let known = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-';
         match (1..=MAX_NAME_BYTES).contains(&name.len()) && name.as_bytes().iter().all(known) {
@@ -35,6 +43,7 @@ impl EndpointName {
         }
     }
 
+    /// The name's text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -47,7 +56,11 @@ impl fmt::Display for EndpointName {
 }
 
 /// The endpoint of a host name below one of the domains: `NAME.DOMAIN`. None for other hosts, a domain itself among
-/// them. Host names have no case.
+/// them. Host names have no case. `domains` are in lower case, without a dot at the end.
+///
+/// # Errors
+///
+/// [`EndpointError::Name`] when what stands before the domain is no name that an endpoint can have.
 pub fn of_host(host: &str, domains: &[String]) -> Result<Option<EndpointName>, EndpointError> {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
     let Some((first, domain)) = host.split_once('.') else {
@@ -61,6 +74,10 @@ pub fn of_host(host: &str, domains: &[String]) -> Result<Option<EndpointName>, E
 
 /// Takes `endpoint=NAME` out of the startup parameter `options`: answers with the name and with the other options as
 /// they were written. Postgres separates options by white space, and a backslash makes the next character part of one.
+///
+/// # Errors
+///
+/// [`EndpointError::Name`] for a name that no endpoint can have, [`EndpointError::Contradiction`] for two names.
 pub fn of_options(options: &str) -> Result<(Option<EndpointName>, String), EndpointError> {
     let (mut found, mut others): (Option<EndpointName>, Vec<&str>) = (None, Vec::new());
     for word in words(options) {
@@ -96,6 +113,10 @@ fn words(options: &str) -> Vec<&str> {
 
 /// Takes the endpoint off a text that begins with it: `endpoint=NAME;REST`. In place of `=` and of `;` there may be a
 /// `$`. A text that does not begin so is all rest.
+///
+/// # Errors
+///
+/// [`EndpointError::Name`] for a name that no endpoint can have.
 pub fn of_prefix(text: &str) -> Result<(Option<EndpointName>, &str), EndpointError> {
     let named = text
         .strip_prefix(KEYWORD)
@@ -107,7 +128,11 @@ pub fn of_prefix(text: &str) -> Result<(Option<EndpointName>, &str), EndpointErr
     }
 }
 
-/// One endpoint of two ways to name it.
+/// One endpoint of two ways to name it; None when neither names one.
+///
+/// # Errors
+///
+/// [`EndpointError::Contradiction`] when the two name different ones.
 pub fn agreed(
     one: Option<EndpointName>,
     other: Option<EndpointName>,

@@ -8,6 +8,7 @@
 //! Nothing here is durable, and no type shows a secret when it is printed.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod endpoint;
 pub mod messages;

@@ -5,11 +5,14 @@
 pub struct Fatal {
     /// Five characters; Appendix A of Postgres's documentation.
     pub sqlstate: &'static str,
+    /// What happened: the field `M` of an ErrorResponse. Zero bytes are left out of it when it is sent.
     pub message: String,
+    /// What to do: the field `H` of an ErrorResponse. `None` leaves the field out.
     pub hint: Option<String>,
 }
 
 impl Fatal {
+    /// An error with this SQLSTATE and text, and no hint.
     pub fn new(sqlstate: &'static str, message: impl Into<String>) -> Fatal {
         Fatal {
             sqlstate,
@@ -18,6 +21,7 @@ impl Fatal {
         }
     }
 
+    /// The same error with this hint, in place of an earlier one.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Fatal {
         self.hint = Some(hint.into());
         self

@@ -18,12 +18,21 @@ const PROTOCOL_OPTION: &str = "_pq_.";
 /// Why a first packet is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StartupError {
+    /// The packet's length word, the field, is outside of what is possible. Nothing of the packet was read.
     #[error("the first packet says it has {0} bytes; 8 to {MAX_STARTUP_PACKET_BYTES} are possible")]
     Length(u32),
+    /// The client speaks another major version than 3. Minor versions are negotiated and never refused.
     #[error("protocol version {major}.{minor} is not spoken here; 3.0 to 3.{NEWEST_MINOR} are")]
-    Version { major: u16, minor: u16 },
+    Version {
+        /// The upper 16 bits of the packet's code.
+        major: u16,
+        /// The lower 16 bits.
+        minor: u16,
+    },
+    /// The packet breaks the format of its kind; the field says how.
     #[error("the first packet is malformed: {0}")]
     Malformed(&'static str),
+    /// A startup packet without the parameter `user`, or with an empty one.
     #[error("the startup packet names no user")]
     NoUser,
 }
@@ -112,6 +121,10 @@ impl Startup {
 }
 
 /// The bytes that follow a first packet's length word.
+///
+/// # Errors
+///
+/// [`StartupError::Length`] for fewer than 8 bytes in all, or more than [`MAX_STARTUP_PACKET_BYTES`].
 pub fn body_bytes(length: [u8; 4]) -> Result<usize, StartupError> {
     let length = u32::from_be_bytes(length);
     match length as usize {
@@ -121,6 +134,10 @@ pub fn body_bytes(length: [u8; 4]) -> Result<usize, StartupError> {
 }
 
 /// Reads a first packet without its length word.
+///
+/// # Errors
+///
+/// All of [`StartupError`] but `Length`. A packet that is cut, and one that goes on behind its end, are malformed.
 pub fn parse(body: &[u8]) -> Result<FirstPacket, StartupError> {
     let Some((code, rest)) = body.split_first_chunk::<4>() else {
         return Err(StartupError::Malformed("it has no code"));

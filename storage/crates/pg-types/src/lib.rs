@@ -5,6 +5,7 @@
 //! Postgres writes them on the platforms Weir runs on.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod bytes_le;
 pub mod facts;

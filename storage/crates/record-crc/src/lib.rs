@@ -14,6 +14,8 @@
 //! the processor has it. This is the only code that needs `unsafe` to read WAL, for those calls and for loads of 64
 //! bytes: the crates that take WAL apart forbid it.
 
+#![warn(missing_docs)]
+
 /// From this length on, with a page image in the record most of the time, the library is faster: it takes three
 /// stretches of the record at once.
 const LONG: usize = 1024;
@@ -89,11 +91,13 @@ mod sse42 {
 
     use super::{HEADER, LONG, portable, prefix, word_at};
 
+    /// As [`super::right_prefix`].
     #[target_feature(enable = "sse4.2")]
     pub fn right_prefix(wal: &[u8]) -> usize {
         prefix(wal, |record| record_crc(record))
     }
 
+    /// As [`super::record_crc`].
     #[target_feature(enable = "sse4.2")]
     #[inline]
     pub fn record_crc(record: &[u8]) -> u32 {

@@ -80,6 +80,7 @@ pub fn is_possible() -> bool {
     has!("avx512f") && has!("avx512bw") && has!("vpclmulqdq") && has!("bmi2") && has!("sse4.2")
 }
 
+/// As [`super::right_prefix`].
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq,bmi2,sse4.2")]
 pub fn right_prefix(wal: &[u8]) -> usize {
     prefix(wal, |record| record_crc(record))

@@ -7,6 +7,7 @@
 //! Nothing here is durable: a crash loses the spans of the last seconds and no state.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod http;
 mod panics;

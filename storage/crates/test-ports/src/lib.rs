@@ -4,6 +4,8 @@
 //! client's own by the time a killed server wants it back, even of the client that is trying to reach that server.
 //! And they lie above those of the suites in Python and of the journeys, which run at the same time.
 
+#![warn(missing_docs)]
+
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -14,16 +14,25 @@ const SWITCH_TIMEOUT: Duration = Duration::from_secs(30);
 const REPLACE_TIMEOUT: Duration = Duration::from_secs(30);
 const REPLACE_PAUSE: Duration = Duration::from_millis(20);
 
+/// Why a spec was not applied, or not all of it.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigureError {
+    /// The spec cannot be followed by this compute. Nothing was changed.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// No Postgres serves in the state of the field. Repeat the call once one does. Where the call waited for a new
+    /// run, the spec is applied all the same.
     #[error("the compute is {0:?}; it can be configured only while it runs")]
     NotRunning(State),
+    /// Postgres refused a statement for roles, databases or drops. What came before it is applied, and the same spec
+    /// can be applied again.
     #[error("Postgres refused the spec: {0}")]
     Postgres(#[from] AdminError),
+    /// Postgres refused the settings, or no client could connect with them. The rest of the spec is applied.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// Full page writes could not be switched. Roles, databases and limits are applied, and so are settings that were
+    /// not refused; nothing is dropped.
     #[error(transparent)]
     Switch(#[from] SwitchError),
 }

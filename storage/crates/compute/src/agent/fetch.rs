@@ -45,6 +45,8 @@ pub(super) async fn fetch_ingested(
     }
 }
 
+/// The small files at the LSN that the election won, for as long as the term is this compute's. `waiting` hears why
+/// each attempt failed.
 pub(super) async fn fetch_bundle(
     timeline: &TimelineClient,
     elected: &Elected,

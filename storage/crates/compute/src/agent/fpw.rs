@@ -21,21 +21,29 @@ const FLUSH_EVERY: Duration = Duration::from_millis(75);
 /// The switch as it stands on a majority of the safekeepers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Switched {
+    /// Whether full page writes are on.
     pub enabled: bool,
     /// End of the record; null when the state has been so from the timeline's first day.
     pub lsn: Option<Lsn>,
+    /// Start of the record; null when the state has been so from the timeline's first day.
     pub record_lsn: Option<Lsn>,
+    /// Always true: a switch that is not committed in time is an error.
     pub committed: bool,
 }
 
+/// Why full page writes are not known to be switched.
 #[derive(Debug, thiserror::Error)]
 pub enum SwitchError {
+    /// No Postgres runs in the state of the field; nothing was changed.
     #[error("the compute is {0:?}; full page writes can be switched only while it runs")]
     NotRunning(State),
+    /// Postgres could not be asked, or refused a statement. The call may be repeated.
     #[error("Postgres did not take the setting: {0}")]
     Postgres(#[from] AdminError),
+    /// The record was not committed within the time that was given, the field. Ask again: the switch may still come.
     #[error("the change was not logged and committed within {} ms; it may still come: ask again", .0.as_millis())]
     Late(Duration),
+    /// The run ended before the record was committed. The next run starts with what the WAL says.
     #[error("the compute stopped while the change was under way")]
     Stopped,
 }

@@ -17,19 +17,26 @@ use crate::volume::{Volume, WriteMode};
 
 /// Everything the local side of a start needs; applied on a thread that may block.
 pub(super) struct Layout {
+    /// Where everything local goes.
     pub paths: Paths,
     pub user: OsUser,
+    /// What the compute is to be, with the settings that this start uses.
     pub spec: Spec,
+    /// Where and as what Postgres starts.
     pub point: StartPoint,
+    /// The small files of that LSN.
     pub bundle: Bundle,
     /// Bytes of the branch, if storage has said it.
     pub size: Option<u64>,
     /// How this process runs computes.
     pub options: Options,
+    /// Where the volume gets pages and names from.
     pub source: StorageSource,
 }
 
 impl Layout {
+    /// Makes the files and mounts the volume, in place of what an earlier start left. Fails with the step that did
+    /// not succeed; the next start clears up.
     pub fn apply(self) -> anyhow::Result<(Arc<Volume>, Mounted, DataDirectory)> {
         self.clear().context("clear what an earlier start left")?;
         let files = start::lay_out(&self.point, &self.bundle.pg_control)?;

@@ -14,14 +14,18 @@ pub struct Members {
     pub generation: u32,
     /// The term that confirmed the generation.
     pub generation_term: u64,
+    /// Voters and learners, in the order of the configuration; empty for a log that does not name its members yet.
     pub members: Vec<Member>,
 }
 
+/// A safekeeper's part in the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Member {
+    /// Number of the safekeeper, unique in the installation.
     pub safekeeper: u64,
     /// 32 hex digits.
     pub disk: String,
+    /// How often this disk has been given this log, from 1 on.
     pub incarnation: u32,
     /// `voter` or `learner`.
     pub role: String,
@@ -43,12 +47,16 @@ impl From<Configuration> for Members {
     }
 }
 
+/// Why the members of the log were not changed, or are not known to be.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeMembersError {
+    /// No Postgres runs in the state of the field; nothing was changed.
     #[error("the compute is {0:?}; members are changed by one that runs")]
     NotRunning(State),
+    /// Another change took longer than the time that was given, the field. This one was not begun.
     #[error("another change of the members has not ended within {0:?}")]
     Busy(Duration),
+    /// The proposer refused the change or could not finish it; the error says whether it is made.
     #[error(transparent)]
     Change(#[from] MemberError),
 }

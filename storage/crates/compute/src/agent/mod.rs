@@ -74,7 +74,9 @@ pub enum Terminate {
 /// Why a run is over.
 #[derive(Debug)]
 pub(crate) enum End {
+    /// The compute was asked to end.
     Terminated,
+    /// A newer compute owns the timeline, as the text says.
     Fenced(String),
     /// Storage can't be reached or does not answer; it may come back.
     Storage(String),
@@ -89,17 +91,24 @@ pub(crate) enum End {
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// The compute was asked to end, and has.
     Terminated,
+    /// A newer compute owns the timeline. A new start of this one would take the timeline from the newer one.
     Fenced,
 }
 
 /// Paths below the compute's directory.
 #[derive(Clone, Debug)]
 pub struct Paths {
+    /// `pgdata`, Postgres's data directory.
     pub data: PathBuf,
+    /// `volume`, where the volume is mounted.
     pub volume: PathBuf,
+    /// `cache`, the directory of the volume's cache files.
     pub cache: PathBuf,
+    /// `sock`, the directory of the private socket; only its owner gets in.
     pub socket: PathBuf,
+    /// `postgres.log`, to which Postgres appends; the file outlives runs and the process.
     pub log: PathBuf,
     /// The settings that worked last; outlives the process.
     pub good_settings: PathBuf,
@@ -139,6 +148,7 @@ pub struct Agent {
     spec: Mutex<Spec>,
     choices: Mutex<settings::Choices>,
     status: Mutex<Status>,
+    /// Metrics of the compute, which go on counting over runs.
     pub metrics: Metrics,
     /// WAL of the last minutes by relation.
     relations: Arc<RelationLedger>,
@@ -184,6 +194,7 @@ impl Agent {
         })
     }
 
+    /// The spec in force: the one that was applied last, or else the one that the process was started with.
     pub fn spec(&self) -> Spec {
         self.spec.lock().clone()
     }

@@ -15,6 +15,7 @@ use crate::postgres::{SettingsError, SettingsFile};
 use crate::settings::{self, SettingValue};
 use crate::spec::Spec;
 
+/// Values by name.
 pub(super) type Settings = BTreeMap<String, SettingValue>;
 
 /// Of a spec's settings.
@@ -35,6 +36,7 @@ pub(super) struct Choices {
 }
 
 impl Choices {
+    /// Nothing applied yet; `good` are the settings that worked last.
     pub(super) fn with_good(good: Option<Settings>) -> Choices {
         Choices {
             good,
@@ -57,6 +59,7 @@ impl Choices {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SettingState {
+    /// The wanted value is in force.
     InForce,
     /// The wanted value is in force from the next start on.
     PendingRestart,
@@ -67,26 +70,34 @@ pub enum SettingState {
 /// One setting that is wanted, or in force without being wanted.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct SettingStatus {
+    /// The setting's name as the spec writes it, or as Postgres does where only Postgres has it.
     pub name: String,
     /// As the spec has it; null when it was taken back from the spec and is in force still.
     pub wanted: Option<String>,
     /// As a session begins with it; null when Postgres has no such setting.
     pub in_force: Option<String>,
+    /// Whether the wanted value is in force.
     pub state: SettingState,
+    /// Why the setting has failed; null in other states.
     pub reason: Option<String>,
 }
 
 /// A setting that is wanted and not in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FailedSetting {
+    /// The setting's name, as the spec writes it.
     pub name: String,
+    /// Why the setting is not in force, in words.
     pub reason: String,
 }
 
+/// Why it is not known which settings are in force.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsStatusError {
+    /// No Postgres runs in the state of the field.
     #[error("the compute is {0:?}; which settings are in force is known while it runs")]
     NotRunning(State),
+    /// Postgres gave no session or no answer. Ask again.
     #[error("Postgres does not say which settings are in force: {0}")]
     Postgres(#[from] crate::postgres::trial::TrialError),
 }

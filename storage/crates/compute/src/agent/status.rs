@@ -10,6 +10,7 @@ use super::state::State;
 /// Whether Postgres logs page images, and since which record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct FullPageWrites {
+    /// Whether page images are logged.
     pub enabled: bool,
     /// End of the record that made it so; null when it has been so from the timeline's first day.
     pub lsn: Option<Lsn>,
@@ -20,34 +21,55 @@ pub struct FullPageWrites {
 /// How long the last start took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StartTiming {
+    /// From the start's begin until Postgres answered, milliseconds. Applying the spec comes after that.
     pub total_ms: u64,
+    /// From the start's begin until a term was won, milliseconds.
     pub elect_ms: u64,
+    /// Getting the small files and the branch's size from the pageserver, milliseconds.
     pub bundle_ms: u64,
+    /// From laying out files until Postgres answered, milliseconds.
     pub postgres_ms: u64,
+    /// Pages that storage gave until Postgres answered, those read ahead included.
     pub pages_fetched: u64,
+    /// Bytes of the fetched pages; a page of zeroes has none.
     pub bytes_fetched: u64,
 }
 
 /// The answer to `GET /status`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
+    /// The compute's name in the control plane, from its spec.
     pub compute_id: String,
+    /// Where the compute is between its start and its end.
     pub state: State,
+    /// Why the compute does not run, or refuses writes, in words; null while all is well.
     pub reason: Option<String>,
+    /// The term that was won last; null until one was.
     pub term: Option<u64>,
+    /// Where the log ended when the term was won.
     pub start_lsn: Option<Lsn>,
+    /// Up to where a majority of the safekeepers has the log on disk; null while no Postgres runs.
     pub commit_lsn: Option<Lsn>,
+    /// Up to where the pageserver has ingested the log, as far as is known; null while no Postgres runs.
     pub ingested_lsn: Option<Lsn>,
+    /// Whether Postgres logs page images, by the last committed record that says so; null before the first start.
     pub full_page_writes: Option<FullPageWrites>,
+    /// When the last run began to serve, in the form of RFC 3339; null before the first.
     pub started_at: Option<String>,
+    /// How long the last start took that led to a run; null before the first.
     pub start: Option<StartTiming>,
+    /// The TCP port that Postgres listens on, from the spec.
     pub port: u16,
+    /// Sessions of clients, idle ones included, as Postgres said last in this run; null before.
     pub active_connections: Option<i64>,
+    /// Base backups that are being taken over the replication protocol, as Postgres said last in this run; null
+    /// before.
     pub base_backups: Option<i64>,
     /// Sessions whose commit waits for a majority of the safekeepers.
     pub commits_waiting: Option<u64>,
     /// Since the agent's process began.
     pub commits_unconfirmed: Unconfirmed,
+    /// Runs that served and were followed by another, since the agent's process began.
     pub restarts: u64,
     /// Of the log that this compute writes.
     pub members: Option<Members>,
@@ -58,6 +80,7 @@ pub struct Status {
 }
 
 impl Status {
+    /// The status of a compute that is starting for the first time.
     pub fn new(compute_id: String, port: u16) -> Status {
         Status {
             compute_id,

@@ -14,21 +14,33 @@ const BUNDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Why the pageserver did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
+    /// The pageserver knows a higher term (code `fenced`): the compute has to end. The field is the pageserver's
+    /// message.
     #[error("a newer compute owns the timeline: {0}")]
     Fenced(String),
+    /// The pageserver answered with another status than 2xx, or with something that cannot be read (then `status` is
+    /// 200).
     #[error("the pageserver answered {status} to {what}: {message}")]
     Refused {
+        /// What was asked for, in words.
         what: &'static str,
+        /// The HTTP status.
         status: u16,
+        /// For people: what the pageserver said.
         message: String,
     },
+    /// No answer came: the pageserver is away, or took too long. May be asked again.
     #[error("the pageserver did not answer {what}: {source}")]
     Http {
+        /// What was asked for, in words.
         what: &'static str,
+        /// What became of the request.
         source: reqwest::Error,
     },
+    /// The bundle came and cannot be used.
     #[error(transparent)]
     Bundle(#[from] BundleError),
 }
@@ -38,12 +50,15 @@ pub enum StorageError {
 pub struct TimelineStatus {
     /// `active`, `stopped` or `broken`.
     pub state: String,
+    /// Why the timeline is not active.
     #[serde(default)]
     pub reason: Option<String>,
+    /// End of the last record that was ingested.
     pub last_record_lsn: Lsn,
     /// Bytes of all main forks at `last_record_lsn`.
     #[serde(default)]
     pub current_logical_size: Option<u64>,
+    /// The highest term that the pageserver has been told of; 0 where the answer has none.
     #[serde(default)]
     pub max_term: u64,
 }
@@ -142,6 +157,11 @@ impl TimelineClient {
         Ok(Bundle::parse(&tar)?)
     }
 
+    /// How the timeline is now.
+    ///
+    /// # Errors
+    ///
+    /// [`StorageError`] when the pageserver gives no answer within 2 seconds, or one that cannot be read.
     pub async fn status(&self) -> Result<TimelineStatus, StorageError> {
         let what = "the timeline's status";
         let body = self

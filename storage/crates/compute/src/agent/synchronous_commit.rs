@@ -11,10 +11,13 @@ use crate::postgres::AdminError;
 /// Of more, the weak ones come first.
 const MOST: usize = 200;
 
+/// Why it is not known what roles and databases have chosen.
 #[derive(Debug, thiserror::Error)]
 pub enum ChosenError {
+    /// No Postgres runs in the state of the field.
     #[error("the compute is {0:?}; what its roles have chosen is known while it runs")]
     NotRunning(State),
+    /// Postgres gave no session or no answer. Ask again.
     #[error(transparent)]
     Postgres(#[from] AdminError),
 }
@@ -37,6 +40,11 @@ pub struct Chosen {
 }
 
 impl Agent {
+    /// What roles and databases have chosen for the commits of their sessions: at most 200 entries, weak ones first.
+    ///
+    /// # Errors
+    ///
+    /// [`ChosenError`] when no Postgres runs, or Postgres does not answer.
     pub async fn chosen_synchronous_commit(&self) -> Result<Chosen, ChosenError> {
         let live = self
             .running()

@@ -20,10 +20,14 @@ const MOST_RELATIONS: usize = 100;
 const MOST_DATABASES: usize = 16;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Why the WAL cannot be told by relation.
 #[derive(Debug, thiserror::Error)]
 pub enum WalByRelationError {
+    /// No Postgres runs in the state of the field.
     #[error("the compute is {0:?}; its relations have names only while it runs")]
     NotRunning(State),
+    /// The database `postgres` gave no session or no answer. A database that does not answer only leaves its
+    /// relations without names.
     #[error("Postgres could not be asked for names: {0}")]
     Postgres(#[from] AdminError),
 }
@@ -88,6 +92,11 @@ impl From<RelationBytes> for Bytes {
 }
 
 impl Agent {
+    /// The WAL of the last minutes, the 100 relations with most of it first, under the names they have now.
+    ///
+    /// # Errors
+    ///
+    /// [`WalByRelationError`] when no Postgres runs, or Postgres does not answer.
     pub async fn wal_by_relation(&self) -> Result<WalByRelation, WalByRelationError> {
         let live = self
             .running()

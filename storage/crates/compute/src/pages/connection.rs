@@ -27,12 +27,17 @@ type Frames = Framed<TcpStream, LengthDelimitedCodec>;
 
 /// A request on its way, and who waits for it.
 pub(crate) struct Pending {
+    /// Number of the request, unique in its client, by which the answer is matched.
     pub id: u64,
+    /// As of when the read must hold.
     pub position: ReadPosition,
+    /// What is asked for.
     pub request: Request,
+    /// Where the answer goes; closed when the caller has given up.
     pub reply: oneshot::Sender<Result<Reply, ErrorReply>>,
 }
 
+/// One connection, and the requests that go over it.
 pub(super) struct Connection {
     config: ClientConfig,
     status: watch::Sender<Status>,
@@ -53,6 +58,7 @@ impl From<anyhow::Error> for Refused {
 }
 
 impl Connection {
+    /// A connection that is not open yet. `queue` brings its requests, and what it learns goes to `status`.
     pub fn new(
         config: ClientConfig,
         status: watch::Sender<Status>,

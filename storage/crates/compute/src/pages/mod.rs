@@ -29,16 +29,22 @@ use connection::Pending;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(500);
 
+/// How to reach the page service for one timeline, and in whose name.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// `host:port` of the page service.
     pub address: String,
+    /// The tenant whose timeline is read.
     pub tenant: TenantId,
+    /// The timeline that is read.
     pub timeline: TimelineId,
+    /// The compute's term; the pageserver refuses one that is below the highest it knows.
     pub term: Term,
+    /// TCP connections that share the requests; at least one is opened.
     pub connections: usize,
     /// For one request, everything included.
     pub deadline: Duration,
+    /// W3C `traceparent` of the run, empty if there is none; each connection begins with it.
     pub traceparent: String,
     /// Counts connections opened.
     pub opened: prometheus::IntCounter,
@@ -193,6 +199,11 @@ impl PageClient {
         }
     }
 
+    /// A page of an SLRU; `pageno` counts from the SLRU's first page, across segments.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError`]: the page does not exist, no usable answer came by the deadline, or a newer compute has come.
     pub async fn slru_page(
         &self,
         position: ReadPosition,
@@ -208,6 +219,12 @@ impl PageClient {
         }
     }
 
+    /// Every fork below a database directory, with its blocks. Database 0 in the global tablespace lists the shared
+    /// relations.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError`]: no usable answer came by the deadline, or a newer compute has come.
     pub async fn relations(
         &self,
         position: ReadPosition,
@@ -220,6 +237,11 @@ impl PageClient {
         }
     }
 
+    /// Database directories as `(tablespace, database)`.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError`]: no usable answer came by the deadline, or a newer compute has come.
     pub async fn databases(&self, position: ReadPosition) -> Result<Vec<(u32, u32)>, SourceError> {
         match self.ask(position, Request::ListDatabases).await? {
             Reply::Databases { databases } => Ok(databases),
@@ -227,6 +249,11 @@ impl PageClient {
         }
     }
 
+    /// Segments of an SLRU as `(segment number, pages)`.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError`]: no usable answer came by the deadline, or a newer compute has come.
     pub async fn slru_segments(
         &self,
         position: ReadPosition,

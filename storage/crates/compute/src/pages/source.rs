@@ -20,6 +20,8 @@ pub struct StorageSource {
 }
 
 impl StorageSource {
+    /// Storage as of LSN `start`. `runtime` carries the requests and must not be the one that calls, since calls
+    /// block. How long pages took, and how many deltas they were made of, goes to `reads`.
     pub fn new(client: PageClient, start: Lsn, runtime: Handle, reads: Reads) -> StorageSource {
         StorageSource {
             client,

@@ -43,20 +43,32 @@ const SESSION: [(&str, &str); 20] = [
 /// A statement of the agent never runs longer.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Why the superuser's session did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
+    /// Postgres gave no session: the server is still starting, has ended, or has no connection left.
     #[error("cannot connect to Postgres at {socket}: {source}")]
     Connect {
+        /// Directory of the private socket.
         socket: PathBuf,
+        /// What became of the attempt.
         source: tokio_postgres::Error,
     },
+    /// Postgres refused a statement, or the session ended before it was answered.
     #[error("{doing}: {}", describe(source))]
     Statement {
+        /// What the statement was for, in words.
         doing: String,
+        /// What Postgres or the connection says.
         source: tokio_postgres::Error,
     },
+    /// The statement took longer than 30 seconds. Nobody cancels the statement, so it may still be carried out.
     #[error("{doing} took longer than {} s", STATEMENT_TIMEOUT.as_secs())]
-    Late { doing: String },
+    Late {
+        /// What the statement was for, in words.
+        doing: String,
+    },
+    /// What else went wrong, in words: an answer that makes no sense, or a step that took too long.
     #[error("{0}")]
     Other(String),
 }
@@ -80,7 +92,9 @@ pub struct Admin {
 /// What the agent watches while Postgres runs.
 #[derive(Clone, Debug)]
 pub struct Vitals {
+    /// Up to where Postgres has written WAL into its buffers (`pg_current_wal_insert_lsn`).
     pub insert_lsn: Lsn,
+    /// Sessions of clients, those of the superuser left out.
     pub client_connections: i64,
     /// Base backups under way: Postgres writes page images while one is, whatever full_page_writes says.
     pub base_backups: i64,
@@ -91,6 +105,13 @@ pub struct Vitals {
 }
 
 impl Admin {
+    /// A session of the superuser in a database, over the private socket in directory `socket`. Settings of the spec,
+    /// of a database or of a role do not decide what names mean in it, which rights it has, or what is logged of it.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::Connect`] when Postgres gives no session. Reaching it may take 5 seconds; what comes then has no
+    /// bound, because a session may have to wait for a lock on its database.
     pub async fn connect(socket: &Path, port: u16, database: &str) -> Result<Admin, AdminError> {
         let mut config = Config::new();
         config
@@ -179,6 +200,11 @@ impl Admin {
         }
     }
 
+    /// How Postgres is right now.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError`] when the session has ended or gives no answer within 30 seconds.
     pub async fn vitals(&self) -> Result<Vitals, AdminError> {
         let rows = self
             .rows(

@@ -33,8 +33,11 @@ const LOCAL: [&str; 15] = [
 /// The user and group that own the files of Postgres.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OsUser {
+    /// The user's name.
     pub name: String,
+    /// The user's number.
     pub uid: u32,
+    /// The number of the user's first group.
     pub gid: u32,
 }
 
@@ -74,6 +77,7 @@ impl OsUser {
 /// A data directory under construction and in use.
 #[derive(Clone, Debug)]
 pub struct DataDirectory {
+    /// The directory's path (`PGDATA`).
     pub path: PathBuf,
     user: OsUser,
 }

@@ -27,6 +27,7 @@ const MAX_LOG_BYTES: u64 = 64 << 20;
 /// How a postmaster ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
+    /// What the kernel says of the end; of the raw value -1 when nobody could wait for the process.
     pub status: ExitStatus,
 }
 
@@ -173,10 +174,12 @@ impl Postmaster {
         })
     }
 
+    /// Process id of the postmaster.
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
     }
 
+    /// A handle that makes this Postgres read its configuration again; of no effect once Postgres has ended.
     pub fn reloader(&self) -> Reloader {
         Reloader {
             pid: self.pid,
@@ -205,6 +208,7 @@ impl Postmaster {
         }
     }
 
+    /// Whether the postmaster has ended. Sessions may still be there until [`Postmaster::kill`].
     pub fn has_exited(&self) -> bool {
         self.exit.borrow().is_some() || self.exit.has_changed().is_err()
     }

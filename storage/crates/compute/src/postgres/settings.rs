@@ -26,14 +26,25 @@ const TRIED_DATABASES: usize = 8;
 /// Settings were not put in force.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
+    /// Postgres refused the settings, or did not read them within 10 seconds; the field has the reason.
     #[error("Postgres refuses the settings, and those before stay in force: {0}")]
     Refused(String),
+    /// Postgres took the settings, and then no client got a session or an answer; the field says what a client met.
+    /// The previous settings are in force again.
     #[error("with these settings no client can connect, so those before are in force again: {0}")]
     LockedOut(String),
+    /// The settings were refused, the previous ones were put back, and clients that could connect before cannot any
+    /// more.
     #[error(
         "the settings were refused ({why}), and with those before clients cannot connect either: {now}"
     )]
-    NotBack { why: String, now: String },
+    NotBack {
+        /// Why the settings were refused.
+        why: String,
+        /// Why clients cannot connect with the previous settings.
+        now: String,
+    },
+    /// A file with settings could not be written. Settings in force stay.
     #[error("cannot write the settings: {0}")]
     Io(#[from] std::io::Error),
 }
@@ -51,10 +62,15 @@ pub struct InForce {
 
 /// Where the settings of a running Postgres are, and how it is reached.
 pub struct SettingsFile<'a> {
+    /// Where Postgres listens, its programs, and the roles and databases that a trial uses.
     pub spec: &'a Spec,
+    /// The data directory that the files lie in.
     pub data: &'a DataDirectory,
+    /// Directory of the private socket.
     pub socket: &'a std::path::Path,
+    /// Makes Postgres read the files again.
     pub reloader: &'a Reloader,
+    /// The operating-system user that owns the files, and that trials run as when the agent is root.
     pub user: &'a OsUser,
     /// As Postgres has it.
     pub full_page_writes: bool,

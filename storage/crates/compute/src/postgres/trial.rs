@@ -21,13 +21,21 @@ const BUSY: &str = "53300";
 /// Why a client got no session, or no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
+    /// The connection could not be made, or broke off.
     #[error("no connection: {0}")]
     Io(#[from] std::io::Error),
+    /// A step took longer than 5 seconds.
     #[error("no answer within {} s", TIMEOUT.as_secs())]
     Late,
-    /// What Postgres said, and its SQLSTATE.
+    /// Postgres answered with an error.
     #[error("{message}")]
-    Said { code: String, message: String },
+    Said {
+        /// SQLSTATE, five characters; empty when the error has none.
+        code: String,
+        /// The error's text.
+        message: String,
+    },
+    /// The server answered with something that has no place there in version 3.0 of the protocol.
     #[error("an answer that the protocol does not have")]
     Unknown,
 }

@@ -15,9 +15,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum SettingValue {
+    /// Given to Postgres as `on` or `off`.
     Bool(bool),
+    /// Given to Postgres in decimal digits, without a unit.
     Integer(i64),
+    /// Given to Postgres in decimal digits, without a unit.
     Float(f64),
+    /// Given to Postgres as it stands, a unit included.
     Text(String),
 }
 

@@ -23,6 +23,7 @@ const REQUESTS: usize = 8;
 /// Those of one file, so that one scan leaves room for others.
 const REQUESTS_OF_A_FILE: usize = 4;
 
+/// Read-ahead for all files of a volume.
 pub struct Ahead {
     pool: Pool,
     window: AtomicU32,
@@ -37,6 +38,7 @@ struct Shared {
 }
 
 impl Ahead {
+    /// Starts the threads that ask `source`, with a window of [`DEFAULT_READ_AHEAD`] blocks.
     pub fn new(source: Arc<dyn PageSource>, stats: Arc<Stats>) -> std::io::Result<Ahead> {
         Ok(Ahead {
             pool: Pool::new("volume-ahead", REQUESTS)?,

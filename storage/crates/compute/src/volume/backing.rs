@@ -22,6 +22,7 @@ pub struct OpenFiles {
 }
 
 impl OpenFiles {
+    /// Files that are open right now.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
@@ -42,6 +43,7 @@ struct Slot {
 }
 
 impl Backing {
+    /// A cache file at `path`. The first write makes the file, in place of any that is there.
     pub fn new(path: PathBuf, open_files: Arc<OpenFiles>) -> Backing {
         Backing {
             path,
@@ -94,6 +96,11 @@ impl Backing {
         Ok(())
     }
 
+    /// Writes at `offset`, making the file if need be.
+    ///
+    /// # Errors
+    ///
+    /// What the file system says; part of `data` may have been written.
     pub fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         match self.file(true)? {
             Some(file) => file

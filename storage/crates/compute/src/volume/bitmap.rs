@@ -9,12 +9,14 @@ pub struct Bitmap {
 }
 
 impl Bitmap {
+    /// Whether the block is in the set.
     pub fn contains(&self, block: u32) -> bool {
         self.words
             .get(block as usize / 64)
             .is_some_and(|word| word >> (block % 64) & 1 == 1)
     }
 
+    /// Puts the block into the set.
     pub fn insert(&mut self, block: u32) {
         let index = block as usize / 64;
         if self.words.len() <= index {

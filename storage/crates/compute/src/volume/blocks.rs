@@ -13,6 +13,7 @@ pub struct Blocks {
     pub size: u64,
     /// Blocks below this are storage's until they are present.
     pub stored: u32,
+    /// Blocks below `stored` that the local file has.
     pub present: Bitmap,
     /// Blocks below `stored` that were written here.
     pub written: Bitmap,

@@ -77,6 +77,7 @@ pub(super) struct FileClean {
 }
 
 impl FileClean {
+    /// None yet; those that come count in `all` as well.
     pub fn new(all: Arc<CleanPages>) -> FileClean {
         FileClean {
             all,
@@ -98,12 +99,14 @@ impl FileClean {
         self.all.count.fetch_sub(pages as u64, Ordering::Relaxed);
     }
 
+    /// So many pages were given back to keep within the budget.
     pub fn evicted(&self, pages: usize) {
         self.gone(pages);
         let evicted = &self.all.stats.pages_evicted;
         evicted.fetch_add(pages as u64, Ordering::Relaxed);
     }
 
+    /// So many pages came and found no room on the local disk.
     pub fn not_kept(&self, pages: usize) {
         let not_kept = &self.all.stats.pages_not_kept;
         not_kept.fetch_add(pages as u64, Ordering::Relaxed);

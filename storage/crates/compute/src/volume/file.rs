@@ -32,6 +32,7 @@ use crate::source::PageSource;
 /// Blocks put into the file at a time; readers of others get their turn in between.
 const STORED_AT_A_TIME: usize = 16;
 
+/// A file of the volume: its local blocks, the origin of the others, and the requests for them that are under way.
 #[derive(Debug)]
 pub struct CachedFile {
     origin: Option<Origin>,
@@ -100,6 +101,7 @@ impl CachedFile {
         self.origin
     }
 
+    /// Bytes of the file, what is still in storage included.
     pub fn size(&self) -> u64 {
         self.state.read().size
     }
@@ -340,6 +342,8 @@ impl CachedFile {
         self.store(blocks, pages, true)
     }
 
+    /// Gives one request of [`CachedFile::claim_ahead`] back, whatever came of it, and wakes those that wait for its
+    /// blocks.
     pub fn release_ahead(&self, blocks: &[u32]) {
         self.requests_ahead.fetch_sub(1, Ordering::Relaxed);
         drop(Claim { file: self, blocks });
@@ -408,6 +412,7 @@ impl CachedFile {
         Ok(evicted)
     }
 
+    /// Closes the cache file if nobody is using it right now; it is opened again when needed.
     pub fn close_idle(&self) {
         self.backing.close_idle();
     }

@@ -23,14 +23,21 @@ const THROTTLE_THREADS: usize = 8;
 
 type Entries = Arc<Vec<(u64, String, bool)>>;
 
+/// The state that a mounted volume needs to answer the kernel.
 pub struct Front {
+    /// The volume that is served.
     pub(super) volume: Arc<Volume>,
+    /// The user that everything belongs to.
     pub(super) uid: u32,
+    /// The group that everything belongs to.
     pub(super) gid: u32,
+    /// Threads for operations that may wait for storage.
     pub(super) fetches: Pool,
+    /// Threads for writes that are held back.
     pub(super) throttled: Pool,
     /// Directories being read, as they were when opened: deleting while reading must skip nothing.
     pub(super) open_directories: Arc<Mutex<HashMap<u64, Entries>>>,
+    /// The number of the directory that is opened next.
     pub(super) next_handle: AtomicU64,
 }
 
@@ -48,6 +55,7 @@ impl Front {
         })
     }
 
+    /// Attributes of a node, owned as everything here is.
     pub(super) fn attributes(&self, node: &Node) -> FileAttr {
         attributes(node, self.uid, self.gid)
     }
@@ -63,6 +71,7 @@ impl Front {
     }
 }
 
+/// Attributes of a node, owned by this user and group.
 pub(super) fn attributes(node: &Node, uid: u32, gid: u32) -> FileAttr {
     let of = Volume::attributes(node);
     FileAttr {
@@ -107,11 +116,13 @@ pub(super) fn errno(volume: &Volume, error: &VolumeError, doing: &str, ino: u64)
     Errno::from_i32(error.errno() as i32)
 }
 
+/// A name as text. One that is not UTF-8 is invalid: Postgres names no file so.
 pub(super) fn utf8(name: &OsStr) -> Result<&str, VolumeError> {
     name.to_str()
         .ok_or(VolumeError::Invalid("name is not UTF-8"))
 }
 
+/// Permission bits of something new.
 pub(super) fn permissions(mode: u32, umask: u32) -> u16 {
     (mode & !umask & 0o777) as u16
 }

@@ -16,9 +16,12 @@ pub enum DirKind {
     Databases,
     /// `base/<db>/` or `global/`.
     Relations {
+        /// Oid of the tablespace.
         spc: u32,
+        /// Oid of the database, 0 for `global/`.
         db: u32,
     },
+    /// An SLRU's directory: a file a segment.
     Slru(SlruKind),
 }
 
@@ -38,8 +41,10 @@ impl DirKind {
 /// What storage lists in a directory.
 #[derive(Clone, Debug, Default)]
 pub enum Listing {
+    /// Storage has nothing there.
     #[default]
     Nothing,
+    /// Oids of databases.
     Databases(Vec<u32>),
     /// By relfilenode and fork: whose blocks, and how many.
     Relations(HashMap<(u32, ForkNumber), (RelTag, u32)>),
@@ -49,7 +54,9 @@ pub enum Listing {
 
 /// What a name stands for according to storage.
 pub enum Stored {
+    /// The directory of a database.
     Directory,
+    /// A file of so many blocks, and where they come from.
     File { origin: Origin, blocks: u32 },
 }
 
@@ -74,6 +81,7 @@ impl Listing {
         Listing::Relations(listing)
     }
 
+    /// What `name` stands for in a directory of this kind that storage lists so; `None` for no entry.
     pub fn find(&self, kind: DirKind, name: &str) -> Option<Stored> {
         match (self, kind) {
             (Listing::Databases(databases), _) => databases

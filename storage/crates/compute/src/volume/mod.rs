@@ -2,8 +2,8 @@
 //!
 //! The core here knows files, blocks and names and has no FUSE in it; [`mount`] puts it in front of a kernel.
 //! Storage is asked for the state the compute started from; everything that happened since (writes, new and
-//! removed names, truncation) is local and is the truth. See [`file`] and [`tree`] for the invariants.
-//! What came from storage and was not written here is a cache with a budget of disk: see [`clean`].
+//! removed names, truncation) is local and is the truth. See [`mod@file`] and [`tree`] for the invariants.
+//! What came from storage and was not written here is a cache with a budget of disk: see module `clean`.
 //!
 //! A crash leaves cache files that the next start deletes; nothing here is ever read again.
 
@@ -58,10 +58,15 @@ use tree::{Content, Node, ROOT, Resolved, Tree};
 /// What is known of a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
+    /// Inode number.
     pub ino: u64,
+    /// Whether the node is a directory; any other node is a regular file.
     pub directory: bool,
+    /// Bytes of a file, 0 for a directory.
     pub size: u64,
+    /// Permission bits.
     pub mode: u16,
+    /// When the node was made in this volume, not when the file was made in storage.
     pub created: std::time::SystemTime,
 }
 
@@ -144,6 +149,7 @@ impl Volume {
         self.tree.create_directory(parent, name, kind)
     }
 
+    /// What was counted since the volume was made.
     pub fn stats(&self) -> &Arc<Stats> {
         &self.stats
     }
@@ -153,10 +159,12 @@ impl Volume {
         &self.clean
     }
 
+    /// How long writes are held back.
     pub fn throttle(&self) -> &Throttle {
         &self.throttle
     }
 
+    /// What the branch may hold, and holds.
     pub fn quota(&self) -> &Quota {
         &self.quota
     }
@@ -166,6 +174,7 @@ impl Volume {
         &self.writes
     }
 
+    /// A sample of the pages that were written.
     pub fn written(&self) -> &WrittenPages {
         &self.written
     }
@@ -183,6 +192,7 @@ impl Volume {
         self.throttle.release();
     }
 
+    /// Whether [`Volume::close`] was called, or a write that had been answered was lost.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -228,6 +238,13 @@ impl Volume {
         Ok(())
     }
 
+    /// The file or directory of this name in directory `parent`. Waits for storage where [`Volume::must_list`] says
+    /// so.
+    ///
+    /// # Errors
+    ///
+    /// [`VolumeError::NotFound`] when there is no such name; else `parent` is no directory, the volume is closed, or
+    /// storage does not answer.
     pub fn lookup(&self, parent: u64, name: &str) -> Result<Arc<Node>, VolumeError> {
         self.check_open()?;
         if let Ok(Resolved::Node(node)) = self.tree.resolve(parent, name) {
@@ -244,6 +261,11 @@ impl Volume {
         Backing::new(self.cache.join(ino.to_string()), self.open_files.clone())
     }
 
+    /// The file or directory of this inode.
+    ///
+    /// # Errors
+    ///
+    /// [`VolumeError::NotFound`] when the node is gone, [`VolumeError::Closed`] when the volume is closed.
     pub fn node(&self, ino: u64) -> Result<Arc<Node>, VolumeError> {
         self.check_open()?;
         self.tree.node(ino)
@@ -258,6 +280,11 @@ impl Volume {
         Ok(node)
     }
 
+    /// Makes an empty file with these permission bits.
+    ///
+    /// # Errors
+    ///
+    /// [`VolumeError::Exists`], and those of [`Volume::lookup`].
     pub fn create(&self, parent: u64, name: &str, mode: u16) -> Result<Arc<Node>, VolumeError> {
         self.check_open()?;
         self.ensure_listed(parent)?;
@@ -266,6 +293,12 @@ impl Volume {
         self.tree.create(parent, name, mode, Some(make))
     }
 
+    /// Makes an empty directory with these permission bits. One in `base/` that has the number of a database is
+    /// filled by the files that are made in it, never by storage.
+    ///
+    /// # Errors
+    ///
+    /// [`VolumeError::Exists`], and those of [`Volume::lookup`].
     pub fn mkdir(&self, parent: u64, name: &str, mode: u16) -> Result<Arc<Node>, VolumeError> {
         self.check_open()?;
         self.ensure_listed(parent)?;
@@ -273,6 +306,11 @@ impl Volume {
             .create(parent, name, mode, None::<fn(u64) -> CachedFile>)
     }
 
+    /// Takes the name of a file away, and its bytes off the quota. Whoever has the file open goes on using it.
+    ///
+    /// # Errors
+    ///
+    /// [`VolumeError::IsADirectory`], and those of [`Volume::lookup`].
     pub fn unlink(&self, parent: u64, name: &str) -> Result<(), VolumeError> {
         self.check_open()?;
         self.ensure_listed(parent)?;
@@ -282,6 +320,11 @@ impl Volume {
         Ok(())
     }
 
+    /// Takes an empty directory away.
+    ///
+    /// # Errors
+    ///
+    /// [`VolumeError::NotEmpty`], [`VolumeError::NotADirectory`], and those of [`Volume::lookup`].
     pub fn rmdir(&self, parent: u64, name: &str) -> Result<(), VolumeError> {
         let node = self.lookup(parent, name)?;
         node.directory()?;
@@ -289,6 +332,11 @@ impl Volume {
         self.tree.remove(parent, name, true)
     }
 
+    /// Gives a file or directory another name, in place of a file or an empty directory that has it.
+    ///
+    /// # Errors
+    ///
+    /// [`VolumeError::NotEmpty`] when a directory with entries has the new name, and those of [`Volume::lookup`].
     pub fn rename(
         &self,
         parent: u64,
@@ -313,14 +361,17 @@ impl Volume {
         self.tree.entries(ino)
     }
 
+    /// The kernel was given a reference to an inode, by a lookup or for something it has made.
     pub fn looked_up(&self, ino: u64) {
         self.tree.looked_up(ino);
     }
 
+    /// The kernel gave `count` references back; a node without name and references goes, and its cache file with it.
     pub fn forget(&self, ino: u64, count: u64) {
         self.tree.forget(ino, count);
     }
 
+    /// What the kernel is told of a node.
     pub fn attributes(node: &Node) -> Attributes {
         let (directory, size) = match &node.content {
             Content::Directory(_) => (true, 0),
@@ -363,6 +414,7 @@ impl Volume {
         self.read(&node, 0, size)
     }
 
+    /// The directory of the cache files.
     pub fn cache_directory(&self) -> &Path {
         &self.cache
     }

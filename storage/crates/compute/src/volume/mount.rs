@@ -22,6 +22,7 @@ const LOOP_THREADS: usize = 3;
 const UNMOUNT_TRIES: u32 = 20;
 const UNMOUNT_PAUSE: Duration = Duration::from_millis(25);
 
+/// The volume was not mounted, by the kernel or, without root, by the helper of FUSE.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot mount the volume at {path}: {source}; FUSE needs /dev/fuse and the right to mount")]
 pub struct MountError {
@@ -101,6 +102,7 @@ impl Mounted {
         })
     }
 
+    /// The volume that is mounted.
     pub fn volume(&self) -> &Arc<Volume> {
         &self.volume
     }

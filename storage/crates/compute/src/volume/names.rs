@@ -6,8 +6,11 @@ use pg_types::{ForkNumber, RELSEG_BLOCKS, RelTag, SlruKind};
 /// What the name of a relation file says: `16384`, `16384_fsm`, `16384_vm.1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RelFile {
+    /// The relfilenode; never 0.
     pub rel: u32,
+    /// The fork, main when the name has no suffix.
     pub fork: ForkNumber,
+    /// Number of the file in its fork, each of 1 GiB; 0 for the first, whose name has no number.
     pub segment: u32,
 }
 
@@ -34,6 +37,7 @@ impl RelFile {
         (rel != 0).then_some(RelFile { rel, fork, segment })
     }
 
+    /// The file's name, as Postgres writes it.
     pub fn name(&self) -> String {
         let mut name = self.rel.to_string();
         if self.fork != ForkNumber::Main {
@@ -47,6 +51,7 @@ impl RelFile {
         name
     }
 
+    /// The fork that the file is a part of, in a database directory of this tablespace and database.
     pub fn tag(&self, spc: u32, db: u32) -> RelTag {
         RelTag {
             spc,
@@ -85,6 +90,7 @@ pub fn parse_slru_segment(name: &str) -> Option<u32> {
     (slru_segment_name(segment) == name).then_some(segment)
 }
 
+/// The name of a segment's file in an SLRU directory: at least four upper-case hexadecimal digits.
 pub fn slru_segment_name(segment: u32) -> String {
     format!("{segment:04X}")
 }

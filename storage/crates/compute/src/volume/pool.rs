@@ -15,6 +15,7 @@ pub struct Pool {
 }
 
 impl Pool {
+    /// Starts the threads, named `name-0` and so on. Fails when the system gives no thread.
     pub fn new(name: &str, threads: usize) -> std::io::Result<Pool> {
         let (jobs, queue) = channel::<Job>();
         let queue = Arc::new(Mutex::new(queue));
@@ -41,6 +42,7 @@ impl Pool {
         })
     }
 
+    /// Queues a job; never waits.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) {
         if let Some(jobs) = &self.jobs {
             // Only fails when every thread is gone, which a panicking job alone could cause.

@@ -26,7 +26,9 @@ const SMALL: u64 = 4 * pg_types::BLCKSZ as u64;
     "disk full: the branch holds {size} bytes and its storage quota is {quota} bytes; delete data or raise the quota"
 )]
 pub struct Full {
+    /// What the branch holds, bytes.
     pub size: u64,
+    /// What the branch may hold, bytes.
     pub quota: u64,
 }
 
@@ -40,6 +42,7 @@ const MARGIN: u64 = 256 << 20;
 pub struct Near {
     /// Bytes; `None` until storage has said it.
     pub size: Option<u64>,
+    /// What the branch may hold, bytes.
     pub quota: u64,
 }
 

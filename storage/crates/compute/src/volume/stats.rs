@@ -11,10 +11,15 @@ use super::bitmap::Bitmap;
 /// Counters of a volume since it was made.
 #[derive(Debug, Default)]
 pub struct Stats {
+    /// Pages that storage gave, those read ahead included.
     pub pages_fetched: AtomicU64,
+    /// Bytes of these pages; a page of zeroes has none.
     pub bytes_fetched: AtomicU64,
+    /// Writes that the volume took.
     pub writes: AtomicU64,
+    /// Bytes of these writes.
     pub bytes_written: AtomicU64,
+    /// Operations that ended in an error of storage, of the local disk, or of a closed volume.
     pub failed_operations: AtomicU64,
     /// Clean pages given back to keep within the budget of local disk.
     pub pages_evicted: AtomicU64,
@@ -31,11 +36,14 @@ pub struct Stats {
 /// What a fetch cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fetched {
+    /// Pages that came.
     pub pages: u64,
+    /// Bytes that came; a page of zeroes has none.
     pub bytes: u64,
 }
 
 impl Stats {
+    /// Adds what a fetch brought.
     pub fn fetched(&self, fetched: Fetched) {
         self.pages_fetched
             .fetch_add(fetched.pages, Ordering::Relaxed);
@@ -54,6 +62,7 @@ pub struct Unread {
 }
 
 impl Unread {
+    /// None yet; what becomes of the blocks is counted in `stats`.
     pub fn new(stats: Arc<Stats>) -> Unread {
         Unread {
             blocks: Mutex::default(),
@@ -62,12 +71,14 @@ impl Unread {
         }
     }
 
+    /// Notes that this block was read ahead.
     pub fn arrived(&self, block: u32) {
         self.blocks.lock().insert(block);
         self.count.fetch_add(1, Ordering::Relaxed);
         self.stats.pages_read_ahead.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Notes that these blocks are read.
     pub fn read(&self, blocks: Range<u32>) {
         self.take(blocks, &self.stats.read_ahead_used);
     }

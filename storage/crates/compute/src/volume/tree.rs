@@ -16,14 +16,19 @@ use super::listing::{DirKind, Listing, Stored};
 use super::names::RelFile;
 use super::origin::Origin;
 
-pub const ROOT: u64 = 1;
+/// Inode of the volume's root, as the kernel numbers it.
+pub(super) const ROOT: u64 = 1;
 
 // Nearly every node is a file, so boxing the large variant would only add an indirection.
+/// A file or a directory.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 pub enum Content {
+    /// A directory, whose entries the tree has; the kind says what storage lists in it.
     Directory(DirKind),
+    /// A regular file. There are no links and no devices.
     File {
+        /// The file's blocks.
         file: CachedFile,
         /// The relation fork the file belongs to and its first block there, by its name; of files made here too.
         relation: Option<(RelTag, u32)>,
@@ -33,13 +38,18 @@ pub enum Content {
 /// A file or directory. Lives while it has a name or the kernel knows it.
 #[derive(Debug)]
 pub struct Node {
+    /// Inode number, never given again within a volume; 1 is the root.
     pub ino: u64,
+    /// Permission bits.
     pub mode: u16,
+    /// When the node was made in this volume; the kernel is told this for every kind of time.
     pub created: std::time::SystemTime,
+    /// Whether the node is a file or a directory, and what is in a file.
     pub content: Content,
 }
 
 impl Node {
+    /// The kind of the directory. A file is [`VolumeError::NotADirectory`].
     pub fn directory(&self) -> Result<DirKind, VolumeError> {
         match &self.content {
             Content::Directory(kind) => Ok(*kind),
@@ -47,6 +57,7 @@ impl Node {
         }
     }
 
+    /// The file. A directory is [`VolumeError::IsADirectory`].
     pub fn file(&self) -> Result<&CachedFile, VolumeError> {
         match &self.content {
             Content::File { file, .. } => Ok(file),
@@ -80,12 +91,12 @@ struct Inner {
 
 /// The tree. Nothing in it waits for storage: [`Tree::listing_needed`] says what to ask first.
 #[derive(Debug)]
-pub struct Tree {
+pub(super) struct Tree {
     inner: RwLock<Inner>,
 }
 
 /// What a name stands for after the overlay was asked.
-pub enum Resolved {
+pub(super) enum Resolved {
     Node(Arc<Node>),
     /// Only storage lists it; make a node with [`Tree::adopt`].
     Stored(Stored),

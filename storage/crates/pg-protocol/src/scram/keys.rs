@@ -160,6 +160,8 @@ impl MockSecret {
         MockSecret(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
 
+    /// The verifier of a user that does not exist on an endpoint: salt and keys follow from the secret and both
+    /// names, and there are 4096 iterations, which Postgres takes unless `scram_iterations` says otherwise.
     pub fn verifier(&self, endpoint: &str, user: &str) -> Verifier {
         let part = |what: &str| {
             let mut context = hmac::Context::with_key(&self.0);

@@ -11,12 +11,14 @@ const END_POINT: &str = "p=tls-server-end-point";
 /// The mechanism that the client chose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mechanism {
+    /// SCRAM-SHA-256, without channel binding.
     Plain,
     /// With channel binding.
     Plus,
 }
 
 impl Mechanism {
+    /// The mechanism of this name, as it stands in SASLInitialResponse; None for one that is not spoken here.
     pub fn of_name(name: &str) -> Option<Mechanism> {
         match name {
             SCRAM_SHA_256 => Some(Mechanism::Plain),
