@@ -9,11 +9,11 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::core::Shared;
-use crate::lease::Watch;
 use crate::member;
 use crate::moment::Moment;
 use crate::running::Running;
 use crate::stream::{self, ProposerHandle};
+use crate::watch::Watch;
 use crate::{Fatal, PgConn, ProposerConfig};
 
 /// How long a majority waits for the rest before it votes: the rest may hold the best log.

@@ -8,27 +8,16 @@
 //! Invariants:
 //! - a moment counts from when the question was sent, never from when its answer came: an answer that was long under way
 //!   says nothing about the present;
-//! - a safekeeper's moment only grows, and never lies in the future of this machine's clock;
-//! - a thread of its own watches the lease: neither work on the proposer's thread nor a full runtime delays the end;
-//! - the end stops Postgres first and is told second.
+//! - a safekeeper's moment only grows, and never lies in the future of this machine's clock.
 //!
 //! Nothing here is durable: a crash ends the compute, and with it what it shows.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
-use std::{io, thread};
 
-use parking_lot::Mutex;
-
-use crate::Fatal;
-use crate::core::Shared;
 use crate::moment::Moment;
 
 /// Renewals are sent this often at least, and four times within the lease.
 const LONGEST_PERIOD: Duration = Duration::from_secs(1);
-/// The watch looks at the clock so often, however far away the end is: while a machine sleeps, so does a timer.
-const LONGEST_LOOK: Duration = Duration::from_millis(250);
 
 /// The moment that a safekeeper's answer vouches for: it had a renewal of `sent_us` for `held_us` when it looked. One
 /// hundredth of what it held is left out, which is how much faster its clock may run than this machine's.
@@ -40,9 +29,6 @@ pub fn vouched(sent_us: u64, held_us: u64) -> Moment {
 pub fn period(timeout: Duration) -> Duration {
     LONGEST_PERIOD.min(timeout / 4)
 }
-
-/// Stops Postgres at once, without waiting for it. Called from the thread of the watch, at most once.
-pub type Stop = Box<dyn FnOnce() + Send>;
 
 /// What the safekeepers have vouched for, by their number.
 #[derive(Debug)]
@@ -97,74 +83,6 @@ impl Lease {
     /// When the compute must have stopped, unless a majority vouches for more.
     pub fn end(&self, voters: &[Option<usize>]) -> Moment {
         self.proven(voters).after(self.timeout)
-    }
-}
-
-/// The thread that ends a compute whose lease has run out. Dropping this ends the watch.
-pub struct Watch {
-    stop: Arc<Mutex<Stopping>>,
-    _ended: Sender<()>,
-}
-
-enum Stopping {
-    /// No Postgres runs yet.
-    Nothing,
-    Postgres(Stop),
-    /// The lease has run out.
-    Over,
-}
-
-impl Watch {
-    /// Begins to watch. Fails when the system gives no thread.
-    pub fn start(shared: &Arc<Shared>) -> io::Result<Watch> {
-        let (ended, end) = channel();
-        let stop = Arc::new(Mutex::new(Stopping::Nothing));
-        let (watched, stopped) = (Arc::downgrade(shared), stop.clone());
-        thread::Builder::new()
-            .name("read lease".into())
-            .spawn(move || watch(&watched, &stopped, &end))?;
-        Ok(Watch {
-            stop,
-            _ended: ended,
-        })
-    }
-
-    /// From now on the lease is Postgres's, which `stop` ends: at once if the lease has run out already.
-    pub fn guard(&self, stop: Stop) {
-        let mut stopping = self.stop.lock();
-        if matches!(*stopping, Stopping::Over) {
-            drop(stopping);
-            return stop();
-        }
-        *stopping = Stopping::Postgres(stop);
-    }
-}
-
-fn watch(shared: &Weak<Shared>, stop: &Mutex<Stopping>, ended: &Receiver<()>) {
-    loop {
-        let Some(held) = shared.upgrade() else { return };
-        // Its owner ends Postgres by itself.
-        if held.closed.is_cancelled() {
-            return;
-        }
-        let (end, timeout) = (held.lease_end(), held.config.quorum_timeout);
-        let now = Moment::now();
-        if now >= end {
-            let stopping = std::mem::replace(&mut *stop.lock(), Stopping::Over);
-            if let Stopping::Postgres(stop) = stopping {
-                stop();
-            }
-            held.fail(Fatal::NoQuorum {
-                seconds: (now.since(end) + timeout).as_secs_f64(),
-                detail: held.core(|core| core.errors().join("; ")),
-            });
-            return;
-        }
-        drop(held);
-        match ended.recv_timeout(end.since(now).min(LONGEST_LOOK)) {
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
-        }
     }
 }
 

@@ -12,7 +12,7 @@
 //! - WAL leaves memory only when it is committed, so a lagging safekeeper always finds it at a peer;
 //! - once a higher term is seen, or no majority has renewed the read lease for the configured time, the proposer
 //!   reports [`Fatal`], acknowledges nothing more, and its compute must stop; it stops Postgres itself, first, when the
-//!   lease has run out (`lease`);
+//!   lease has run out (`lease`, `watch`);
 //! - a term is announced only when its log holds everything that the pageserver has ingested and that any
 //!   safekeeper heard of has committed; one that shows otherwise later ends the proposer ([`Fatal::Diverged`]).
 //!
@@ -43,6 +43,7 @@ mod running;
 mod stream;
 mod supply;
 mod tries;
+mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,11 +53,11 @@ use pg_types::{Lsn, TenantId, Term, TimelineId};
 
 pub use consensus::{Configuration, Member};
 pub use elect::{ElectError, Elected, elect};
-pub use lease::Stop;
 pub use members::{MemberChange, MemberError};
 pub use pace::WalPace;
 pub use relations::RelationLedger;
 pub use stream::ProposerHandle;
+pub use watch::Stop;
 pub use wire::wal::{Room, RoomCause};
 
 /// The timeline to write to, and the safekeepers that hold its log.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::DropGuard;
 
 use crate::core::Shared;
-use crate::lease::Watch;
+use crate::watch::Watch;
 
 /// Keeps the tasks of a proposer alive.
 pub struct Running {

@@ -9,7 +9,10 @@ use tokio::time::Instant;
 
 /// Listens on an address of its own, which it returns, and carries connections to `to`. What the safekeeper sends comes
 /// out `delay` after it went in, in order; `delay` is asked for with each piece.
-pub async fn answers(to: String, delay: impl Fn() -> Duration + Clone + Send + 'static) -> String {
+pub async fn answers(
+    to: String,
+    delay: impl Fn() -> Duration + Clone + Send + Sync + 'static,
+) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("listen");
     let address = listener.local_addr().expect("address").to_string();
     tokio::spawn(async move {
@@ -23,7 +26,11 @@ pub async fn answers(to: String, delay: impl Fn() -> Duration + Clone + Send + '
     address
 }
 
-async fn carry(near: TcpStream, to: &str, delay: impl Fn() -> Duration) -> std::io::Result<()> {
+async fn carry(
+    near: TcpStream,
+    to: &str,
+    delay: impl Fn() -> Duration + Send + Sync,
+) -> std::io::Result<()> {
     let far = TcpStream::connect(to).await?;
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
