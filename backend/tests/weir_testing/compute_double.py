@@ -90,6 +90,10 @@ class Compute:
             ]
         }  # fmt: skip
 
+    def idle_seconds(self) -> float | None:
+        """By `test.idle_seconds`, as JSON."""
+        return json.loads(self.spec["settings"].get("test.idle_seconds", "null"))
+
     def status(self) -> dict[str, Any]:
         return {
             "compute_id": self.spec["compute_id"],
@@ -107,6 +111,7 @@ class Compute:
             "active_connections": 0,
             "base_backups": int(self.mode() == "backup"),
             "restarts": self.restarts,
+            "idle_seconds": self.idle_seconds(),
             "commits_waiting": 2,
             "commits_unconfirmed": {"canceled": 3, "terminated": 1, "stopped": 0},
             "postgres_version": self.postgres_version(),

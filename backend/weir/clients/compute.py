@@ -35,6 +35,8 @@ class ComputeStatus:
     commits_unconfirmed: dict[str, int] | None = None
     # What sessions begin with; None while no Postgres runs, or the agent is of an older Weir.
     synchronous_commit: str | None = None
+    # How long clients have done nothing; None while nobody can tell, or the agent is of an older Weir.
+    idle_seconds: float | None = None
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> "ComputeStatus":
@@ -58,6 +60,7 @@ class ComputeStatus:
             commits_waiting=body.get("commits_waiting"),
             commits_unconfirmed=body.get("commits_unconfirmed"),
             synchronous_commit=body.get("synchronous_commit"),
+            idle_seconds=body.get("idle_seconds"),
         )
 
 

@@ -4,7 +4,7 @@ from typing import Any, Literal
 from weir.config import get_settings
 from weir.endpoints.address import public_address
 from weir.endpoints.models import Endpoint, EndpointState
-from weir.kit.schemas import Body, Id, Integer, Name, View
+from weir.kit.schemas import Body, Id, Name, SuspendTimeout, View
 from weir.operations.schemas import OperationsResponse
 
 PgSettings = dict[str, Any]
@@ -29,7 +29,7 @@ class EndpointOptions(Body):
     pooler_enabled: bool | None = None
     pooler_mode: str | None = None
     passwordless_access: bool | None = None
-    suspend_timeout_seconds: Integer | None = None
+    suspend_timeout_seconds: SuspendTimeout | None = None
     disabled: bool | None = None
 
 

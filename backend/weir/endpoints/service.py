@@ -38,7 +38,6 @@ def refuse_unbuilt(options: EndpointOptions) -> None:
     reasons: dict[str, bool] = {
         "connection pooling (pooler_enabled)": bool(options.pooler_enabled),
         "passwordless_access": bool(options.passwordless_access),
-        "suspending by itself (suspend_timeout_seconds above 0)": (options.suspend_timeout_seconds or 0) > 0,
         "a provisioner other than `local`": options.provisioner not in {None, "local"},
         "pgbouncer_settings": bool(options.settings and options.settings.pgbouncer_settings),
         "preload_libraries": bool(options.settings and options.settings.preload_libraries),
@@ -101,7 +100,7 @@ async def add_endpoint(
         full_page_writes=full_page_writes,
         full_page_writes_since=None if full_page_writes else at,
         disabled=disabled,
-        suspend_timeout_seconds=options.suspend_timeout_seconds or 0,
+        suspend_timeout_seconds=_suspend_timeout(project, options),
         created_at=at,
         updated_at=at,
     )
@@ -119,6 +118,11 @@ async def add_endpoint(
         request_id=access.principal.request_id,
     )
     return endpoint, operation
+
+
+def _suspend_timeout(project: Project, options: EndpointOptions) -> int:
+    """Seconds. What clients send that have nothing to say, 0, means what the project says of its endpoints."""
+    return options.suspend_timeout_seconds or project.default_endpoint_settings.get("suspend_timeout_seconds") or 0
 
 
 async def create(

@@ -37,6 +37,8 @@ class View(BaseModel):
 # The largest that columns of Postgres's types `integer` and `bigint` hold and can be compared with.
 MOST_INTEGER, MOST_BIGINT = 2**31 - 1, 2**63 - 1
 Integer = Annotated[int, Field(ge=-MOST_INTEGER - 1, le=MOST_INTEGER)]
+# For how many seconds clients do nothing before a compute is suspended. 0 and -1: it is not suspended by itself.
+SuspendTimeout = Annotated[int, Field(ge=-1, le=604_800)]
 Id = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 PathId = Annotated[str, Path(pattern=ID_PATTERN)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]

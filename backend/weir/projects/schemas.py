@@ -9,7 +9,7 @@ from weir.durability.levels import Durability
 from weir.durability.schemas import DurabilityPolicy
 from weir.endpoints.schemas import EndpointSettings, EndpointsResponse
 from weir.kit.pagination import Pagination
-from weir.kit.schemas import Body, Id, Integer, Label, Name, SqlName, TagValue, View
+from weir.kit.schemas import Body, Id, Label, Name, SqlName, SuspendTimeout, TagValue, View
 from weir.kit.windows import WeeklyWindow
 from weir.operations.schemas import OperationsResponse
 from weir.projects.models import Project
@@ -61,7 +61,7 @@ class ProjectSettings(Body):
 class DefaultEndpointSettings(EndpointSettings):
     autoscaling_limit_min_cu: float | None = None
     autoscaling_limit_max_cu: float | None = None
-    suspend_timeout_seconds: Integer | None = None
+    suspend_timeout_seconds: SuspendTimeout | None = None
 
 
 class FirstBranch(Body):

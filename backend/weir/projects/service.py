@@ -83,10 +83,12 @@ def _default_settings(settings: DefaultEndpointSettings | None, major: int) -> d
             settings=settings,
             autoscaling_limit_min_cu=settings.autoscaling_limit_min_cu,
             autoscaling_limit_max_cu=settings.autoscaling_limit_max_cu,
-            suspend_timeout_seconds=settings.suspend_timeout_seconds,
         )
     )
-    return {"pg_settings": pg_settings.check(settings.pg_settings or {}, major)}
+    chosen: dict[str, object] = {"pg_settings": pg_settings.check(settings.pg_settings or {}, major)}
+    if settings.suspend_timeout_seconds is not None:
+        chosen["suspend_timeout_seconds"] = settings.suspend_timeout_seconds
+    return chosen
 
 
 def _check(fields: ProjectFields, region_id: str) -> None:

@@ -39,6 +39,7 @@ from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
 from weir_workflows.reconciler.expiry import delete_expired
 from weir_workflows.reconciler.idle import lock_idle
+from weir_workflows.reconciler.inactivity import suspend_inactive
 from weir_workflows.reconciler.replacements import Replacements
 from weir_workflows.reconciler.rollbacks import finish_rollbacks, restore_thresholds
 from weir_workflows.reconciler.rollouts import confirm_deferred, watch_deadlines
@@ -112,6 +113,7 @@ class ReconcilerActivities:
             await finish_restarts(self._r, rows, seen, rolling)
             await watch_deadlines(self._r)
             await delete_expired(self._r, now())
+            await suspend_inactive(self._r, rows, seen, rolling)
             await finish_rollbacks(self._r, rows, seen)
             await restore_thresholds(self._r)
             # Last, since it talks to computes that may not answer.

@@ -6,6 +6,7 @@
 //!
 //! Nothing local survives a run. A crash of the agent takes Postgres and the mount with it.
 
+mod activity;
 mod audit;
 mod configure;
 mod fetch;

@@ -94,6 +94,7 @@ impl Agent {
         }
         self.count_released(u32::MAX).await;
         self.count_stopped(&live);
+        self.forget_idle();
         end
     }
 

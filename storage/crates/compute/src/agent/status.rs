@@ -62,6 +62,8 @@ pub struct Status {
     pub port: u16,
     /// Sessions of clients, idle ones included, as Postgres said last in this run; null before.
     pub active_connections: Option<i64>,
+    /// How long clients have done nothing, seconds; null while nobody can tell.
+    pub idle_seconds: Option<f64>,
     /// Base backups that are being taken over the replication protocol, as Postgres said last in this run; null
     /// before.
     pub base_backups: Option<i64>,
@@ -95,6 +97,7 @@ impl Status {
             start: None,
             port,
             active_connections: None,
+            idle_seconds: None,
             base_backups: None,
             commits_waiting: None,
             commits_unconfirmed: Unconfirmed::default(),

@@ -8,11 +8,12 @@
 //! writes no more WAL.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pg_types::{BLCKSZ, Lsn};
 use proposer::{Positions, RoomCause};
 
+use super::activity::Activity;
 use super::live::Live;
 use super::status::FullPageWrites;
 use super::{Agent, End};
@@ -71,6 +72,7 @@ pub async fn vitals(agent: &Agent, live: &Live) -> End {
     let mut admin: Option<Admin> = None;
     let mut refusal = Refusal::default();
     let mut counted = Counted::default();
+    let mut activity = Activity::new(Instant::now());
     loop {
         tokio::time::sleep(VITALS_EVERY).await;
         counted.take(agent, live.volume.stats());
@@ -83,11 +85,15 @@ pub async fn vitals(agent: &Agent, live: &Live) -> End {
                 _ => None,
             };
         }
-        let Some(session) = &admin else { continue };
+        let Some(session) = &admin else {
+            agent.see_idle(&mut activity, None);
+            continue;
+        };
         let vitals = match tokio::time::timeout(PROBE_TIMEOUT, session.vitals()).await {
             Ok(Ok(vitals)) => vitals,
             _ => {
                 admin = None;
+                agent.see_idle(&mut activity, None);
                 continue;
             }
         };
@@ -98,6 +104,7 @@ pub async fn vitals(agent: &Agent, live: &Live) -> End {
                 vitals.standbys
             ));
         }
+        agent.see_idle(&mut activity, Some(vitals.look));
         agent.see_waiting(live, vitals.commits_waiting);
         agent.metrics.connections.set(vitals.client_connections);
         agent.set(|status| {

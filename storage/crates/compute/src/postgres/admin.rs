@@ -6,6 +6,7 @@ use std::time::Duration;
 use pg_types::Lsn;
 use tokio_postgres::{Client, Config, NoTls};
 
+use super::config::STANDBY;
 use crate::spec::SUPERUSER;
 
 /// What the agent's sessions are like whatever the settings of the spec, of a database or of a role say: what is asked for
@@ -84,9 +85,25 @@ fn describe(error: &tokio_postgres::Error) -> String {
     }
 }
 
+/// A clock that was set back makes it negative.
+fn quiet(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}
+
 /// A connection as superuser. Closes when dropped.
 pub struct Admin {
     client: Client,
+}
+
+/// What clients do at the moment of one look, and did last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Sessions and workers that are at work now.
+    pub busy: u64,
+    /// Since a session that is idle now last did something; `None` when there is none.
+    pub quiet: Option<Duration>,
+    /// Sessions that ever began in the databases of clients.
+    pub sessions: i64,
 }
 
 /// What the agent watches while Postgres runs.
@@ -98,6 +115,8 @@ pub struct Vitals {
     pub client_connections: i64,
     /// Base backups under way: Postgres writes page images while one is, whatever full_page_writes says.
     pub base_backups: i64,
+    /// What clients do now and did last.
+    pub look: Look,
     /// Sessions of whatever kind whose commit waits for the synchronous standby.
     pub commits_waiting: u64,
     /// `synchronous_standby_names` as it is in force.
@@ -213,7 +232,14 @@ impl Admin {
                     "SELECT pg_current_wal_insert_lsn(), count(*),
                             (SELECT count(*) FROM pg_stat_progress_basebackup),
                             (SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'),
-                            current_setting('synchronous_standby_names')
+                            current_setting('synchronous_standby_names'),
+                            count(*) FILTER (WHERE state <> 'idle')
+                              + (SELECT count(*) FROM pg_stat_activity
+                                 WHERE backend_type LIKE 'logical replication%worker'
+                                    OR backend_type = 'walsender' AND application_name <> '{STANDBY}')
+                              + (SELECT count(*) FROM pg_stat_progress_vacuum),
+                            extract(epoch FROM clock_timestamp() - max(state_change)),
+                            (SELECT coalesce(sum(sessions), 0) FROM pg_stat_database WHERE datname <> 'postgres')
                      FROM pg_stat_activity
                      WHERE backend_type = 'client backend' AND usename <> '{SUPERUSER}'"
                 ),
@@ -227,6 +253,14 @@ impl Admin {
                 base_backups: row.get(2)?.as_ref()?.parse().ok()?,
                 commits_waiting: row.get(3)?.as_ref()?.parse().ok()?,
                 standbys: row.get(4)?.clone()?,
+                look: Look {
+                    busy: row.get(5)?.as_ref()?.parse().ok()?,
+                    quiet: match row.get(6)? {
+                        Some(seconds) => Some(quiet(seconds.parse().ok()?)),
+                        None => None,
+                    },
+                    sessions: row.get(7)?.as_ref()?.parse().ok()?,
+                },
             })
         };
         parse()

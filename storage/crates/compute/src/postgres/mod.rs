@@ -8,7 +8,7 @@ mod process;
 mod settings;
 pub mod trial;
 
-pub use admin::{Admin, AdminError};
+pub use admin::{Admin, AdminError, Look};
 pub use apply::{apply, drop_named};
 pub use config::{Files, SLOT, STANDBY};
 pub use data::{DataDirectory, OsUser, SERVED, make_directory};
