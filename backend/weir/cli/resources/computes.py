@@ -119,6 +119,29 @@ def suspend_compute(use: Use, compute: str) -> None:
     _do(use, compute, "suspend", "it is suspended")
 
 
+@computes.command("suspend-after")
+@compute_argument
+@click.argument("when", metavar="SECONDS|never")
+@resource()
+def suspend_after(use: Use, compute: str, when: str) -> None:
+    """Suspend a compute by itself once its clients have done nothing for SECONDS, or never.
+
+    Sessions that only wait for their client do not keep it awake, and end when it is suspended. A client that connects
+    by the proxy starts it again.
+    """
+    if when != "never" and not when.isdecimal():
+        raise click.UsageError(f"{when!r} is neither a number of seconds nor `never`.")
+    seconds = -1 if when == "never" else int(when)
+    answer = use.api.call(
+        "PATCH", _path(use.compute(compute)), {"endpoint": {"suspend_timeout_seconds": seconds or -1}}
+    )
+    row = answer["endpoint"]
+    after = row["suspend_timeout_seconds"]
+    use.say(
+        answer, f"{row['id']}: {f'suspended after {after} s without activity' if after > 0 else 'runs until told'}"
+    )
+
+
 @computes.command("restart")
 @compute_argument
 @resource(waits=True)

@@ -1,4 +1,5 @@
 import { Link } from '@tanstack/react-router'
+import { useState } from 'react'
 
 import type { Endpoint } from '~/api/types'
 import { projectKeys } from '~/shared/project-keys'
@@ -8,6 +9,8 @@ import { Button } from '~/ui/Button'
 
 import { endpointCan } from './can'
 import { startEndpoint, suspendEndpoint } from './endpoint-queries'
+import { idleTimeText } from './idle-time'
+import { IdleTimeForm } from './IdleTimeForm'
 
 /** A branch's compute, and starting or suspending it. */
 export function ComputeRow({ projectId, endpoint }: { projectId: string; endpoint: Endpoint }) {
@@ -17,6 +20,7 @@ export function ComputeRow({ projectId, endpoint }: { projectId: string; endpoin
     done: 'Compute is suspending',
     invalidate,
   })
+  const [asking, setAsking] = useState(false)
   const stopped = endpoint.current_state !== 'active'
   return (
     <div className="mt-2 flex flex-wrap items-center gap-2 rounded-md bg-raised px-3 py-1.5">
@@ -28,6 +32,24 @@ export function ComputeRow({ projectId, endpoint }: { projectId: string; endpoin
         {endpoint.id}
       </Link>
       <StateBadge state={endpoint.current_state} pending={endpoint.pending_state} />
+      <button
+        type="button"
+        className="text-xs text-muted underline"
+        onClick={() => {
+          setAsking(true)
+        }}
+      >
+        Suspends when idle: {idleTimeText(endpoint.suspend_timeout_seconds)}
+      </button>
+      {asking && (
+        <IdleTimeForm
+          projectId={projectId}
+          endpoint={endpoint}
+          onClose={() => {
+            setAsking(false)
+          }}
+        />
+      )}
       <span className="ml-auto">
         {stopped ? (
           <Button

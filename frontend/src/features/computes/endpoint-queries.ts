@@ -36,6 +36,15 @@ export function suspendEndpoint(projectId: string, endpointId: string) {
   )
 }
 
+export function changeIdleTime(projectId: string, endpointId: string, seconds: number) {
+  return unwrap(
+    client.PATCH('/api/v2/projects/{project_id}/endpoints/{endpoint_id}', {
+      params: { path: { project_id: projectId, endpoint_id: endpointId } },
+      body: { endpoint: { suspend_timeout_seconds: seconds } },
+    }),
+  )
+}
+
 export async function connectionUri(
   projectId: string,
   branchId: string,

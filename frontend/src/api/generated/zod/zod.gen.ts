@@ -126,7 +126,7 @@ export const zDefaultEndpointSettings = z.object({
     preload_libraries: z.nullish(z.record(z.string(), z.unknown())),
     autoscaling_limit_min_cu: z.nullish(z.number()),
     autoscaling_limit_max_cu: z.nullish(z.number()),
-    suspend_timeout_seconds: z.nullish(z.int().check(z.gte(-2147483648), z.lte(2147483647)))
+    suspend_timeout_seconds: z.nullish(z.int().check(z.gte(-1), z.lte(604800)))
 });
 
 /**
@@ -284,7 +284,7 @@ export const zBranchEndpoint = z.object({
     pooler_enabled: z.nullish(z.boolean()),
     pooler_mode: z.nullish(z.string()),
     passwordless_access: z.nullish(z.boolean()),
-    suspend_timeout_seconds: z.nullish(z.int().check(z.gte(-2147483648), z.lte(2147483647))),
+    suspend_timeout_seconds: z.nullish(z.int().check(z.gte(-1), z.lte(604800))),
     disabled: z.nullish(z.boolean()),
     type: z.string()
 });

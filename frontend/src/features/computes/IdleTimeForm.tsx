@@ -1,0 +1,70 @@
+import { useStore } from '@tanstack/react-form'
+
+import type { Endpoint } from '~/api/types'
+import { submits, useAppForm } from '~/shared/form'
+import { projectKeys } from '~/shared/project-keys'
+import { useAction } from '~/shared/use-action'
+import { Button } from '~/ui/Button'
+import { Dialog } from '~/ui/Dialog'
+
+import { changeIdleTime } from './endpoint-queries'
+import { idleTimes, idleTimeText } from './idle-time'
+
+type Props = { projectId: string; endpoint: Endpoint; onClose: () => void }
+
+/** After how long without a client's activity a compute is suspended. */
+export function IdleTimeForm({ projectId, endpoint, onClose }: Props) {
+  const before = Math.max(endpoint.suspend_timeout_seconds, 0)
+  const form = useAppForm({
+    defaultValues: { seconds: String(before) },
+    onSubmit: ({ value }) => {
+      change.mutate(Number(value.seconds))
+    },
+  })
+  const chosen = Number(useStore(form.store, (state) => state.values.seconds))
+  const change = useAction((seconds: number) => changeIdleTime(projectId, endpoint.id, seconds), {
+    done: chosen === 0 ? 'The compute runs until it is suspended' : `The compute suspends ${idleTimeText(chosen)}`,
+    invalidate: [projectKeys.one(projectId)],
+    onDone: onClose,
+  })
+  return (
+    <Dialog
+      open
+      onOpenChange={(open) => {
+        if (!open) onClose()
+      }}
+      title="Suspend when idle"
+      description={`When compute ${endpoint.id} is suspended by itself.`}
+    >
+      <form onSubmit={submits(form)}>
+        <form.AppField name="seconds">
+          {(field) => (
+            <field.Select label="Suspend without activity">
+              {idleTimes(before).map((seconds) => (
+                <option key={seconds} value={String(seconds)}>
+                  {idleTimeText(seconds)}
+                </option>
+              ))}
+            </field.Select>
+          )}
+        </form.AppField>
+        <p className="my-3 text-xs text-muted">
+          Sessions that only wait for their client do not keep a compute awake, and end when it is suspended. A client
+          that connects by the proxy starts it again and waits meanwhile. Statements, open transactions and
+          replication keep it awake.
+        </p>
+        <div className="flex flex-wrap justify-end gap-2">
+          <Button onClick={onClose}>Cancel</Button>
+          <Button
+            variant="primary"
+            type="submit"
+            busy={change.isPending}
+            disabledReason={chosen === before ? 'This is what it does now.' : null}
+          >
+            Save
+          </Button>
+        </div>
+      </form>
+    </Dialog>
+  )
+}

@@ -1,0 +1,76 @@
+"""For how long clients did nothing, as the agent says it: what a compute is suspended by."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+from harness import Compute, Engine, wait_for
+
+#: What a look (four a second) and a busy machine may add, seconds.
+SLACK = 1.0
+
+
+@pytest.fixture(scope="module", name="compute")
+def _compute(engine: Engine) -> Compute:
+    compute = engine.compute(engine.create_timeline())
+    compute.sql("CREATE TABLE t (i int)")
+    return compute
+
+
+def idle(compute: Compute) -> float:
+    return wait_for("the agent to know", lambda: (s := compute.status())["idle_seconds"] is not None and s, 30)[
+        "idle_seconds"
+    ]
+
+
+def assert_awake(compute: Compute, seconds: float = 3.0) -> None:
+    """What was begun before is activity for as long as it goes on."""
+    until = time.monotonic() + seconds
+    time.sleep(SLACK)
+    while time.monotonic() < until:
+        assert idle(compute) < SLACK
+        time.sleep(0.1)
+
+
+def quiet_for(compute: Compute, seconds: float) -> None:
+    wait_for(f"{seconds} s without activity", lambda: idle(compute) >= seconds, 60)
+
+
+def test_a_compute_whose_sessions_wait_for_their_clients_is_idle(compute: Compute) -> None:
+    with compute.connect() as session, compute.connect():
+        session.execute("SELECT 1")
+        begun = time.monotonic()
+        quiet_for(compute, 3.0)
+        assert time.monotonic() - begun > 3.0 - SLACK, "it was idle sooner than it can have been"
+        session.execute("SELECT 1")
+        wait_for("the statement to count", lambda: idle(compute) < 2.0, 10)
+
+
+def test_a_statement_that_runs_keeps_a_compute_awake(compute: Compute) -> None:
+    with compute.connect() as session, ThreadPoolExecutor(1) as client:
+        running = client.submit(session.execute, "SELECT pg_sleep(4)")
+        assert_awake(compute)
+        running.result()
+
+
+def test_a_session_idle_in_a_transaction_keeps_a_compute_awake(compute: Compute) -> None:
+    with compute.connect(autocommit=False) as session:
+        session.execute("INSERT INTO t VALUES (1)")
+        assert_awake(compute)
+        session.rollback()
+
+
+def test_a_session_that_comes_and_goes_between_two_looks_is_activity(compute: Compute) -> None:
+    quiet_for(compute, 2.0)
+    psycopg.connect(compute.uri).close()
+    wait_for("the session to count", lambda: idle(compute) < 1.5, 10)
+
+
+def test_what_the_agent_does_is_nobodys_activity(compute: Compute) -> None:
+    quiet_for(compute, 2.0)
+    for path in ("/settings", "/synchronous_commit", "/metrics"):
+        assert compute.http.get(path).status_code == 200, path
+    assert idle(compute) >= 2.0
