@@ -57,7 +57,8 @@ impl Ingested {
 
     /// Checks that a log with the history `theirs`, committed up to `committed`, has the WAL that was ingested, as
     /// far as it goes. A log that was founded later, or has forgotten its oldest terms, says nothing of what is
-    /// before its first term.
+    /// before its first term. Fails where the terms differ, with the LSN from which on they do, and for terms that
+    /// are not in order.
     pub fn compare(&self, theirs: &TermHistory, committed: Lsn) -> Result<(), OtherHistory> {
         if !theirs.is_ordered() {
             return Err(self.other(
