@@ -107,15 +107,24 @@ pub struct Timeline {
 }
 
 /// What a timeline is opened from.
-pub struct OpenTimeline {
+pub(crate) struct OpenTimeline {
+    /// The tenant whose timeline it is.
     pub tenant: TenantId,
+    /// The timeline's id.
     pub id: TimelineId,
+    /// The tenant's settings.
     pub config: SharedConfig,
+    /// The timeline it is a branch of, and the LSN up to which it reads that one.
     pub ancestor: Option<(Arc<Timeline>, Lsn)>,
+    /// The versions, with the layers that the index names.
     pub store: Arc<VersionStore>,
+    /// The index, taken over or just made by this process.
     pub index: TimelineIndex,
+    /// The state at the index's LSN, from which ingest goes on.
     pub state: TimelineState,
+    /// The memory that all timelines share.
     pub memory: Arc<MemoryBudget>,
+    /// The clock by which history is cut and leases end.
     pub clock: Arc<Clock>,
     /// See `crate::background`.
     pub background: Handle,
@@ -218,22 +227,28 @@ impl Timeline {
         (layers, Arc::new(compaction))
     }
 
+    /// The tenant whose timeline it is.
     pub fn tenant(&self) -> TenantId {
         self.identity.tenant
     }
 
+    /// The timeline's id, unique within the tenant.
     pub fn id(&self) -> TimelineId {
         self.identity.id
     }
 
+    /// The timeline's series of metrics.
     pub fn metrics(&self) -> &TimelineMetrics {
         &self.identity.metrics
     }
 
+    /// What the timeline was made as. Its list of safekeepers and its ancestor may have changed since:
+    /// [`Timeline::safekeepers`] and [`Timeline::ancestor`] have those of now.
     pub fn manifest(&self) -> &Manifest {
         &self.identity.manifest
     }
 
+    /// Major version of Postgres, such as 15.
     pub fn pg_version(&self) -> u32 {
         self.identity.manifest.pg_version
     }
@@ -257,10 +272,12 @@ impl Timeline {
         self.lineage.parent()
     }
 
+    /// The tenant's settings as of now.
     pub fn config(&self) -> Arc<TenantConfig> {
         self.identity.config()
     }
 
+    /// End of the last ingested record: the newest LSN that can be read.
     pub fn last_record_lsn(&self) -> Lsn {
         self.position.last_record_lsn()
     }
@@ -285,7 +302,9 @@ impl Timeline {
         self.images.chains()
     }
 
-    /// Writes everything ingested so far to the object store.
+    /// Writes everything ingested so far to the object store. Returns once the index that names it is durable, for
+    /// which it waits as long as the object store takes nothing. Fails when a layer can't be written and when another
+    /// process has taken the timeline over.
     pub async fn checkpoint(&self) -> Result<()> {
         self.layers.checkpoint().await
     }
