@@ -82,7 +82,7 @@ pub struct LayerSummary {
 /// Why nothing gets to the object store. Ingest goes on while memory lasts, and safekeepers keep the WAL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UploadsFailing {
-    /// RFC 3339; null when it has stopped for good.
+    /// Since when attempts have failed, RFC 3339; null once uploads have stopped for good.
     pub since: Option<String>,
     /// The last error of the object store, or why uploads have stopped for good.
     pub reason: String,
@@ -126,12 +126,12 @@ pub struct TimelineStatus {
     pub current_logical_size: u64,
     /// WAL bytes of the history the timeline keeps by itself, its ancestors' aside.
     pub history_bytes: u64,
-    /// Why history is cut by another time than the wall clock's, or not at all; null: it is not.
+    /// Why history is cut by another time than the wall clock's, or not at all; null while the wall clock decides.
     pub history_held: Option<String>,
     /// Where the newest compute started, while that LSN is held readable for it whatever the history window; null when
     /// no start is held.
     pub start_held: Option<Lsn>,
-    /// Null while the object store takes what it is given.
+    /// Why nothing gets to the object store; null while the object store takes what it is given.
     pub uploads_failing: Option<UploadsFailing>,
     /// Whether Postgres logs page images, and since where.
     pub full_page_writes: FullPageWrites,

@@ -123,7 +123,7 @@ impl Course {
     }
 
     /// By how many microseconds the wall clock jumped within a window that ends now: the sum, jumps back negative.
-    /// Jumps older than [`LONGEST_MEMORY`] are forgotten.
+    /// Jumps are forgotten after 31 days.
     pub fn jumped_within(&self, window: Duration) -> i64 {
         let begin = self.even.saturating_sub(micros(window));
         let within = self.jumps.iter().filter(|jump| jump.at > begin);
