@@ -281,14 +281,14 @@ pub struct DetachInfo {
     pub state: DetachState,
     /// Why the last attempt failed; null when none failed since the pageserver started, and during an attempt.
     pub reason: Option<String>,
-    /// Layers of the ancestors, as far as the branch reads them. This and the counts below are 0 until the ancestors'
-    /// layers are listed in an attempt of this process.
+    /// Layers of the ancestors, as far as the branch reads them. All four counts are 0 until an attempt of this
+    /// process has listed these layers.
     pub layers: usize,
-    /// Of these layers, those that the branch has durable copies of.
+    /// Layers of the ancestors that the branch has durable copies of.
     pub layers_copied: usize,
-    /// Size of these layers.
+    /// Bytes of the layers that `layers` counts.
     pub bytes: u64,
-    /// Size of the layers copied so far, as they were in the ancestors.
+    /// Bytes of the layers that `layers_copied` counts, as large as the ancestors have them.
     pub bytes_copied: u64,
 }
 
@@ -304,7 +304,7 @@ pub struct ChainBar {
 /// Which pages get images before their chains reach the threshold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImagePolicy {
-    /// At so many deltas.
+    /// Deltas at which such a page gets its image.
     pub chain: u32,
     /// Pages that gather at most so many deltas for each read; null: all pages.
     pub deltas_per_read: Option<u32>,
@@ -342,9 +342,10 @@ pub struct LayerInfo {
     pub lsn_start: Lsn,
     /// LSN of the newest version in the layer, inclusive.
     pub lsn_end: Lsn,
-    /// Size of the file.
+    /// Size of the layer's file.
     pub bytes: u64,
-    /// Whether a copy is in the local cache.
+    /// Whether the layer can be read without fetching it: always in a local object store, else while a copy is in the
+    /// local cache.
     pub resident: bool,
 }
 
@@ -353,9 +354,9 @@ pub struct LayerInfo {
 pub struct Digest {
     /// The LSN at which everything was read.
     pub lsn: Lsn,
-    /// Forks of relations.
+    /// Number of forks of relations.
     pub relations: u64,
-    /// Pages of relations and SLRUs.
+    /// Number of pages of relations and SLRUs.
     pub pages: u64,
     /// Over names, sizes and pages; 8 hex digits.
     pub crc32c: String,

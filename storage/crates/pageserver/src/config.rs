@@ -70,7 +70,7 @@ pub struct TenantConfigPatch {
     pub image_threshold: Option<u32>,
     /// [`TenantConfig::image_threshold_pushdown`], 1 to 2^20 deltas.
     pub image_threshold_pushdown: Option<u32>,
-    /// [`TenantConfig::image_mode`].
+    /// [`TenantConfig::image_mode`], `fixed` or `adaptive`.
     pub image_mode: Option<ImageMode>,
     /// [`TenantConfig::image_threshold_max`], 8 to 2^20 deltas.
     pub image_threshold_max: Option<u32>,

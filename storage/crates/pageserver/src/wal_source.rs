@@ -26,8 +26,8 @@ pub struct WalChunk {
     pub commit_lsn: Lsn,
     /// The highest term the source has seen.
     pub term: Term,
-    /// Of the log that this piece and those that follow are of; none when it is the one told before, and always from
-    /// a source that knows of no terms.
+    /// Term history of the log that this piece and those that follow come from; none when it is the history told
+    /// before, and always from a source that knows no terms.
     pub history: Option<Arc<TermHistory>>,
 }
 

@@ -36,7 +36,7 @@ pub trait TimeSource: Send + Sync + 'static {
     fn read(&self) -> Reading;
 }
 
-/// The machine's clocks.
+/// The clocks of this machine: `CLOCK_BOOTTIME`, the wall clock, and the kernel's id of the boot.
 pub struct MachineTime {
     boot: String,
 }

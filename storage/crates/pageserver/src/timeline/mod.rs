@@ -253,12 +253,12 @@ impl Timeline {
         self.identity.manifest.pg_version
     }
 
-    /// What can be read of it at an LSN that the caller has waited for.
+    /// What can be read of the timeline at an LSN that the caller has waited for.
     pub fn reads(&self) -> &Reads {
         &self.reads
     }
 
-    /// The safekeepers from which it gets its WAL.
+    /// The safekeepers from which the timeline gets its WAL.
     pub fn safekeepers(&self) -> &Safekeepers {
         &self.safekeepers
     }
@@ -267,7 +267,8 @@ impl Timeline {
         &self.store
     }
 
-    /// What it is a branch of, and from where on it is its own; none once it was detached.
+    /// The timeline of which this is a branch, and the LSN up to which the branch reads it; none once the branch was
+    /// detached.
     pub fn ancestor(&self) -> Option<(Arc<Timeline>, Lsn)> {
         self.lineage.parent()
     }
@@ -297,7 +298,7 @@ impl Timeline {
         self.config().threshold(self.position.full_page_writes())
     }
 
-    /// What `/chains` shows.
+    /// How long the chains of deltas are, as `GET .../chains` shows it.
     pub fn chains(&self) -> Chains {
         self.images.chains()
     }

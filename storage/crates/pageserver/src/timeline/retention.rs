@@ -150,7 +150,7 @@ impl Retention {
 }
 
 impl Timeline {
-    /// What it keeps of its own history.
+    /// What the timeline keeps of its own history.
     pub fn retention(&self) -> &Retention {
         &self.retention
     }

@@ -57,7 +57,7 @@ pub struct Lease {
 pub struct StartPoint {
     /// The compute's term.
     pub term: Term,
-    /// Where that term begins.
+    /// Where the term begins.
     pub lsn: Lsn,
 }
 
@@ -79,7 +79,7 @@ pub struct Metadata {
     /// `None` once the compute's hold on it has run out and history before it may be gone.
     #[serde(default)]
     pub start: Option<StartPoint>,
-    /// What it was a branch of, before it was given everything it read there.
+    /// What the timeline was a branch of, before it was given everything it read there.
     #[serde(default)]
     pub detached_from: Option<AncestorPoint>,
     /// The terms that wrote the ingested WAL, up to the index's LSN at least; `None` when the index was stored by a
