@@ -12,11 +12,14 @@ pub struct ChainHistogram {
 }
 
 impl ChainHistogram {
+    /// Counts one chain, in the first bar that reaches its length.
     pub fn observe(&self, chain_length: u32) {
         let bar = CHAIN_BARS.partition_point(|up_to| *up_to < chain_length);
         self.counts[bar].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// All bars, also empty ones, in ascending order; the counts of different bars may be of slightly different
+    /// moments.
     pub fn bars(&self) -> Vec<ChainBar> {
         let upper_ends = CHAIN_BARS.iter().copied().map(Some).chain([None]);
         let counted = upper_ends.zip(&self.counts);

@@ -66,15 +66,25 @@ impl Default for TenantConfig {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TenantConfigPatch {
+    /// [`TenantConfig::image_threshold`], 1 to 2^20 deltas.
     pub image_threshold: Option<u32>,
+    /// [`TenantConfig::image_threshold_pushdown`], 1 to 2^20 deltas.
     pub image_threshold_pushdown: Option<u32>,
+    /// [`TenantConfig::image_mode`], `fixed` or `adaptive`.
     pub image_mode: Option<ImageMode>,
+    /// [`TenantConfig::image_threshold_max`], 8 to 2^20 deltas.
     pub image_threshold_max: Option<u32>,
+    /// [`TenantConfig::checkpoint_distance_bytes`], 64 KiB to 1 GiB.
     pub checkpoint_distance_bytes: Option<u64>,
+    /// [`TenantConfig::checkpoint_timeout_ms`], 100 ms to a day.
     pub checkpoint_timeout_ms: Option<u64>,
+    /// [`TenantConfig::compaction_threshold`], 2 to 1000 layers.
     pub compaction_threshold: Option<u32>,
+    /// [`TenantConfig::compaction_target_bytes`], 1 MiB to 1 GiB.
     pub compaction_target_bytes: Option<u64>,
+    /// [`TenantConfig::wait_lsn_timeout_ms`], 1 ms to ten minutes.
     pub wait_lsn_timeout_ms: Option<u64>,
+    /// [`TenantConfig::history_window_seconds`], 1 s to ten years of 366 days.
     pub history_window_seconds: Option<u64>,
 }
 
@@ -89,7 +99,8 @@ pub struct OutOfRange {
 }
 
 impl TenantConfig {
-    /// The settings after the change, or the first value that is out of range.
+    /// The settings after the change. Fails with the first setting that is out of range, changed or not; `self` stays
+    /// as it is either way.
     pub fn patched(&self, patch: &TenantConfigPatch) -> Result<TenantConfig, OutOfRange> {
         let config = TenantConfig {
             image_threshold: patch.image_threshold.unwrap_or(self.image_threshold),
@@ -207,14 +218,17 @@ impl TenantConfig {
         }
     }
 
+    /// How long a read waits at most for its LSN to be ingested.
     pub fn wait_lsn_timeout(&self) -> Duration {
         Duration::from_millis(self.wait_lsn_timeout_ms)
     }
 
+    /// How far back a timeline can be read and branched from.
     pub fn history_window(&self) -> Duration {
         Duration::from_secs(self.history_window_seconds)
     }
 
+    /// How long values stay at most in memory alone.
     pub fn checkpoint_timeout(&self) -> Duration {
         Duration::from_millis(self.checkpoint_timeout_ms)
     }

@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 /// One truncation: at `lsn` the fork was cut to `blocks` blocks (0 when it was dropped).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Truncation {
+    /// End of the record that cut the fork.
     pub lsn: Lsn,
+    /// Blocks that the fork had left.
     pub blocks: u32,
 }
 
@@ -37,10 +39,6 @@ impl RelFloor {
     pub fn of_block(&self, block: u32) -> Lsn {
         let hiding = self.events.iter().rev().find(|event| event.blocks <= block);
         hiding.map_or(Lsn::INVALID, |event| event.lsn)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.events.is_empty()
     }
 }
 

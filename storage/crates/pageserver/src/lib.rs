@@ -15,17 +15,18 @@
 //! A crash at any moment leaves the newest durable index; WAL after the index's LSN is ingested again.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod about;
 pub mod api;
 mod background;
-pub mod chain_histogram;
+mod chain_histogram;
 pub mod clock;
 pub mod config;
-pub mod disk;
+mod disk;
 pub mod error;
 mod eviction;
-pub mod floor;
+mod floor;
 pub mod http;
 pub mod import;
 mod inventory;
@@ -33,7 +34,7 @@ mod large_records;
 mod layer_cache;
 mod layer_file;
 pub mod manager;
-pub mod memory;
+mod memory;
 pub mod metrics;
 mod page_cache;
 pub mod page_service;

@@ -47,8 +47,11 @@ const CONFIG_DOCUMENT: &str = "config.json";
 
 /// What the manager needs to know about its surroundings.
 pub struct ManagerOptions {
+    /// Directory of local state: templates, and copies of layers. All of it can be made again.
     pub data_dir: PathBuf,
+    /// The object store, which has all that is durable.
     pub objects: blob::Store,
+    /// The `initdb` that makes the template of new timelines.
     pub postgres: PostgresInstall,
     /// Bytes of decompressed layer blocks kept in memory.
     pub block_cache_bytes: usize,
@@ -62,11 +65,13 @@ pub struct ManagerOptions {
     pub layer_cache_bytes: u64,
     /// Where timelines get their WAL from.
     pub wal: Arc<dyn WalSources>,
+    /// The clocks by which history is cut and leases end.
     pub time: Arc<dyn TimeSource>,
 }
 
 /// One project's storage.
 pub struct Tenant {
+    /// Id of the tenant, chosen by the control plane.
     pub id: TenantId,
     config: SharedConfig,
     /// Of the description in the object store.
@@ -90,6 +95,7 @@ impl Tenant {
         })
     }
 
+    /// Ids of the timelines, settings in force and revision of the description, as of now.
     pub fn info(&self) -> TenantInfo {
         let timelines = self
             .timelines
@@ -106,6 +112,7 @@ impl Tenant {
         }
     }
 
+    /// The timelines that are open, by id; without those that could not be opened.
     pub fn working_timelines(&self) -> Vec<Arc<Timeline>> {
         self.timelines.read().values().cloned().collect()
     }
@@ -114,6 +121,8 @@ impl Tenant {
         self.timelines.read().get(&id).cloned()
     }
 
+    /// An open timeline. Fails with `NotFound` when the tenant has no such timeline, and with `Internal`, with the
+    /// reason, when the timeline exists and could not be opened.
     pub fn timeline(&self, id: TimelineId) -> Result<Arc<Timeline>> {
         if let Some(timeline) = self.working(id) {
             return Ok(timeline);
@@ -148,7 +157,9 @@ pub struct TenantManager {
 }
 
 impl TenantManager {
-    /// Opens everything the object store holds and starts ingesting.
+    /// Opens everything the object store holds and starts ingesting. Fails when the object store can't be read, when
+    /// a tenant's configuration is damaged, and when background threads can't be started. A timeline that can't be
+    /// opened is no failure: requests for it say why.
     pub async fn open(options: ManagerOptions) -> anyhow::Result<Arc<TenantManager>> {
         let blocks = Arc::new(BlockCache::new(options.block_cache_bytes));
         let clock = Clock::open(options.time.clone(), options.objects.clone()).await?;
@@ -223,10 +234,12 @@ impl TenantManager {
         timeline
     }
 
+    /// All tenants, by id.
     pub fn tenants(&self) -> Vec<Arc<Tenant>> {
         self.tenants.read().values().cloned().collect()
     }
 
+    /// The tenant of an id; fails with `NotFound` when there is none.
     pub fn tenant(&self, id: TenantId) -> Result<Arc<Tenant>> {
         let found = self.tenants.read().get(&id).cloned();
         found.ok_or_else(|| {
@@ -236,10 +249,13 @@ impl TenantManager {
         })
     }
 
+    /// An open timeline of a tenant; fails as [`TenantManager::tenant`] and [`Tenant::timeline`] do.
     pub fn timeline(&self, tenant: TenantId, timeline: TimelineId) -> Result<Arc<Timeline>> {
         self.tenant(tenant)?.timeline(timeline)
     }
 
+    /// Creates a tenant with default settings, durable on return, or returns the one that is there. Fails when the
+    /// object store does not take the settings; the request can be repeated.
     pub async fn create_tenant(&self, id: TenantId) -> Result<Arc<Tenant>> {
         let _one_at_a_time = self.creating.lock().await;
         if let Ok(tenant) = self.tenant(id) {
@@ -265,7 +281,9 @@ impl TenantManager {
         Ok(())
     }
 
-    /// Changes a tenant's settings, for all its timelines at once; stored before it takes effect.
+    /// Changes a tenant's settings, for all its timelines at once; stored before it takes effect. Fails with
+    /// `BadRequest` for a value out of range, and when the object store does not take the settings: those in force
+    /// stay then, and either may count after a restart.
     pub async fn configure(&self, tenant: &Tenant, patch: &TenantConfigPatch) -> Result<()> {
         let _one_at_a_time = tenant.changing.lock().await;
         let current = tenant.config.read().clone();
@@ -278,7 +296,8 @@ impl TenantManager {
         Ok(())
     }
 
-    /// Puts what the control plane has to say of a tenant in place of what it said before; durable on return.
+    /// Puts what the control plane has to say of a tenant in place of what it said before; durable on return. Fails
+    /// as [`about::store`] does.
     pub async fn put_about(&self, tenant: &Tenant, about: &About) -> Result<()> {
         let _one_at_a_time = tenant.changing.lock().await;
         about::store(&self.options.objects, tenant.id, about).await?;
@@ -286,12 +305,15 @@ impl TenantManager {
         Ok(())
     }
 
+    /// What the control plane has said of a tenant. Fails with `NotFound` when it has said nothing, and as
+    /// [`about::load`] does.
     pub async fn about(&self, tenant: &Tenant) -> Result<About> {
         let found = about::load(&self.options.objects, tenant.id).await?;
         found.ok_or_else(|| Error::NotFound(format!("tenant {} is not described", tenant.id)))
     }
 
-    /// Deletes a tenant with all its timelines; fine if there is none.
+    /// Deletes a tenant with all its timelines; fine if there is none. Fails when something can't be deleted; the
+    /// request can be repeated and goes on from there.
     pub async fn delete_tenant(&self, id: TenantId) -> Result<()> {
         let Ok(tenant) = self.tenant(id) else {
             return Ok(());
@@ -319,8 +341,11 @@ impl TenantManager {
         Ok(())
     }
 
-    /// Deletes a timeline; fine if it does not exist. Branches of it, and theirs, are deleted before it if asked
-    /// for, else a reason to refuse. A crash in between leaves those not yet deleted whole.
+    /// Deletes a timeline; fine if it does not exist. Branches of it, and theirs, are deleted before it if asked for.
+    /// A crash in between leaves those not yet deleted whole.
+    ///
+    /// Fails with `PreconditionFailed` when there are branches that are not to be deleted, or a timeline that could
+    /// not be opened and is, or may be, a branch; and when something can't be deleted: the request can be repeated.
     pub async fn delete_timeline(
         &self,
         tenant: TenantId,

@@ -55,6 +55,7 @@ const UNSTORED_MERGED_BYTES: u64 = 2 * MAX_MERGED_BYTES;
 /// What one timeline holds, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
+    /// The layer that ingest appends to.
     pub open: u64,
     /// Frozen layers, on their way to a file.
     pub frozen: u64,
@@ -109,6 +110,7 @@ pub fn plan(usages: &[Usage], opening: u64, limit: u64) -> Plan {
 
 /// A timeline, as the budget sees it.
 pub trait Member: Send + Sync {
+    /// What the timeline holds now.
     fn usage(&self) -> Usage;
     /// Has the open layer written although it is neither large nor old: memory is short.
     fn flush_early(&self);
@@ -165,12 +167,14 @@ impl Drop for Uploading {
 }
 
 impl Account {
+    /// Counts versions that were put into memory.
     pub fn add(&self, bytes: u64) {
         self.added.fetch_add(bytes, Ordering::Relaxed);
         self.held.fetch_add(bytes, Ordering::Relaxed);
         self.budget.add(bytes);
     }
 
+    /// Takes off versions that have left memory, at most what was added.
     pub fn remove(&self, bytes: u64) {
         self.held.fetch_sub(bytes, Ordering::Relaxed);
         self.budget.remove(bytes);
@@ -181,6 +185,7 @@ impl Account {
         self.held.load(Ordering::Relaxed)
     }
 
+    /// Counts the layers on their way to the object store.
     pub fn uploads(&self) -> &Uploads {
         &self.uploads
     }

@@ -226,17 +226,30 @@ static FAMILIES: LazyLock<Families> = LazyLock::new(|| Families {
 pub struct TimelineMetrics {
     tenant: String,
     timeline: String,
+    /// `weir_pageserver_read_chain_length`: deltas applied for each page read; 0 for a page that was kept as made.
     pub chain_length: Histogram,
+    /// `weir_pageserver_images_pending`: pages whose chain has reached the threshold.
     pub images_pending: IntGauge,
+    /// `weir_pageserver_image_lag_bytes`: WAL ingested since a page became due that has no image yet; 0 when none is
+    /// due.
     pub image_lag: IntGauge,
+    /// `weir_pageserver_wal_ingested_bytes_total`: bytes of WAL received to be ingested.
     pub wal_bytes: IntCounter,
+    /// `weir_pageserver_wal_ingested_records_total`: records whose changes became readable.
     pub wal_records: IntCounter,
+    /// `weir_pageserver_timeline_stopped`: 1 while ingest has stopped, else 0.
     pub stopped: IntGauge,
+    /// `weir_pageserver_memory_layer_bytes`: bytes of the open layer and the frozen ones.
     pub memory_bytes: IntGauge,
+    /// `weir_pageserver_uploading_layer_bytes`: bytes of written layers that the object store lacks.
     pub uploading_bytes: IntGauge,
+    /// `weir_pageserver_flush_seconds`: from the begin of writing a memory layer until the index names it.
     pub flush_seconds: Histogram,
+    /// `weir_pageserver_flushed_bytes_total`: bytes of the layer files made from memory layers.
     pub flushed_bytes: IntCounter,
+    /// `weir_pageserver_l0_layers`: delta layers of level 0.
     pub l0_layers: IntGauge,
+    /// `weir_pageserver_ingest_braked_milliseconds_total`: time that ingest was slowed for compaction.
     pub braked_ms: IntCounter,
     pub(crate) uploads_failing: IntGauge,
     history: IntGauge,
@@ -246,6 +259,8 @@ pub struct TimelineMetrics {
 }
 
 impl TimelineMetrics {
+    /// The series of a timeline in the default registry, added there if they are not in it. Dropping the value
+    /// removes the series, also from under another value for the same timeline.
     pub fn new(tenant: TenantId, timeline: TimelineId) -> TimelineMetrics {
         let (tenant, timeline) = (tenant.to_string(), timeline.to_string());
         let families = &*FAMILIES;
@@ -278,6 +293,7 @@ impl TimelineMetrics {
         }
     }
 
+    /// One answer of the page service; `request` is one of [`REQUESTS`], `ok` false for an error.
     pub fn observe_request(&self, request: &str, ok: bool, elapsed: Duration) {
         let labels = [self.tenant.as_str(), self.timeline.as_str(), request];
         FAMILIES
@@ -289,6 +305,7 @@ impl TimelineMetrics {
         }
     }
 
+    /// One page image that storage has made, of so many bytes.
     pub fn observe_image(&self, reason: ImageReason, bytes: usize) {
         let labels = [self.tenant.as_str(), self.timeline.as_str(), reason.label()];
         FAMILIES.images.with_label_values(&labels).inc();
@@ -320,15 +337,18 @@ impl TimelineMetrics {
         self.history.set(gauge(last.0.saturating_sub(oldest.0)));
     }
 
+    /// Position `last_record`: up to where WAL is ingested.
     pub fn set_last_record_lsn(&self, lsn: Lsn) {
         self.last_record_lsn.set(gauge(lsn.0));
     }
 
+    /// Positions `disk_consistent` and `remote_consistent`: up to where layer files have everything.
     pub fn set_consistent_lsns(&self, disk: Lsn, remote: Lsn) {
         self.disk_consistent_lsn.set(gauge(disk.0));
         self.remote_consistent_lsn.set(gauge(remote.0));
     }
 
+    /// The layers that the layer map has now; `kind` is `delta` or `image`.
     pub fn set_layers(&self, kind: &str, count: usize, bytes: u64) {
         let labels = [self.tenant.as_str(), self.timeline.as_str(), kind];
         FAMILIES

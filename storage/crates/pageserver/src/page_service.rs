@@ -37,7 +37,8 @@ const HELLO_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 type Frames = Framed<TcpStream, LengthDelimitedCodec>;
 
-/// Accepts connections until cancelled.
+/// Accepts connections until cancelled, and returns once all of them have ended. Nothing makes it fail: what goes
+/// wrong with a connection is logged and ends that connection.
 pub async fn serve(listener: TcpListener, manager: Arc<TenantManager>, cancel: CancellationToken) {
     let connections = tokio_util::task::TaskTracker::new();
     loop {

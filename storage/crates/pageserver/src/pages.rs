@@ -62,8 +62,8 @@ impl VersionStore {
         self.make(wanted.collect(), at).await
     }
 
-    /// Makes pages as of `at` as [`Store::pages_anew`] does, but from the pages that earlier reads made where there
-    /// are some. A page's chain length is then the number of deltas that had to be applied now.
+    /// Makes pages as of `at` as [`VersionStore::pages_anew`] does, but from the pages that earlier reads made where
+    /// there are some. A page's chain length is then the number of deltas that had to be applied now.
     pub async fn pages(
         self: &Arc<VersionStore>,
         keys: &[(Key, Lsn)],

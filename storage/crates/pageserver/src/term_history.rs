@@ -18,7 +18,8 @@ const SHOWN: usize = 6;
 /// A safekeeper's log is not the log whose WAL was ingested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherHistory {
-    /// From here on.
+    /// The LSN from which on the other log has the WAL of other terms, or does not say of which terms; `0/0` when its
+    /// terms are not in order.
     pub at: Lsn,
     text: String,
 }
@@ -36,7 +37,7 @@ impl fmt::Display for OtherHistory {
 pub struct Ingested {
     /// Which terms wrote it. An entry at or behind `up_to` says nothing yet.
     pub terms: TermHistory,
-    /// So far it is known; after a crash that is further than ingest stands.
+    /// End of the WAL whose terms are known; after a crash it can be later than the end of the last ingested record.
     pub up_to: Lsn,
 }
 
@@ -47,7 +48,7 @@ impl Ingested {
         self
     }
 
-    /// Without what says nothing.
+    /// The same history without the terms that begin at or behind `up_to`, which say nothing yet.
     pub fn cut(&self) -> Ingested {
         Ingested {
             terms: up_to(&self.terms, self.up_to),
@@ -57,7 +58,8 @@ impl Ingested {
 
     /// Checks that a log with the history `theirs`, committed up to `committed`, has the WAL that was ingested, as
     /// far as it goes. A log that was founded later, or has forgotten its oldest terms, says nothing of what is
-    /// before its first term.
+    /// before its first term. Fails where the terms differ, with the LSN from which on they do, and for terms that
+    /// are not in order.
     pub fn compare(&self, theirs: &TermHistory, committed: Lsn) -> Result<(), OtherHistory> {
         if !theirs.is_ordered() {
             return Err(self.other(

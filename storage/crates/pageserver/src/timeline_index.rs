@@ -25,6 +25,9 @@ pub use facts::{
 };
 
 /// One timeline's index, for the process that holds the newest generation of it.
+///
+/// A change waits as long as the object store takes nothing. It fails once uploads have stopped for good
+/// ([`TimelineIndex::trouble`]): another process has taken the timeline over, say.
 pub struct TimelineIndex {
     store: Store,
     remote: TimelineStore,
@@ -38,7 +41,8 @@ pub struct TimelineIndex {
 
 impl TimelineIndex {
     /// Takes the timeline over from the process that wrote its index before. Returns the newest index, or `None` when
-    /// the timeline does not exist or was being deleted, in which case its deletion is finished.
+    /// the timeline does not exist or was being deleted, in which case its deletion is finished. Fails when the
+    /// object store does, or when the index or its metadata is damaged.
     pub async fn take_over(
         store: Store,
         tenant: TenantId,
@@ -89,8 +93,10 @@ impl TimelineIndex {
         Ok(Some((timeline_index, index)))
     }
 
-    /// Makes the index of a new timeline with its first layers; durable on return. Refused when the object store has
-    /// that timeline already: the pageserver that serves it would lose it.
+    /// Makes the index of a new timeline with its first layers; durable on return. Fails with `Conflict` when the
+    /// object store has that timeline already: the pageserver that serves it would lose it. Fails, too, when the
+    /// object store can't be read or does not take the claim of a generation, and when another process claims the
+    /// timeline meanwhile.
     pub async fn create(
         store: Store,
         tenant: TenantId,
@@ -153,10 +159,12 @@ impl TimelineIndex {
         Ok((index, uploaded))
     }
 
+    /// What the timeline is, with its safekeepers and ancestor of now.
     pub fn manifest(&self) -> Manifest {
         self.metadata.lock().manifest.clone()
     }
 
+    /// The highest term that is stored, or about to be.
     pub fn max_term(&self) -> Term {
         self.metadata.lock().max_term
     }
@@ -166,11 +174,12 @@ impl TimelineIndex {
         *self.durable_term.lock()
     }
 
-    /// As it is stored, or about to be.
+    /// The terms that wrote the ingested WAL, as stored or about to be; `None` when they are not known.
     pub fn ingested(&self) -> Option<Ingested> {
         self.metadata.lock().ingested.clone()
     }
 
+    /// Where the auxiliary files of the last suspend are; `None` when none were shipped.
     pub fn aux(&self) -> Option<AuxFiles> {
         self.metadata.lock().aux.clone()
     }
@@ -238,6 +247,7 @@ impl TimelineIndex {
         *self.horizon.lock()
     }
 
+    /// All leases that are stored, also those that have run out and are not forgotten yet.
     pub fn leases(&self) -> Vec<Lease> {
         self.metadata.lock().leases.clone()
     }
@@ -283,6 +293,7 @@ impl TimelineIndex {
         })
     }
 
+    /// Whether the timeline was a branch and has layers of its own for all it read of its ancestors.
     pub fn is_detached(&self) -> bool {
         self.metadata.lock().detached_from.is_some()
     }
@@ -326,7 +337,8 @@ impl TimelineIndex {
             .await
     }
 
-    /// Stores the auxiliary files shipped at an LSN in place of earlier ones; durable on return.
+    /// Stores the auxiliary files shipped at an LSN in place of earlier ones; durable on return. Fails, too, when the
+    /// object store does not take the new files or does not delete the earlier ones.
     pub async fn store_aux(&self, lsn: Lsn, content: Bytes) -> Result<()> {
         let document = format!("{}/aux/{:016x}.tar", self.remote.timeline(), lsn.0);
         let tenant = self.remote.tenant();
@@ -352,6 +364,7 @@ impl TimelineIndex {
         Ok(())
     }
 
+    /// Reads auxiliary files: the tar as it was shipped. Fails when the object store can't be read or lacks it.
     pub async fn load_aux(&self, aux: &AuxFiles) -> Result<Bytes> {
         let found = self
             .store
@@ -396,7 +409,8 @@ impl TimelineIndex {
         Ok(())
     }
 
-    /// Removes everything the object store has of the timeline.
+    /// Removes everything the object store has of the timeline. Fails when the object store does not delete
+    /// something; the deletion is finished when it is repeated, or when the timeline is opened next.
     pub async fn delete(&self) -> Result<()> {
         self.queue.end().await;
         if let Some(aux) = self.aux() {

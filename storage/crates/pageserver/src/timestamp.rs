@@ -17,12 +17,12 @@ pub struct PgTimestamp(pub i64);
 pub struct ParseTimestampError(String);
 
 impl PgTimestamp {
-    /// From microseconds since 1970.
+    /// From microseconds since 1970-01-01T00:00:00Z, clamped to what microseconds since 2000 can say.
     pub fn from_unix_micros(micros: i64) -> PgTimestamp {
         PgTimestamp(micros.saturating_sub(POSTGRES_EPOCH_UNIX_SECONDS * MICROS))
     }
 
-    /// Microseconds since 1970.
+    /// Microseconds since 1970-01-01T00:00:00Z, clamped to what they can say.
     pub fn unix_micros(self) -> i64 {
         self.0.saturating_add(POSTGRES_EPOCH_UNIX_SECONDS * MICROS)
     }

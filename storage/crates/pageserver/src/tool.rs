@@ -14,6 +14,7 @@ use serde_json::json;
 use crate::inventory::inventory;
 use crate::redo::describe_bytes;
 
+/// The commands of `weir-pageserver` that look at what is stored, instead of serving.
 #[derive(Subcommand, Debug)]
 pub enum Tool {
     /// Look into layer files (docs/formats.md describes them).
@@ -34,12 +35,14 @@ pub enum Tool {
     CrashPoints,
 }
 
+/// The commands on layer files.
 #[derive(Subcommand, Debug)]
 pub enum LayerTool {
     /// Print what a layer file holds: a summary as JSON, or every version, one a line.
     ///
     /// Example: weir-pageserver layer dump --versions --key 'rel 1663/5/16384' objects/.../layers/0100...
     Dump {
+        /// A layer file, of an object store in a local directory or of a local cache.
         file: PathBuf,
         /// Every version: key, LSN, position at that LSN, kind, bytes and, for a delta, the record it comes from.
         #[arg(long)]
@@ -53,11 +56,13 @@ pub enum LayerTool {
     ///
     /// A damaged file in a local cache can simply be deleted: the pageserver fetches it again.
     Verify {
+        /// Layer files, of an object store in a local directory or of a local cache.
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
 }
 
+/// The commands on the index of a timeline.
 #[derive(Subcommand, Debug)]
 pub enum IndexTool {
     /// Print a timeline's newest index as JSON.
@@ -65,6 +70,7 @@ pub enum IndexTool {
     /// Check that every layer the index names is there with its size, and list objects it does not name (leftovers
     /// of a crash, removed when the timeline is opened next). Exits with 1 if a layer is missing or damaged.
     Verify {
+        /// The timeline whose index is checked.
         #[command(flatten)]
         place: Place,
         /// Also fetch every layer and check it like `layer verify`.
@@ -73,6 +79,7 @@ pub enum IndexTool {
     },
 }
 
+/// A timeline in an object store.
 #[derive(Args, Debug)]
 pub struct Place {
     /// As given to the pageserver, such as file:///var/lib/weir/objects.
@@ -104,7 +111,8 @@ impl Place {
     }
 }
 
-/// Runs a command; what it finds goes to standard output.
+/// Runs a command; what it finds goes to standard output. Fails when what is to be shown can't be read, and when a
+/// layer or index that was checked is damaged or incomplete.
 pub async fn run(tool: Tool) -> Result<()> {
     match tool {
         Tool::Layer(LayerTool::Dump {

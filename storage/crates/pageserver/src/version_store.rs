@@ -59,9 +59,8 @@ pub(crate) struct ReadRetry {
 #[derive(Clone)]
 pub struct Frozen {
     pub layer: Arc<MemoryLayer>,
-    /// Last record whose versions are all in this layer or an earlier one, and where that record starts.
+    /// Last record whose versions are all in this layer or an earlier one.
     pub upto: Lsn,
-    pub prev_record_lsn: Lsn,
 }
 
 struct Stack {
@@ -208,18 +207,14 @@ impl VersionStore {
 
     /// Freezes the open layer if it holds anything. The caller makes sure that no record is being appended,
     /// and that `upto` is the last one that was.
-    pub fn freeze(&self, upto: Lsn, prev_record_lsn: Lsn) {
+    pub fn freeze(&self, upto: Lsn) {
         let mut stack = self.stack.write();
         if stack.open.is_empty() {
             return;
         }
         let layer = std::mem::replace(&mut stack.open, Arc::new(MemoryLayer::new()));
         layer.freeze();
-        stack.frozen.push(Frozen {
-            layer,
-            upto,
-            prev_record_lsn,
-        });
+        stack.frozen.push(Frozen { layer, upto });
     }
 
     /// The frozen layers, oldest first.

@@ -18,14 +18,16 @@ use crate::term_history::Ingested;
 /// A piece of committed WAL, cut anywhere; empty when it only carries news.
 #[derive(Clone, Debug)]
 pub struct WalChunk {
+    /// Where `bytes` begin: where the piece before ended.
     pub start_lsn: Lsn,
+    /// The WAL as Postgres wrote it, page headers included.
     pub bytes: Bytes,
     /// How far the WAL is committed, as far as the source knows; the chunk never reaches beyond.
     pub commit_lsn: Lsn,
     /// The highest term the source has seen.
     pub term: Term,
-    /// Of the log that this piece and those that follow are of; none when it is the one told before, and always from
-    /// a source that knows of no terms.
+    /// Term history of the log that this piece and those that follow come from; none when it is the history told
+    /// before, and always from a source that knows no terms.
     pub history: Option<Arc<TermHistory>>,
 }
 
@@ -54,7 +56,9 @@ pub struct Opening {
 /// What the reader tells the source, so that the compute learns about ingest and safekeepers can trim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalFeedback {
+    /// End of the last ingested record.
     pub ingested_lsn: Lsn,
+    /// Everything before is in the object store, so that the source need not keep it for this reader.
     pub remote_consistent_lsn: Lsn,
 }
 
@@ -101,9 +105,11 @@ pub trait WalSource: Send + Sync + 'static {
 /// One stream; dropping it ends it.
 #[async_trait]
 pub trait WalStream: Send {
-    /// The next piece, in order and without a gap. Must be cancel safe.
+    /// The next piece, in order and without a gap. Must be cancel safe. Fails when the stream has ended or can't be
+    /// read; the reader then opens another.
     async fn next(&mut self) -> anyhow::Result<WalChunk>;
 
+    /// Tells the source how far the reader is. Fails when the stream has ended; the reader then opens another.
     async fn feedback(&mut self, feedback: WalFeedback) -> anyhow::Result<()>;
 
     /// Which of the source's places it comes from.

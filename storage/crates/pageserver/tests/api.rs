@@ -187,6 +187,42 @@ async fn bad_requests_get_the_documented_error_and_change_nothing() {
     assert_eq!(server.request("GET", &tenant_path, None).await.0, 404);
 }
 
+/// Promise: an LSN before the history can neither be branched from nor leased, and both are told so alike; asking
+/// changes nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_lies_before_the_history_is_not_found() {
+    let root = tempfile::tempdir().expect("tempdir");
+    let server = Server::start(root.path(), Wals::default()).await;
+    let (tenant, timeline) = (tenant_id(), timeline_id());
+    let tenant_path = format!("/v1/tenant/{tenant}");
+    let timelines = format!("{tenant_path}/timeline");
+    server.request("PUT", &tenant_path, None).await;
+    let create = json!({"new_timeline_id": timeline, "pg_version": 15, "safekeepers": []});
+    let (status, made) = server.request("POST", &timelines, Some(create)).await;
+    assert_eq!(status, 201, "{made}");
+    let before = pg_types::Lsn(lsn(&made["oldest_lsn"]).0 - 8);
+    let branch = json!({
+        "new_timeline_id": timeline_id(), "ancestor_timeline_id": timeline, "ancestor_start_lsn": before
+    });
+    let lease = format!("{}/lease", timeline_path(tenant, timeline));
+    for (path, body) in [
+        (&timelines, branch),
+        (&lease, json!({"lsn": before, "seconds": 60})),
+    ] {
+        let (status, refusal) = server.request("POST", path, Some(body)).await;
+        assert_eq!(
+            (status, refusal["code"].as_str()),
+            (404, Some("not_found")),
+            "{path}: {refusal}"
+        );
+        let message = refusal["message"].as_str().expect("message");
+        assert!(message.contains("before the history"), "{message}");
+    }
+    let (_, info) = server.request("GET", &tenant_path, None).await;
+    assert_eq!(info["timelines"], json!([timeline]));
+    server.stop().await;
+}
+
 /// Promise: a branch that could not be opened is not forgotten: what it was branched from can't be deleted
 /// under it, whether its index can be read or not; and it keeps no other timeline from being opened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -36,7 +36,8 @@ struct Jump {
     by: i64,
 }
 
-/// Everything in microseconds.
+/// How the wall clock has run against even time: the content of the document `clock.json`. All numbers are
+/// microseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Course {
     boot: String,
@@ -55,11 +56,12 @@ pub struct Course {
 pub struct HistoryTime {
     /// Now, by the wall clock as it ran a window ago; `None` while that is not known.
     pub now: Option<PgTimestamp>,
-    /// Why this is not what the wall clock shows.
+    /// Why this is not what the wall clock shows, for an operator; `None` when it is.
     pub why: Option<String>,
 }
 
 impl Course {
+    /// A count that begins now: even time is what the wall clock shows, and of the time before nothing is known.
     pub fn new(reading: &Reading) -> Course {
         Course {
             boot: reading.boot.clone(),
@@ -71,7 +73,8 @@ impl Course {
         }
     }
 
-    /// The count of an earlier process, now.
+    /// The count of an earlier process, gone on to this reading. On the same boot the ticks say how much time has
+    /// passed; after another boot the wall clock does, up to an hour, and never back.
     pub fn resumed(mut self, reading: &Reading) -> Course {
         if self.boot != reading.boot {
             let absence = reading.wall.saturating_sub(self.even + self.ahead);
@@ -83,7 +86,8 @@ impl Course {
         self
     }
 
-    /// Goes on to a reading of the same boot; how far the wall clock jumped, if it did.
+    /// Goes on to a reading of the same boot. Returns by how many microseconds the wall clock jumped, back negative;
+    /// `None` where that is a second at most.
     pub fn advance(&mut self, reading: &Reading) -> Option<i64> {
         // A thread may have looked later and come earlier.
         let elapsed = (reading.ticks - self.ticks).max(0);
@@ -107,16 +111,19 @@ impl Course {
         Some(by)
     }
 
+    /// Even time at the last reading, microseconds since 1970, as far as no jump was taken for passing time.
     pub fn even(&self) -> i64 {
         self.even
     }
 
-    /// What the wall clock shows at a moment of even time.
+    /// What the wall clock shows at a moment of even time. Both in microseconds since 1970; the wall clock is taken
+    /// not to jump again.
     pub fn shown_at(&self, even: i64) -> i64 {
         even.saturating_add(self.ahead)
     }
 
-    /// By how much the wall clock jumped within a window, all in all.
+    /// By how many microseconds the wall clock jumped within a window that ends now: the sum, jumps back negative.
+    /// Jumps are forgotten after 31 days.
     pub fn jumped_within(&self, window: Duration) -> i64 {
         let begin = self.even.saturating_sub(micros(window));
         let within = self.jumps.iter().filter(|jump| jump.at > begin);

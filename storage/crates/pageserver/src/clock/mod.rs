@@ -31,15 +31,19 @@ const MICROS: i64 = 1_000_000;
 
 /// Where readings of the clocks come from.
 pub trait TimeSource: Send + Sync + 'static {
+    /// One reading of all clocks, taken now. `ticks` never falls while `boot` stays the same; `wall` may jump either
+    /// way.
     fn read(&self) -> Reading;
 }
 
-/// The machine's clocks.
+/// The clocks of this machine: `CLOCK_BOOTTIME`, the wall clock, and the kernel's id of the boot.
 pub struct MachineTime {
     boot: String,
 }
 
 impl MachineTime {
+    /// The clocks of the machine this process runs on. Fails when the kernel does not say which boot this is
+    /// (`/proc/sys/kernel/random/boot_id`).
     pub fn new() -> anyhow::Result<MachineTime> {
         let path = "/proc/sys/kernel/random/boot_id";
         let boot = std::fs::read_to_string(path).with_context(|| format!("read {path}"))?;
@@ -81,7 +85,8 @@ pub struct Clock {
 
 impl Clock {
     /// Goes on with the count that the object store has. Without one nothing is known of the time before: history is
-    /// kept until a window has passed.
+    /// kept until a window has passed. Fails when the object store can't be read; a count that is damaged is logged
+    /// and taken for none, and a count that can't be stored is stored later.
     pub async fn open(
         source: Arc<dyn TimeSource>,
         objects: blob::Store,
@@ -134,7 +139,8 @@ impl Clock {
         ask(&state.course)
     }
 
-    /// Looks at the clocks, and stores the count when it is time to. To be called every second or so.
+    /// Looks at the clocks, and stores the count when it is time to. To be called every second or so. A failure to
+    /// store the count is logged and tried again ten seconds later.
     pub async fn keep(&self) {
         let course = self.now(|course| course.clone());
         let doubt = course.jumped_within(course::LONGEST_MEMORY) / MICROS;

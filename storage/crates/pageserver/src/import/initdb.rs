@@ -17,12 +17,15 @@ pub const SUPERUSER: &str = "weir_admin";
 /// Where `initdb` is and who runs it.
 #[derive(Clone, Debug)]
 pub struct PostgresInstall {
+    /// Directory of the `initdb` program, such as `/usr/lib/postgresql/15/bin`.
     pub bin_dir: PathBuf,
     /// The user `initdb` runs as when this process is root, which Postgres refuses to be.
     pub user: String,
 }
 
-/// The template cluster for a major version, made now if there is none. Blocking.
+/// The template cluster of a major version: a directory below `templates` named after the version, made now if there
+/// is none. Blocking, for seconds when it has to be made. Fails when `initdb` is missing, of another version or
+/// fails, when its user does not exist, and when a directory can't be written.
 pub fn template(install: &PostgresInstall, templates: &Path, pg_version: u32) -> Result<PathBuf> {
     let target = templates.join(pg_version.to_string());
     if target.join("global/pg_control").exists() {

@@ -15,14 +15,18 @@ pub use scan::{Scan, encode_u32};
 /// A scanned cluster and the position at which a timeline made from it starts.
 #[derive(Debug)]
 pub struct Import {
+    /// Pages, sizes, relation maps and `PG_VERSION` files by key, ascending; pages that are all zeroes are left out.
     pub values: Vec<(Key, Bytes)>,
+    /// The cluster's control file, with the system identifier of the template.
     pub control: ControlFile,
     /// As of the end of the shutdown checkpoint record, where the timeline starts.
     pub state: TimelineState,
 }
 
 impl Import {
-    /// Reads a cleanly stopped cluster; blocking.
+    /// Reads a cleanly stopped cluster of Postgres 15; blocking. Fails when a file can't be read, when the control
+    /// file is damaged or a relation is not a whole number of pages, and for a cluster that was not stopped cleanly,
+    /// has data checksums or has tablespaces.
     pub fn read(pgdata: &std::path::Path) -> Result<Import> {
         let scan = scan::scan(pgdata)?;
         let control = ControlFile::parse(&scan.control_file)

@@ -11,12 +11,15 @@ use pg_types::{BLCKSZ, ForkNumber, Key, RELSEG_BLOCKS, RelTag, SLRU_PAGES_PER_SE
 /// Everything of a data directory that storage keeps, in key order.
 #[derive(Debug, Default)]
 pub struct Scan {
+    /// Pages, sizes, relation maps and `PG_VERSION` files. Pages that are all zeroes are left out: a page without a
+    /// version is read as zeroes.
     pub values: Vec<(Key, Bytes)>,
     /// `global/pg_control` as it is; stored only once the timeline has its own system identifier.
     pub control_file: Bytes,
 }
 
-/// Reads the whole directory; blocking.
+/// Reads the whole directory; blocking. Fails when a file can't be read, a relation or SLRU is not a whole number of
+/// pages, and when the cluster has tablespaces.
 pub fn scan(pgdata: &Path) -> Result<Scan> {
     let mut scan = Scan {
         control_file: read(&pgdata.join("global/pg_control"))?,
@@ -120,7 +123,7 @@ impl Scan {
     }
 }
 
-/// How `RelSize` and `SlruSegment` values are stored.
+/// How the number of a `RelSize` (blocks) or `SlruSegment` (pages) value is stored: 4 bytes, little-endian.
 pub fn encode_u32(value: u32) -> Bytes {
     Bytes::copy_from_slice(&value.to_le_bytes())
 }

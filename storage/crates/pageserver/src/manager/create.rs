@@ -22,7 +22,11 @@ use crate::version_store::VersionStore;
 const SUPPORTED_VERSIONS: [u32; 1] = [15];
 
 impl TenantManager {
-    /// Creates a timeline, or returns the one an identical request made: `true` when it is new.
+    /// Creates a timeline, or returns the one an identical request made: `true` when it is new; durable on return.
+    /// Fails with `BadRequest` for a version that is not supported or a start that contradicts itself or the
+    /// ancestor, with `Conflict` when the id is in use, with `NotFound` without such an ancestor and for an LSN
+    /// before its history, with `Timeout` or `Stopped` when the ancestor does not ingest the LSN in time, and with
+    /// `Internal` when `initdb` or the object store fails.
     pub async fn create_timeline(
         &self,
         tenant: &Arc<Tenant>,
@@ -84,7 +88,8 @@ impl TenantManager {
         Ok(self.template.get_or_try_init(read).await?.clone())
     }
 
-    /// Makes the template ahead of the first project, so that its creation is as fast as any other.
+    /// Makes the template ahead of the first project, so that its creation is as fast as any other. Fails as `initdb`
+    /// and the import of its cluster do; the first creation tries again.
     pub async fn prepare_template(&self) -> Result<()> {
         for version in SUPPORTED_VERSIONS {
             self.template(version).await?;

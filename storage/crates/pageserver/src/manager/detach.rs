@@ -14,7 +14,9 @@ use crate::timeline::Timeline;
 
 impl TenantManager {
     /// Begins to detach a branch in the background, unless the branch is being detached or is detached already. The
-    /// caller asks again after a restart or a failure.
+    /// caller asks again after a restart or a failure. Returns how far it is. Fails with `NotFound` without such a
+    /// timeline, and with `Conflict` for a timeline that never had an ancestor; what goes wrong later is in the
+    /// answer to a later request.
     pub fn detach(&self, tenant: TenantId, timeline: TimelineId) -> Result<DetachInfo> {
         let tenant = self.tenant(tenant)?;
         let timeline = tenant.timeline(timeline)?;

@@ -84,7 +84,10 @@ fn branch_points(tenant: &Tenant) -> HashMap<TimelineId, Vec<Lsn>> {
 
 impl TenantManager {
     /// Keeps an LSN of a timeline readable for some seconds, whatever the history window. Returns the lease and the
-    /// time that the wall clock shows when it ends, if the clock is not set meanwhile.
+    /// time that the wall clock shows when it ends, if the clock is not set meanwhile. Fails with `BadRequest` for a
+    /// time that is 0 or longer than a week, with `NotFound` without such a timeline and for an LSN before the
+    /// history, with `Timeout` or `Stopped` when the LSN is not ingested in time, and when another process has taken
+    /// the timeline over.
     pub async fn lease(
         &self,
         tenant: TenantId,
@@ -99,7 +102,11 @@ impl TenantManager {
         Ok((lease, self.clock.shown_at(lease.until)))
     }
 
-    /// Keeps the LSN that a compute started from readable for [`START_HOLD_SECONDS`](crate::timeline::START_HOLD_SECONDS) from now on.
+    /// Keeps the LSN that a compute started from readable for
+    /// [`START_HOLD_SECONDS`](crate::timeline::START_HOLD_SECONDS) from now on. Fails with `Fenced` for a compute
+    /// that was replaced, with `Conflict` for another LSN than the term's, with `BadRequest` for a term or an LSN
+    /// that no compute has started with, and with `PreconditionFailed` when the hold had lapsed and the LSN is before
+    /// the history.
     pub async fn hold_start(
         &self,
         tenant: TenantId,

@@ -15,7 +15,8 @@ use crate::wal_source::WalSource;
 
 /// Makes the WAL source of a timeline.
 pub trait WalSources: Send + Sync + 'static {
-    /// Of a timeline whose safekeepers are what the receiver shows, now and later. `None`: nothing is followed, ever.
+    /// The source for a timeline whose safekeepers are what the receiver shows, `host:port`, now and later. `None`:
+    /// no WAL is followed, ever.
     fn source(
         &self,
         tenant: TenantId,
@@ -26,6 +27,8 @@ pub trait WalSources: Send + Sync + 'static {
 
 /// Sources that read from safekeepers under this name.
 pub struct Safekeepers {
+    /// Stable name of this pageserver, for which safekeepers keep WAL until it is ingested
+    /// (`SafekeeperSource::reader`).
     pub reader: String,
 }
 
@@ -46,8 +49,10 @@ impl WalSources for Safekeepers {
 }
 
 impl TenantManager {
-    /// Gives a timeline other safekeepers to read from; durable, and in use, on return. Refuses a list that is empty,
-    /// names one twice or is not of addresses, and changes nothing then.
+    /// Gives a timeline other safekeepers to read from, `host:port`; durable, and in use, on return, for which it
+    /// waits as long as the object store takes nothing. Fails with `BadRequest` for a list that is empty, names one
+    /// twice or is not of addresses, and with `NotFound` without such a timeline; nothing has changed then. When it
+    /// fails otherwise, either list may count until the request is repeated.
     pub async fn set_safekeepers(
         &self,
         tenant: TenantId,

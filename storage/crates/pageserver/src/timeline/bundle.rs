@@ -29,8 +29,12 @@ struct Start {
 }
 
 impl Timeline {
-    /// The bundle for a start at `lsn` with `term`, as a tar. From here on older terms are refused, also
-    /// after a restart.
+    /// The bundle for a start at `lsn` with `term`, as a tar. From here on older terms are refused, also after a
+    /// restart.
+    ///
+    /// Fails with `Fenced` for a term that is not the newest, with `PreconditionFailed` for a new term that begins
+    /// below what is ingested, with `Timeout` or `Stopped` when `lsn` is not ingested in time, and with `Internal`
+    /// when the object store does not take the term or a file can't be read.
     pub async fn bundle(&self, lsn: Lsn, term: Term) -> Result<Bytes> {
         self.check_term(term)?;
         self.resolve_position(lsn, Some(lsn)).await?;
@@ -147,7 +151,9 @@ impl Timeline {
         }
     }
 
-    /// Keeps an archive shipped at suspend, in place of an older one; durable on return.
+    /// Keeps an archive shipped at suspend, in place of an older one; durable on return. Fails with `Fenced`, with
+    /// `Conflict` when files of a later LSN are stored, with `BadRequest` for what is not a tar of plain files and
+    /// directories below its root, and when the object store does not take it.
     pub async fn put_aux(&self, lsn: Lsn, term: Term, tar: Bytes) -> Result<()> {
         self.check_term(term)?;
         if let Some(aux) = self.index.aux()

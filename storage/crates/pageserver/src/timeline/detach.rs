@@ -137,6 +137,7 @@ impl Timeline {
         }
     }
 
+    /// How far the branch is on its way to independence; counts are those of the last attempt of this process.
     pub fn detach_info(&self) -> DetachInfo {
         let work = &self.detaching;
         let request = work.request.lock();

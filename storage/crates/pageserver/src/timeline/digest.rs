@@ -38,7 +38,8 @@ impl Sum {
 
 impl Timeline {
     /// Reads every page of every relation and SLRU as of `at`, the newest LSN if it is `None`; waits for it to be
-    /// ingested. The first page that cannot be read is the error.
+    /// ingested. Fails with the error of the first page that cannot be read, and as [`Timeline::resolve_position`]
+    /// does.
     pub async fn digest(&self, at: Option<Lsn>) -> Result<Digest> {
         let at = self.resolve_position(Lsn::INVALID, at).await?;
         let mut sum = Sum::default();

@@ -13,11 +13,14 @@ use crate::timestamp::PgTimestamp;
 /// What most states take. The room is taken once: one is encoded with each record that changes it.
 const STATE_BYTES: usize = 512;
 
+/// The stored form of a state, the value under `Key::timeline_state()`: postcard. Fails when the state can't be
+/// encoded.
 pub fn encode_state(state: &TimelineState) -> Result<Bytes> {
     let encoded = postcard::to_extend(state, Vec::with_capacity(STATE_BYTES));
     Ok(encoded.context("encode the timeline state")?.into())
 }
 
+/// The state of a stored form. Fails, with `Internal`, for bytes that [`encode_state`] did not make.
 pub fn decode_state(value: &[u8]) -> Result<TimelineState> {
     Ok(postcard::from_bytes(value).context("decode the timeline state")?)
 }
@@ -33,8 +36,9 @@ impl Timeline {
         }
     }
 
-    /// The state at an LSN that has been ingested, positioned exactly there. The start of the record before
-    /// is 0 where it is not known.
+    /// The state at an LSN that has been ingested, positioned exactly there. The start of the record before is 0
+    /// where it is not known. Fails with `NotFound` when no state is stored at or before the LSN, and when layers
+    /// can't be read.
     pub async fn state_at(&self, at: Lsn) -> Result<TimelineState> {
         let newest = self.state();
         if newest.last_record_lsn == at {
@@ -48,7 +52,9 @@ impl Timeline {
         Ok(state)
     }
 
-    /// The newest known record boundary at or before an LSN.
+    /// The newest known record boundary at or before an LSN; an LSN behind the last record gives that record's end,
+    /// and a leased LSN before the history gives itself. Fails with `BadRequest` for any other LSN before the
+    /// history, and when layers can't be read.
     pub async fn boundary(&self, lsn: Lsn) -> Result<Lsn> {
         let oldest = self.oldest_lsn();
         if lsn < oldest && self.is_leased(lsn) {
@@ -73,7 +79,8 @@ impl Timeline {
         }
     }
 
-    /// The newest position at which no commit is later than the time.
+    /// The newest position at which no commit is later than the time. Fails with `Timeout` when an ancestor has not
+    /// ingested in time what the branch reads of it, and when layers can't be read.
     pub async fn lsn_by_timestamp(&self, timestamp: PgTimestamp) -> Result<LsnByTimestamp> {
         self.wait_for_ancestors(self.config().wait_lsn_timeout())
             .await?;
@@ -120,6 +127,9 @@ impl Timeline {
         })
     }
 
+    /// The time of the newest commit that ends at or before an LSN. Fails with `BadRequest` for an LSN that is not
+    /// ingested yet, with `NotFound` when no state is stored at or before it, with `Timeout` when an ancestor has not
+    /// ingested in time what the branch reads of it, and when layers can't be read.
     pub async fn timestamp_of_lsn(&self, lsn: Lsn) -> Result<TimestampOfLsn> {
         if lsn > self.last_record_lsn() {
             return Err(Error::BadRequest(format!(

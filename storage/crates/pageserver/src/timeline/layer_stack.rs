@@ -183,7 +183,7 @@ impl LayerStack {
             self.store
                 .append([(Key::timeline_state(), lsn, (&value).into())])?;
         }
-        self.store.freeze(lsn, state.prev_record_lsn);
+        self.store.freeze(lsn);
         *frozen_upto = lsn;
         *self.dirty_since.lock() = None;
         self.report_memory();

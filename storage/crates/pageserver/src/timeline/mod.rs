@@ -107,15 +107,24 @@ pub struct Timeline {
 }
 
 /// What a timeline is opened from.
-pub struct OpenTimeline {
+pub(crate) struct OpenTimeline {
+    /// The tenant whose timeline it is.
     pub tenant: TenantId,
+    /// The timeline's id.
     pub id: TimelineId,
+    /// The tenant's settings.
     pub config: SharedConfig,
+    /// The timeline it is a branch of, and the LSN up to which it reads that one.
     pub ancestor: Option<(Arc<Timeline>, Lsn)>,
+    /// The versions, with the layers that the index names.
     pub store: Arc<VersionStore>,
+    /// The index, taken over or just made by this process.
     pub index: TimelineIndex,
+    /// The state at the index's LSN, from which ingest goes on.
     pub state: TimelineState,
+    /// The memory that all timelines share.
     pub memory: Arc<MemoryBudget>,
+    /// The clock by which history is cut and leases end.
     pub clock: Arc<Clock>,
     /// See `crate::background`.
     pub background: Handle,
@@ -218,32 +227,38 @@ impl Timeline {
         (layers, Arc::new(compaction))
     }
 
+    /// The tenant whose timeline it is.
     pub fn tenant(&self) -> TenantId {
         self.identity.tenant
     }
 
+    /// The timeline's id, unique within the tenant.
     pub fn id(&self) -> TimelineId {
         self.identity.id
     }
 
+    /// The timeline's series of metrics.
     pub fn metrics(&self) -> &TimelineMetrics {
         &self.identity.metrics
     }
 
+    /// What the timeline was made as. Its list of safekeepers and its ancestor may have changed since:
+    /// [`Timeline::safekeepers`] and [`Timeline::ancestor`] have those of now.
     pub fn manifest(&self) -> &Manifest {
         &self.identity.manifest
     }
 
+    /// Major version of Postgres, such as 15.
     pub fn pg_version(&self) -> u32 {
         self.identity.manifest.pg_version
     }
 
-    /// What can be read of it at an LSN that the caller has waited for.
+    /// What can be read of the timeline at an LSN that the caller has waited for.
     pub fn reads(&self) -> &Reads {
         &self.reads
     }
 
-    /// The safekeepers from which it gets its WAL.
+    /// The safekeepers from which the timeline gets its WAL.
     pub fn safekeepers(&self) -> &Safekeepers {
         &self.safekeepers
     }
@@ -252,15 +267,18 @@ impl Timeline {
         &self.store
     }
 
-    /// What it is a branch of, and from where on it is its own; none once it was detached.
+    /// The timeline of which this is a branch, and the LSN up to which the branch reads it; none once the branch was
+    /// detached.
     pub fn ancestor(&self) -> Option<(Arc<Timeline>, Lsn)> {
         self.lineage.parent()
     }
 
+    /// The tenant's settings as of now.
     pub fn config(&self) -> Arc<TenantConfig> {
         self.identity.config()
     }
 
+    /// End of the last ingested record: the newest LSN that can be read.
     pub fn last_record_lsn(&self) -> Lsn {
         self.position.last_record_lsn()
     }
@@ -280,12 +298,14 @@ impl Timeline {
         self.config().threshold(self.position.full_page_writes())
     }
 
-    /// What `/chains` shows.
+    /// How long the chains of deltas are, as `GET .../chains` shows it.
     pub fn chains(&self) -> Chains {
         self.images.chains()
     }
 
-    /// Writes everything ingested so far to the object store.
+    /// Writes everything ingested so far to the object store. Returns once the index that names it is durable, for
+    /// which it waits as long as the object store takes nothing. Fails when a layer can't be written and when another
+    /// process has taken the timeline over.
     pub async fn checkpoint(&self) -> Result<()> {
         self.layers.checkpoint().await
     }

@@ -18,7 +18,8 @@ use crate::floor::RelFloor;
 use crate::version_store::VersionStore;
 
 /// Reads of pages, sizes and listings at an LSN. This part has no state of its own; it reports to `Images` how long
-/// the chains were.
+/// the chains were. Every read fails with `Internal` when a layer can't be read or a version can't be redone or
+/// decoded; the message names what.
 pub struct Reads {
     identity: Arc<Identity>,
     store: Arc<VersionStore>,
@@ -89,7 +90,8 @@ impl Reads {
         ))
     }
 
-    /// Pages of a fork, in the order asked. A block beyond the fork's size is an error.
+    /// Pages of a fork, in the order asked. Fails with `NotFound` when the fork does not exist at the LSN or has not
+    /// all the blocks.
     pub async fn rel_pages(&self, rel: RelTag, blocks: &[u32], at: Lsn) -> Result<Vec<PageReply>> {
         let metadata = self
             .values(&[Key::rel_size(rel), Key::rel_floor(rel)], at)
@@ -131,7 +133,8 @@ impl Reads {
         })
     }
 
-    /// A page of an SLRU; it must be within a segment that exists.
+    /// A page of an SLRU, `pageno` being counted from the SLRU's begin. Fails with `NotFound` when the page is not
+    /// within a segment that exists at the LSN.
     pub async fn slru_page(&self, kind: SlruKind, pageno: u32, at: Lsn) -> Result<PageReply> {
         let segno = pageno / SLRU_PAGES_PER_SEGMENT;
         let pages = match self.value(Key::slru_segment(kind, segno), at).await? {
@@ -184,7 +187,8 @@ impl Reads {
             .collect()
     }
 
-    /// Every fork in a database directory with its size.
+    /// Every fork in the directory of a database (`db`, 0 for shared relations) of a tablespace (`spc`), with its
+    /// size in blocks.
     pub async fn list_rels(&self, spc: u32, db: u32, at: Lsn) -> Result<Vec<(RelTag, u32)>> {
         let first = Key::rel_size(RelTag {
             spc,
@@ -217,7 +221,7 @@ impl Reads {
         sized.collect()
     }
 
-    /// Database directories as `(tablespace, database)`.
+    /// Database directories as `(tablespace, database)`, both by OID.
     pub async fn list_databases(&self, at: Lsn) -> Result<Vec<(u32, u32)>> {
         let values = self.scan(whole(KeyKind::Database), at).await?;
         Ok(values.iter().map(|(key, _)| (key.a, key.b)).collect())

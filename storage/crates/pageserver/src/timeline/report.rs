@@ -17,6 +17,8 @@ use crate::api::{
 const FPW_CHANGE_RECORD_BYTES: u64 = (RECORD_HEADER_BYTES + 2 + 1) as u64;
 
 impl Timeline {
+    /// The timeline as of now. Counts the logical size if that was not done yet, which reads the sizes of all forks;
+    /// a size that can't be counted is logged and shown as 0.
     pub async fn status(&self) -> TimelineStatus {
         let progress = self.position.progress();
         let state = self.state();
@@ -95,6 +97,7 @@ impl Timeline {
         })
     }
 
+    /// The timeline's own layer files, without its ancestors'.
     pub fn layer_infos(&self) -> Vec<LayerInfo> {
         let map = self.store.map();
         let info = |file: &Arc<crate::layer_file::LayerFile>| {

@@ -150,7 +150,7 @@ impl Retention {
 }
 
 impl Timeline {
-    /// What it keeps of its own history.
+    /// What the timeline keeps of its own history.
     pub fn retention(&self) -> &Retention {
         &self.retention
     }
@@ -168,8 +168,8 @@ impl Timeline {
         })
     }
 
-    /// Refuses LSNs that this timeline cannot be read at any more. To be asked after a read as well: history may
-    /// have been trimmed meanwhile.
+    /// Refuses, with `NotFound`, LSNs that this timeline cannot be read at any more. To be asked after a read as
+    /// well: history may have been trimmed meanwhile.
     pub fn check_readable(&self, at: Lsn) -> Result<()> {
         let oldest = self.oldest_lsn();
         if at >= oldest || self.is_leased(at) {

@@ -60,6 +60,7 @@ impl Safekeepers {
         Ok(())
     }
 
+    /// The safekeepers whose WAL could not be ingested when it was last read or asked for; empty for most timelines.
     pub fn sick(&self) -> Vec<SickSafekeeper> {
         self.sick.lock().0.clone()
     }

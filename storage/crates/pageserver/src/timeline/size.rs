@@ -42,10 +42,7 @@ impl LogicalSize {
 }
 
 impl Timeline {
-    /// Bytes of all main forks as of the last record.
-    ///
-    /// # Errors
-    /// Storage's, when it has to be counted.
+    /// Bytes of all main forks as of the last record. Fails when the size has to be counted and layers can't be read.
     pub async fn current_size(&self) -> Result<u64> {
         let size = &self.position.size;
         if let Some(known) = size.known() {

@@ -61,7 +61,7 @@ impl Terms {
         }
     }
 
-    /// The highest term of any request so far.
+    /// The highest term of any compute that has asked for its bundle, or whose WAL was read.
     pub fn max(&self) -> Term {
         Term(self.max.load(Ordering::SeqCst))
     }
@@ -147,7 +147,7 @@ impl Terms {
 }
 
 impl Timeline {
-    /// The highest term of any request so far.
+    /// The highest term of any compute that has asked for its bundle, or whose WAL was read; 0 before the first.
     pub fn max_term(&self) -> Term {
         self.terms.max()
     }

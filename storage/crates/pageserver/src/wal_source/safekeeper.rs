@@ -54,7 +54,9 @@ enum ReportOutcome {
 
 /// The safekeepers of one timeline.
 pub struct SafekeeperSource {
+    /// Tenant of the timeline.
     pub tenant: TenantId,
+    /// The timeline whose WAL is read.
     pub timeline: TimelineId,
     /// `host:port` of their WAL ports, which may change. Nothing is read from one that is no longer among them.
     pub safekeepers: watch::Receiver<Vec<String>>,

@@ -29,10 +29,14 @@ pub struct DeltaWriter {
 pub enum EncodedValue {
     /// A delta, with its place in the writer's buffer.
     Packed {
+        /// Where the delta begins in the buffer, bytes.
         at: u32,
+        /// Bytes of the delta.
         length: u32,
+        /// Whether the record initialises the page, so that no older version matters.
         starts_chain: bool,
     },
+    /// A value with memory of its own: a page, metadata, a long delta, or a delta that cannot be packed.
     Whole(Box<Value>),
 }
 
@@ -65,7 +69,8 @@ impl From<InterpretError> for EncodeError {
 }
 
 impl DeltaWriter {
-    /// A step of the page under `key` as layers keep it.
+    /// A step of the page under `key` as layers keep it. Fails when the step's page image can't be restored or the
+    /// step can't be encoded.
     pub fn encode(
         &mut self,
         key: &Key,
