@@ -128,6 +128,24 @@ def test_wrong_endpoints_and_passwords_look_alike(shop: Shop) -> None:
     assert "does not say which endpoint" in shop.refusal(options="")
 
 
+def test_a_compute_that_nobody_uses_is_suspended_and_the_next_client_wakes_it(shop: Shop) -> None:
+    api, idle_seconds = shop.stack.api(), 5
+    with shop.connect() as kept_open:
+        kept_open.execute("CREATE TABLE IF NOT EXISTS slept AS SELECT 7 AS n")
+        api.request("PATCH", shop.path, {"endpoint": {"suspend_timeout_seconds": idle_seconds}})
+        begun = time.monotonic()
+        # The session stays connected and does nothing, as one of a pool.
+        wait_for("the compute to be suspended", lambda: api.compute(shop.endpoint)["state"] == "idle", 60)
+        assert time.monotonic() - begun > idle_seconds - 1
+    before = shop.starts()
+    assert shop.value("SELECT n FROM slept") == 7
+    assert shop.starts() == before + 1
+    # While a client works nothing is suspended, however long its statement.
+    assert shop.value(f"SELECT 1 FROM pg_sleep({idle_seconds + 8})") == 1
+    assert shop.starts() == before + 1
+    api.request("PATCH", shop.path, {"endpoint": {"suspend_timeout_seconds": -1}})
+
+
 def test_a_herd_of_clients_wakes_a_suspended_database_once(shop: Shop) -> None:
     with shop.connect() as connection:
         connection.execute("CREATE TABLE IF NOT EXISTS kept AS SELECT 42 AS n")

@@ -126,8 +126,8 @@ def suspend_compute(use: Use, compute: str) -> None:
 def suspend_after(use: Use, compute: str, when: str) -> None:
     """Suspend a compute by itself once its clients have done nothing for SECONDS, or never.
 
-    Sessions that only wait for their client do not keep it awake, and end when it is suspended. A client that connects
-    by the proxy starts it again.
+    Sessions that only wait for their client do not keep it awake, and end when it is suspended. A client that
+    connects by the proxy starts it again.
     """
     if when != "never" and not when.isdecimal():
         raise click.UsageError(f"{when!r} is neither a number of seconds nor `never`.")
