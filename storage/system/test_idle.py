@@ -69,6 +69,24 @@ def test_a_session_that_comes_and_goes_between_two_looks_is_activity(compute: Co
     wait_for("the session to count", lambda: idle(compute) < 1.5, 10)
 
 
+def test_what_a_suspend_would_empty_is_counted_while_nobody_does_anything(compute: Compute) -> None:
+    def unlogged() -> int:
+        # Until the agent has seen the last statement.
+        time.sleep(2 * SLACK)
+        known = wait_for("a count", lambda: (s := compute.status())["unlogged_bytes"] is not None and s, 30)
+        return known["unlogged_bytes"]
+
+    assert unlogged() == 0
+    compute.sql("CREATE UNLOGGED TABLE kept_here (i int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, t text)")
+    assert unlogged() == 0, "an empty table holds nothing"
+    compute.sql("INSERT INTO kept_here (t) SELECT repeat('x', 100) FROM generate_series(1, 1000)")
+    # Not the count of before, which was made before the rows came.
+    assert unlogged() > 100_000
+    compute.sql("TRUNCATE kept_here")
+    assert unlogged() == 0
+    compute.sql("DROP TABLE kept_here")
+
+
 def test_what_the_agent_does_is_nobodys_activity(compute: Compute) -> None:
     quiet_for(compute, 2.0)
     for path in ("/settings", "/synchronous_commit", "/metrics"):

@@ -20,14 +20,16 @@ async def _round(weir: Weir) -> ReconcilerActivities:
     return ReconcilerActivities(weir.resources)
 
 
-async def _compute(weir: Weir, name: str, after: int, idle: float | None) -> tuple[str, str]:
+async def _compute(
+    weir: Weir, name: str, after: int, idle: float | None, settings: dict[str, str] | None = None
+) -> tuple[str, str]:
     """A project whose compute says that it was idle for so long."""
     created = await weir.project(name=name)
     project, ident = created["project"]["id"], created["endpoints"][0]["id"]
     await weir.finish(await weir.call("POST", f"/projects/{project}/endpoints/{ident}/suspend"))
     async with weir.resources.database.transaction() as session:
         row = await session.get_one(Endpoint, ident)
-        row.pg_settings = {"test.idle_seconds": json.dumps(idle)}
+        row.pg_settings = {"test.idle_seconds": json.dumps(idle), **(settings or {})}
     path = f"/projects/{project}/endpoints/{ident}"
     await weir.call("PATCH", path, json={"endpoint": {"suspend_timeout_seconds": after}})
     await weir.finish(await weir.call("POST", f"{path}/start"))
@@ -79,6 +81,17 @@ async def test_a_compute_that_is_not_known_to_be_idle_for_its_time_runs_on(
     weir: Weir, round_: ReconcilerActivities, after: int, idle: float | None
 ) -> None:
     project, ident = await _compute(weir, f"awake-{after}-{idle}", after, idle)
+    await round_.reconcile()
+    assert not await _open(weir, project)
+    assert (await _state(weir, project, ident))["current_state"] == "active"
+
+
+@pytest.mark.parametrize("unlogged", [8192, None])
+async def test_a_compute_is_not_suspended_whose_unlogged_tables_hold_rows_or_may(
+    weir: Weir, round_: ReconcilerActivities, unlogged: int | None
+) -> None:
+    settings = {"test.unlogged_bytes": json.dumps(unlogged)}
+    project, ident = await _compute(weir, f"unlogged-{unlogged}", 300, 301.0, settings)
     await round_.reconcile()
     assert not await _open(weir, project)
     assert (await _state(weir, project, ident))["current_state"] == "active"

@@ -112,6 +112,7 @@ class Compute:
             "base_backups": int(self.mode() == "backup"),
             "restarts": self.restarts,
             "idle_seconds": self.idle_seconds(),
+            "unlogged_bytes": json.loads(self.spec["settings"].get("test.unlogged_bytes", "0")),
             "commits_waiting": 2,
             "commits_unconfirmed": {"canceled": 3, "terminated": 1, "stopped": 0},
             "postgres_version": self.postgres_version(),

@@ -37,6 +37,8 @@ class ComputeStatus:
     synchronous_commit: str | None = None
     # How long clients have done nothing; None while nobody can tell, or the agent is of an older Weir.
     idle_seconds: float | None = None
+    # What a suspend would empty, as of a moment within `idle_seconds`; None while that is not known.
+    unlogged_bytes: int | None = None
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> "ComputeStatus":
@@ -61,6 +63,7 @@ class ComputeStatus:
             commits_unconfirmed=body.get("commits_unconfirmed"),
             synchronous_commit=body.get("synchronous_commit"),
             idle_seconds=body.get("idle_seconds"),
+            unlogged_bytes=body.get("unlogged_bytes"),
         )
 
 

@@ -45,8 +45,11 @@ async def suspend_inactive(
 
 
 def _idle_for(endpoint: Endpoint, status: ComputeStatus | str | None) -> timedelta | None:
-    """How long clients have done nothing, once that is as long as the endpoint's limit."""
+    """How long clients have done nothing, once that is the endpoint's limit and a suspend loses nothing."""
     if not isinstance(status, ComputeStatus) or status.state != "running" or status.idle_seconds is None:
+        return None
+    # A suspend empties unlogged tables. Whoever filled them did not ask for that by doing nothing.
+    if status.unlogged_bytes != 0:
         return None
     if endpoint.suspend_timeout_seconds <= 0 or status.idle_seconds < endpoint.suspend_timeout_seconds:
         return None

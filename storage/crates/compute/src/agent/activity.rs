@@ -6,10 +6,15 @@
 //!
 //! A look that failed says nothing: from then on until the next one the compute does not count as idle.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Agent;
+use super::live::Live;
 use crate::postgres::Look;
+
+/// Unlogged relations are counted once clients have done nothing for so long.
+const SETTLED: Duration = Duration::from_secs(1);
 
 /// When clients last did something.
 #[derive(Debug)]
@@ -63,9 +68,30 @@ impl Agent {
         self.set(|status| status.idle_seconds = idle);
     }
 
+    /// Counts what a suspend would empty, once for each time that clients have nothing to do for a moment.
+    pub(super) async fn see_unlogged(
+        &self,
+        live: &Arc<Live>,
+        activity: &Activity,
+        counted: &mut Option<Instant>,
+    ) {
+        if counted.is_some_and(|counted| counted > activity.last) {
+            return;
+        }
+        let now = Instant::now();
+        let settled = activity.idle(now).is_some_and(|idle| idle >= SETTLED);
+        let bytes = if settled {
+            self.unlogged_bytes(live).await
+        } else {
+            None
+        };
+        *counted = bytes.map(|_| now);
+        self.set(|status| status.unlogged_bytes = bytes);
+    }
+
     /// No Postgres runs any more.
     pub(super) fn forget_idle(&self) {
-        self.set(|status| status.idle_seconds = None);
+        self.set(|status| (status.idle_seconds, status.unlogged_bytes) = (None, None));
     }
 }
 

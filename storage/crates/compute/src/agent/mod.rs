@@ -24,6 +24,7 @@ mod storage;
 mod suspend;
 mod synchronous_commit;
 mod unconfirmed;
+mod unlogged;
 mod wal_by_relation;
 mod watch;
 

@@ -64,6 +64,9 @@ pub struct Status {
     pub active_connections: Option<i64>,
     /// How long clients have done nothing, seconds; null while nobody can tell.
     pub idle_seconds: Option<f64>,
+    /// Bytes of unlogged relations, which a suspend empties, as of a moment within `idle_seconds`; null while clients do
+    /// something or nobody has looked since.
+    pub unlogged_bytes: Option<u64>,
     /// Base backups that are being taken over the replication protocol, as Postgres said last in this run; null
     /// before.
     pub base_backups: Option<i64>,
@@ -98,6 +101,7 @@ impl Status {
             port,
             active_connections: None,
             idle_seconds: None,
+            unlogged_bytes: None,
             base_backups: None,
             commits_waiting: None,
             commits_unconfirmed: Unconfirmed::default(),

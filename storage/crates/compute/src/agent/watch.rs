@@ -7,6 +7,7 @@
 //! commit waits for the majority is left alone: ending it would make its rows visible before they are safe, and it
 //! writes no more WAL.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -68,11 +69,12 @@ pub async fn writes(live: &Live) -> End {
 
 /// Looks at Postgres, sets the throttle, refuses writes when WAL runs away. Ends only when commits no longer wait
 /// for the proposer.
-pub async fn vitals(agent: &Agent, live: &Live) -> End {
+pub async fn vitals(agent: &Agent, live: &Arc<Live>) -> End {
     let mut admin: Option<Admin> = None;
     let mut refusal = Refusal::default();
     let mut counted = Counted::default();
     let mut activity = Activity::new(Instant::now());
+    let mut unlogged_counted = None;
     loop {
         tokio::time::sleep(VITALS_EVERY).await;
         counted.take(agent, live.volume.stats());
@@ -105,6 +107,9 @@ pub async fn vitals(agent: &Agent, live: &Live) -> End {
             ));
         }
         agent.see_idle(&mut activity, Some(vitals.look));
+        agent
+            .see_unlogged(live, &activity, &mut unlogged_counted)
+            .await;
         agent.see_waiting(live, vitals.commits_waiting);
         agent.metrics.connections.set(vitals.client_connections);
         agent.set(|status| {

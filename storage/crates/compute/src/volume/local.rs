@@ -1,5 +1,7 @@
 //! What the agent asks of a volume: which files are here, and where a page is to be read.
 
+use std::collections::HashSet;
+
 use pg_types::{BLCKSZ, ForkNumber, RELSEG_BLOCKS, RelTag};
 
 use super::names::{self, RelFile};
@@ -43,6 +45,38 @@ impl Volume {
             Err(VolumeError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Files of the main forks of unlogged relations that were opened or made here, each with that of its init fork, which
+    /// is what the relation begins with at every start. Paths below the volume's root.
+    ///
+    /// # Errors
+    ///
+    /// Storage cannot say what a database's directory holds, or the volume is closed.
+    pub fn unlogged_files(&self) -> Result<Vec<(String, String)>, VolumeError> {
+        let mut found = Vec::new();
+        for (ino, database, directory) in self.entries(self.find("base")?.ino)? {
+            if ino == 0 || !directory {
+                continue;
+            }
+            let entries = self.entries(ino)?;
+            let names: HashSet<&str> = entries.iter().map(|(_, name, _)| name.as_str()).collect();
+            for (ino, name, _) in &entries {
+                let Some(file) = RelFile::parse(name) else {
+                    continue;
+                };
+                let init = RelFile {
+                    fork: ForkNumber::Init,
+                    ..file
+                };
+                let begins = RelFile { segment: 0, ..init }.name();
+                if *ino != 0 && file.fork == ForkNumber::Main && names.contains(begins.as_str()) {
+                    let of = |name: &str| format!("base/{database}/{name}");
+                    found.push((of(name), of(&init.name())));
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Paths of the free space maps that exist here, of relations that survive a restart.
