@@ -14,8 +14,8 @@ SLACK = 1.0
 
 
 @pytest.fixture(scope="module", name="compute")
-def _compute(engine: Engine) -> Compute:
-    compute = engine.compute(engine.create_timeline())
+def _compute(shared: Engine) -> Compute:
+    compute = shared.compute(shared.create_timeline())
     compute.sql("CREATE TABLE t (i int)")
     return compute
 
