@@ -1,5 +1,8 @@
 """The parts as a document of CycloneDX 1.6 (https://cyclonedx.org/docs/1.6/json/)."""
 
+# The decorators of cyclonedx-python-lib hide the fields of its classes from type checkers.
+# pyright: reportCallIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
+
 from __future__ import annotations
 
 import uuid

@@ -50,4 +50,4 @@ def _may(expression: LicenseExpression) -> bool:
     if operator.strip() == "AND":
         return all(_may(one) for one in expression.args)
     licence = getattr(expression, "license_symbol", expression)
-    return licence.key in ALLOWED | FILEWISE
+    return getattr(licence, "key", "") in ALLOWED | FILEWISE

@@ -84,11 +84,11 @@ def licence(name: str) -> str:
         stated = importlib.metadata.metadata(name)
     except importlib.metadata.PackageNotFoundError:
         return ""
-    expression = stated.get("License-Expression")
+    expression = stated["License-Expression"] if "License-Expression" in stated else ""
     if expression:
         return str(expression)
     known = [CLASSIFIERS[line] for line in stated.get_all("Classifier") or [] if line in CLASSIFIERS]
     if known:
         return " OR ".join(dict.fromkeys(known))
-    words = (stated.get("License") or "").strip()
+    words = (stated["License"] if "License" in stated else "").strip()
     return WORDS.get(words, words if "\n" not in words and len(words) < 60 else "")

@@ -45,7 +45,7 @@ impl Activity {
         (self.sessions, self.known) = (Some(look.sessions), true);
     }
 
-    /// Nobody could look.
+    /// A look has failed.
     pub fn blind(&mut self, now: Instant) {
         (self.last, self.known) = (now, false);
     }
@@ -101,7 +101,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn look(busy: u64, quiet: Option<u32>, sessions: i64) -> Look {
+    fn seen(busy: u64, quiet: Option<u32>, sessions: i64) -> Look {
         let quiet = quiet.map(|seconds| SECOND * seconds);
         Look {
             busy,
@@ -127,25 +127,25 @@ mod tests {
     #[test]
     fn a_session_that_waits_for_its_client_is_idle() {
         let looks = [
-            look(0, Some(0), 1),
-            look(0, Some(1), 1),
-            look(0, Some(2), 1),
+            seen(0, Some(0), 1),
+            seen(0, Some(1), 1),
+            seen(0, Some(2), 1),
         ];
         assert_eq!(idle_after(&looks), [0, 1, 2]);
     }
 
     #[test]
     fn a_statement_that_runs_is_activity_however_long_it_runs() {
-        assert_eq!(idle_after(&[look(1, None, 1); 4]), [0; 4]);
+        assert_eq!(idle_after(&[seen(1, None, 1); 4]), [0; 4]);
     }
 
     #[test]
     fn a_session_that_came_and_went_between_two_looks_is_activity() {
         let looks = [
-            look(0, None, 4),
-            look(0, None, 4),
-            look(0, None, 5),
-            look(0, None, 5),
+            seen(0, None, 4),
+            seen(0, None, 4),
+            seen(0, None, 5),
+            seen(0, None, 5),
         ];
         assert_eq!(idle_after(&looks), [1, 2, 0, 1]);
     }
@@ -155,7 +155,7 @@ mod tests {
         let begun = Instant::now();
         let mut activity = Activity::new(begun);
         assert_eq!(activity.idle(begun + SECOND), None);
-        activity.looked(look(0, Some(3600), 1), begun + SECOND);
+        activity.looked(seen(0, Some(3600), 1), begun + SECOND);
         assert_eq!(
             activity.idle(begun + SECOND),
             Some(SECOND),
@@ -163,7 +163,7 @@ mod tests {
         );
         activity.blind(begun + 2 * SECOND);
         assert_eq!(activity.idle(begun + 9 * SECOND), None);
-        activity.looked(look(0, None, 1), begun + 10 * SECOND);
+        activity.looked(seen(0, None, 1), begun + 10 * SECOND);
         assert_eq!(activity.idle(begun + 10 * SECOND), Some(8 * SECOND));
     }
 }
