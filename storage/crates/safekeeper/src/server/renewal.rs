@@ -65,7 +65,9 @@ impl Renewal {
 mod tests {
     use std::time::Duration;
 
-    use consensus::{CandidateId, ElectedRequest, Refusal, TermHistory, VoteRequest};
+    use consensus::{
+        CandidateId, Configuration, ElectedRequest, Refusal, TermHistory, VoteRequest,
+    };
 
     use super::*;
     use crate::timeline::alone;
@@ -86,7 +88,7 @@ mod tests {
     fn a_safekeeper_vouches_for_its_term_until_it_votes_for_a_higher_one() {
         let place = tempfile::tempdir().expect("temporary directory");
         let (timeline, configuration) = alone::create(place.path());
-        let vote = |term: Term| {
+        let vote = |term: Term, configuration: &Configuration| {
             let request = VoteRequest {
                 term,
                 candidate: CandidateId([term.0 as u8; 16]),
@@ -104,10 +106,11 @@ mod tests {
             "{early}"
         );
 
-        vote(Term(1));
+        vote(Term(1), &configuration);
+        let confirmed = configuration.confirmed(Term(1));
         let announced = ElectedRequest {
             history: TermHistory::default().continued_by(Term(1), alone::START),
-            configuration: configuration.confirmed(Term(1)),
+            configuration: confirmed.clone(),
         };
         timeline
             .elected(timeline.connect(), &announced)
@@ -117,7 +120,7 @@ mod tests {
         let again = held(&renewal.answer_again(&timeline).expect("promised"));
         assert!((5_000..60_000_000).contains(&again), "held for {again} us");
 
-        vote(Term(2));
+        vote(Term(2), &confirmed);
         let late = renewal
             .answer_again(&timeline)
             .expect_err("promised to another");
