@@ -50,8 +50,8 @@ export function IdleTimeForm({ projectId, endpoint, onClose }: Props) {
         </form.AppField>
         <p className="my-3 text-xs text-muted">
           Sessions that only wait for their client do not keep a compute awake, and end when it is suspended. A client
-          that connects by the proxy starts it again and waits meanwhile. Statements, open transactions and
-          replication keep it awake.
+          that connects by the proxy starts it again and waits meanwhile. Statements, open transactions, replication
+          and rows in unlogged tables keep it awake.
         </p>
         <div className="flex flex-wrap justify-end gap-2">
           <Button onClick={onClose}>Cancel</Button>
