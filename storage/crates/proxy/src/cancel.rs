@@ -27,7 +27,7 @@ const CANCEL_REQUEST: u32 = 80_877_102;
 pub struct Backend {
     /// `HOST:PORT` of its compute.
     pub address: String,
-    /// Its process id there.
+    /// The backend's process id there.
     pub process_id: u32,
     /// The secret that the compute gave it.
     pub key: Vec<u8>,

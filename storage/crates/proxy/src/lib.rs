@@ -32,3 +32,4 @@ pub mod throttle;
 pub mod tls;
 pub mod wake;
 pub mod watched;
+pub mod why;

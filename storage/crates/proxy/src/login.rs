@@ -42,7 +42,7 @@ pub struct Login {
 /// The endpoint that a client means.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// Its name, without `-pooler`.
+    /// The name, without `-pooler`.
     pub endpoint: EndpointName,
     /// Whether the name that the client gave ends in `-pooler`.
     pub pooled: bool,

@@ -12,10 +12,10 @@ pub enum PacketError {
     /// The connection broke, or ended.
     #[error("the connection broke: {0}")]
     Io(#[from] io::Error),
-    /// It is no first packet.
+    /// What came is no first packet.
     #[error(transparent)]
     Startup(#[from] StartupError),
-    /// It is longer than its reader allows.
+    /// A message is longer than its reader allows.
     #[error("a message of {0} bytes is longer than any that can come here")]
     Length(u32),
 }
@@ -23,7 +23,7 @@ pub enum PacketError {
 /// A typed message.
 #[derive(Debug)]
 pub struct Message {
-    /// Its type byte.
+    /// The type byte.
     pub tag: u8,
     /// What follows the length word.
     pub body: Vec<u8>,

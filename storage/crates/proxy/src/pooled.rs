@@ -6,6 +6,7 @@
 
 pub mod connection;
 pub mod pools;
+pub mod serve;
 pub mod session;
 mod turn;
 

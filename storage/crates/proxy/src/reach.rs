@@ -10,8 +10,8 @@ use pg_protocol::startup::Startup;
 
 use crate::compute::{self, ComputeError, Ready};
 use crate::directory::{Directory, Endpoint, State};
-use crate::session::Why;
 use crate::wake::Wakes;
+use crate::why::Why;
 
 /// The pause before a compute that is not there is tried again.
 const AGAIN: Duration = Duration::from_millis(100);

@@ -14,19 +14,21 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
-use crate::accept::{self, Accepted, Refused, refuse};
+use crate::accept::{self, Accepted, refuse};
 use crate::cancel::{Backend, Cancels, Registered};
 use crate::compute::Ready;
 use crate::directory::Directory;
 use crate::login::{self, Login, LoginError};
 use crate::metrics::{self, Open};
 use crate::pooled::pools::Pools;
-use crate::pooled::session::{Context, Session};
+use crate::pooled::serve::Context;
+use crate::pooled::session::Session;
 use crate::reach::{Unreached, Ways, reach};
 use crate::relay::{Drain, End, Passed, Relay};
 use crate::throttle::{LONGEST_WAIT, Throttle};
 use crate::tls::Certificate;
 use crate::wake::Wakes;
+use crate::why::Why;
 
 /// A client that asked to cancel has so long to take the end of its connection.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -69,34 +71,6 @@ struct Account {
     /// Turns of a pooled client.
     turns: u64,
     passed: Passed,
-}
-
-/// Why a connection ended: a word for metrics, and a text for the log.
-#[derive(Debug)]
-pub struct Why(pub &'static str, pub String);
-
-impl From<Refused> for Why {
-    fn from(refused: Refused) -> Why {
-        match refused {
-            Refused::Broken(text) => Why("not_a_client", text),
-            Refused::Fatal(fatal) => Why("refused", fatal.message),
-        }
-    }
-}
-
-impl From<End> for Why {
-    fn from(end: End) -> Why {
-        match end {
-            End::Client { said: true } => Why("client", "the client said goodbye".to_owned()),
-            End::Client { said: false } => {
-                Why("client", "the client closed the connection".to_owned())
-            }
-            End::ClientBroke(error) => Why("client_broke", error.to_string()),
-            End::Compute => Why("compute", "the compute closed the connection".to_owned()),
-            End::ComputeBroke(error) => Why("compute_broke", error.to_string()),
-            End::Shutdown => Why("shutdown", "the proxy shuts down".to_owned()),
-        }
-    }
 }
 
 /// Serves one connection to its end.
@@ -177,7 +151,7 @@ fn serving(open: Open, begun: Instant) -> Open {
 
 /// A connection whose client has logged in.
 enum Begun {
-    /// It was a request to cancel another one, and is over.
+    /// The connection was a request to cancel another one, and is over.
     Cancelled,
     Direct(Box<TlsStream<TcpStream>>, Ready, Option<Registered>),
     /// No server connection yet: it gets one for each transaction.

@@ -53,12 +53,12 @@ pub struct Wish {
 /// 0A000 for a client that wants replication, which needs a server connection of its own; 22023 for a setting that no
 /// server takes.
 pub fn wish(endpoint: &EndpointName, startup: &Startup) -> Result<Wish, Fatal> {
-    if let Some(value) = startup.get("replication") {
-        if !NO.contains(&value.to_ascii_lowercase().as_str()) {
-            let text = "replication is not possible through a pooler's host";
-            let hint = "Connect to the endpoint's own host, or name the endpoint without -pooler.";
-            return Err(Fatal::new("0A000", text).with_hint(hint));
-        }
+    if let Some(value) = startup.get("replication")
+        && !NO.contains(&value.to_ascii_lowercase().as_str())
+    {
+        let text = "replication is not possible through a pooler's host";
+        let hint = "Connect to the endpoint's own host, or name the endpoint without -pooler.";
+        return Err(Fatal::new("0A000", text).with_hint(hint));
     }
     let mut server = startup.clone();
     let mut tracked = Tracked::default();

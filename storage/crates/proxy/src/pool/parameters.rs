@@ -138,11 +138,12 @@ impl Learned {
     /// Remembers what a server made of the values that a client has asked for.
     pub fn learn(&mut self, asked: &Tracked, reported: &Tracked) {
         for (index, value) in asked.0.iter().enumerate() {
-            if let (Some(value), Some(reported)) = (value, &reported.0[index]) {
-                if index != APPLICATION_NAME && self.spellings.len() < MOST_SPELLINGS {
-                    let key = (index, value.clone());
-                    self.spellings.insert(key, reported.clone());
-                }
+            if let (Some(value), Some(reported)) = (value, &reported.0[index])
+                && index != APPLICATION_NAME
+                && self.spellings.len() < MOST_SPELLINGS
+            {
+                let key = (index, value.clone());
+                self.spellings.insert(key, reported.clone());
             }
         }
     }

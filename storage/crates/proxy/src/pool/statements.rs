@@ -40,7 +40,7 @@ impl Statement {
         }
     }
 
-    /// Its name on server connections.
+    /// The name that server connections know it by.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }

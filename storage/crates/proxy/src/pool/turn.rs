@@ -11,6 +11,7 @@
 
 mod client;
 mod inbox;
+mod requests;
 mod server;
 
 pub use client::{Client, Idle, Took};
@@ -83,13 +84,21 @@ enum Expected {
     },
     /// A message that makes the server fail, and what the client is told in place of the server's error.
     Refused(Fatal),
-    Sync,
+    /// The end of a segment that has changed these statements.
+    Sync(Changes),
     /// A simple query, which drops the unnamed statement, or a call of a function.
     Query {
         before: Option<Unnamed>,
     },
     /// The end of the data of a COPY, which has no answer of its own.
     CopyEnd,
+}
+
+/// Which statements are others than before, if all goes well.
+#[derive(Clone, Copy, Default, Debug)]
+struct Changes {
+    named: bool,
+    unnamed: bool,
 }
 
 /// The unnamed statement as it was.
@@ -109,6 +118,10 @@ pub struct Turn {
     expected: VecDeque<Expected>,
     /// How many of these are simple queries or calls.
     queries: usize,
+    /// How many of these are Syncs of segments that have changed named statements, or the unnamed one.
+    unsure: [usize; 2],
+    /// What has been changed since the last Sync.
+    changes: Changes,
     /// What the last ReadyForQuery said: `I` outside of transactions.
     status: u8,
     begun: bool,
@@ -135,6 +148,8 @@ impl Turn {
             contents,
             expected: VecDeque::new(),
             queries: 0,
+            unsure: [0; 2],
+            changes: Changes::default(),
             status: b'I',
             begun: false,
             unsynced: false,
@@ -191,11 +206,23 @@ impl Turn {
         self.begun = true;
         if self.unsynced || self.skipping {
             out.extend(message(b'S', b""));
-            self.expected.push_back(Expected::Sync);
-            self.unsynced = false;
-            self.skipping = false;
+            self.expect_sync();
         }
         true
+    }
+
+    fn expect_sync(&mut self) {
+        let changes = std::mem::take(&mut self.changes);
+        self.unsure[0] += usize::from(changes.named);
+        self.unsure[1] += usize::from(changes.unnamed);
+        self.expected.push_back(Expected::Sync(changes));
+        self.unsynced = false;
+        self.skipping = false;
+    }
+
+    fn synced(&mut self, changes: Changes) {
+        self.unsure[0] -= usize::from(changes.named);
+        self.unsure[1] -= usize::from(changes.unnamed);
     }
 
     /// Adds to `out` the answers whose turn has come and that the server does not give.
@@ -217,7 +244,7 @@ impl Turn {
 
     /// After an error: what the server skips is as if it had never been sent.
     fn drop_up_to_sync(&mut self) {
-        let sync = |expected: &Expected| matches!(expected, Expected::Sync);
+        let sync = |expected: &Expected| matches!(expected, Expected::Sync(_));
         let end = self.expected.iter().position(sync);
         let upto = end.unwrap_or(self.expected.len());
         let dropped: Vec<Expected> = self.expected.drain(..upto).collect();
@@ -252,10 +279,8 @@ impl Turn {
             }
             Expected::Closed {
                 was: Some((name, statement)),
-            } => {
-                if self.client.statements.get(&name).is_none() {
-                    self.client.statements.insert(name, statement);
-                }
+            } if self.client.statements.get(&name).is_none() => {
+                self.client.statements.insert(name, statement);
             }
             _ => {}
         }

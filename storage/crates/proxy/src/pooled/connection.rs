@@ -21,7 +21,7 @@ const HEADER_BYTES: usize = 5;
 pub struct Connection {
     /// The way to the compute; nothing of an answer is on it while the connection is idle.
     pub stream: TcpStream,
-    /// Its statements and settings. None while it is lent to a turn.
+    /// Statements and settings. None while the connection is lent to a turn.
     pub server: Option<Server>,
     /// What a request to cancel reaches.
     pub backend: Option<Backend>,

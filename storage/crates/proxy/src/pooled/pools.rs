@@ -47,10 +47,12 @@ impl Default for Settings {
     }
 }
 
-type Granted = Grant<Box<Connection>>;
+/// A connection as it goes from hand to hand.
+type Held = Box<Connection>;
+type Granted = Grant<Held>;
 
 struct Inner {
-    slots: Slots<Box<Connection>, Verifier>,
+    slots: Slots<Held, Verifier>,
     waiting: HashMap<Ticket, oneshot::Sender<Granted>>,
     clients: u64,
 }
@@ -170,10 +172,7 @@ impl Pools {
         }
     }
 
-    fn change(
-        &self,
-        change: impl FnOnce(&mut Slots<Box<Connection>, Verifier>) -> Effects<Box<Connection>>,
-    ) {
+    fn change(&self, change: impl FnOnce(&mut Slots<Held, Verifier>) -> Effects<Held>) {
         let closed = {
             let mut inner = self.inner.lock();
             let effects = change(&mut inner.slots);
@@ -203,7 +202,7 @@ impl Pools {
 
 impl Inner {
     /// Wakes those who have been granted something; answers with the connections to be closed.
-    fn apply(&mut self, effects: Effects<Box<Connection>>) -> Vec<Box<Connection>> {
+    fn apply(&mut self, effects: Effects<Held>) -> Vec<Held> {
         for (ticket, granted) in effects.granted {
             // A client's place is left under the lock, so that what it is sent here is taken, or given back.
             if let Some(sender) = self.waiting.remove(&ticket) {

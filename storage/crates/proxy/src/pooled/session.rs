@@ -1,8 +1,5 @@
 //! One pooled client, from its login to its end.
 
-use std::io;
-use std::sync::Arc;
-
 use pg_protocol::messages::{self, Fatal, message};
 use pg_protocol::startup::Startup;
 use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
@@ -10,34 +7,22 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::server::TlsStream;
 
-use super::connection::{CommandError, Connection};
-use super::pools::{Lease, Pools, QueueTimeout};
+use super::connection::Connection;
+use super::pools::Lease;
+use super::serve::{Context, Unserved, greeting, serve};
 use super::turn::{self, Ended};
-use crate::cancel::{self, Cancels, Registered};
+use crate::cancel::{self, Registered};
 use crate::login::Login;
 use crate::metrics;
-use crate::pool::key::{self, Wish};
-use crate::pool::parameters::Tracked;
+use crate::pool::key::Wish;
 use crate::pool::turn::{Client, Idle, Turn};
-use crate::reach::{self, Unreached, Ways};
 use crate::relay::{Drain, End, Passed};
-use crate::session::Why;
+use crate::why::Why;
 
 /// While a client waits for a server connection, no more than this is read from it.
 const MOST_READ_AHEAD: usize = 64 << 10;
 
 type Stream = Box<TlsStream<TcpStream>>;
-
-/// What a session needs of its surroundings.
-#[derive(Clone, Copy)]
-pub struct Context<'a> {
-    /// Where server connections are.
-    pub pools: &'a Arc<Pools>,
-    /// How new ones are made.
-    pub ways: Ways<'a>,
-    /// Where the client's key for cancelling is known.
-    pub cancels: &'a Cancels,
-}
 
 /// A pooled client that may send statements.
 pub struct Session<'a> {
@@ -54,25 +39,6 @@ pub struct Session<'a> {
     pub passed: Passed,
     /// Turns so far.
     pub turns: u64,
-}
-
-/// Why a client has no server connection, and what it is told.
-enum Unserved {
-    Told(Vec<u8>, Why),
-    /// The client went away, or the proxy ends.
-    Ended(End),
-}
-
-impl From<Unreached> for Unserved {
-    fn from(unreached: Unreached) -> Unserved {
-        Unserved::Told(unreached.told, unreached.why)
-    }
-}
-
-impl Unserved {
-    fn fatal(word: &'static str, fatal: &Fatal) -> Unserved {
-        Unserved::Told(fatal.to_message(), Why(word, fatal.message.clone()))
-    }
 }
 
 impl<'a> Session<'a> {
@@ -101,7 +67,7 @@ impl<'a> Session<'a> {
         let request = &registered.request;
         greeting.extend(messages::backend_key(request.process_id, &request.key));
         greeting.extend(message(b'Z', b"I"));
-        turn::tell(&mut stream, &greeting)
+        turn::send(&mut stream, &greeting)
             .await
             .map_err(|error| Why("client_broke", error.to_string()))?;
         let (reader, writer) = tokio::io::split(stream);
@@ -129,7 +95,7 @@ impl<'a> Session<'a> {
             match client.idle() {
                 Ok(Idle::Terminate) => return Ok(self.goodbye(End::Client { said: true }).await),
                 Ok(Idle::Answer(bytes)) => {
-                    if let Err(error) = turn::tell(&mut self.writer, &bytes).await {
+                    if let Err(error) = turn::send(&mut self.writer, &bytes).await {
                         return Ok(End::ClientBroke(error));
                     }
                 }
@@ -138,7 +104,7 @@ impl<'a> Session<'a> {
                     Ok(None) => return Ok(self.goodbye(End::Client { said: false }).await),
                     Err(Unserved::Ended(end)) => return Ok(self.goodbye(end).await),
                     Err(Unserved::Told(told, why)) => {
-                        self.tell_last(&told).await;
+                        self.send_last(&told).await;
                         return Err(why);
                     }
                 },
@@ -148,7 +114,7 @@ impl<'a> Session<'a> {
                     }
                 }
                 Err(fatal) => {
-                    self.tell_last(&fatal.to_message()).await;
+                    self.send_last(&fatal.to_message()).await;
                     return Err(Why("violation", fatal.message));
                 }
             }
@@ -311,7 +277,7 @@ impl<'a> Session<'a> {
         served
     }
 
-    async fn tell_last(&mut self, told: &[u8]) {
+    async fn send_last(&mut self, told: &[u8]) {
         let _ = self.writer.write_all(told).await;
         let _ = self.writer.shutdown().await;
     }
@@ -324,7 +290,7 @@ impl<'a> Session<'a> {
             }
             _ => Vec::new(),
         };
-        self.tell_last(&told).await;
+        self.send_last(&told).await;
         end
     }
 }
@@ -334,149 +300,4 @@ async fn idle_ones_are_to_end(drain: &mut watch::Receiver<Drain>) {
         // Without anybody who could say otherwise, a session goes on to its own end.
         std::future::pending::<()>().await;
     }
-}
-
-/// What a client wishes, its settings as a server reports them, and what it is told at its begin.
-async fn greeting(
-    startup: &Startup,
-    login: &Login,
-    context: Context<'_>,
-) -> Result<(Wish, Tracked, Vec<u8>), Unserved> {
-    let wish =
-        key::wish(&login.endpoint, startup).map_err(|fatal| Unserved::fatal("refused", &fatal))?;
-    let pools = context.pools;
-    pools.logged_in(&wish.key.group, login.verifier.clone());
-    let known = |settings: &Tracked| {
-        let all = |learned: &mut crate::pool::parameters::Learned| {
-            let mut bytes = Vec::new();
-            for (name, value) in learned.greeting(settings) {
-                let body = [name.as_bytes(), b"\0", value.as_bytes(), b"\0"].concat();
-                bytes.extend(message(b'S', &body));
-            }
-            bytes
-        };
-        pools.learned(&wish.key, all)
-    };
-    let settings = pools.learned(&wish.key, |learned| learned.settings_of(&wish.tracked));
-    if let Some(settings) = settings.flatten() {
-        if let Some(greeting) = known(&settings) {
-            return Ok((wish, settings, greeting));
-        }
-    }
-    // Only a server knows what it makes of these settings, or what it says at all.
-    let mut settings = wish.tracked.clone();
-    let (lease, connection) = serve(context, &wish, login, 0, &mut settings).await?;
-    pools.learned(&wish.key, |learned| {
-        learned.learn(&wish.tracked, &connection.settings());
-    });
-    let greeting = known(&settings).unwrap_or_default();
-    lease.give_back(connection);
-    Ok((wish, settings, greeting))
-}
-
-/// A server connection of the pool, as it is or a new one, with the client's settings. What the server reports of these goes
-/// to `settings`.
-async fn serve(
-    context: Context<'_>,
-    wish: &Wish,
-    login: &Login,
-    number: u64,
-    settings: &mut Tracked,
-) -> Result<(Lease, Box<Connection>), Unserved> {
-    let pools = context.pools;
-    loop {
-        let taken = pools.take(&wish.key).await;
-        let mut lease = taken.map_err(|timeout| queue_timeout(wish, timeout, pools))?;
-        let was_idle = lease.connection.is_some();
-        let mut connection = match lease.connection.take() {
-            Some(mut connection) => match connection.is_alive() {
-                true => connection,
-                // It ended while it was idle: another one is tried.
-                false => continue,
-            },
-            None => {
-                let endpoint = &wish.key.group.endpoint;
-                let (ready, address) =
-                    reach::reach(context.ways, endpoint, &login.keys, &wish.startup).await?;
-                let most = pools.settings.statements;
-                let (connection, learned) = Connection::new(ready, address, lease.epoch, most);
-                pools.learn(&wish.key, learned);
-                Box::new(connection)
-            }
-        };
-        match prepare(&mut connection, pools, number, settings).await {
-            Ok(()) => return Ok((lease, connection)),
-            Err(CommandError::Refused(body)) => {
-                let error = CommandError::Refused(body.clone());
-                let why = Why("refused", error.to_string());
-                return Err(Unserved::Told(fatal_of(&body), why));
-            }
-            // It had ended, and nothing of the client's was sent to it.
-            Err(CommandError::Broken(_)) if was_idle => {}
-            Err(CommandError::Broken(error)) => return Err(broken(error)),
-        }
-    }
-}
-
-async fn prepare(
-    connection: &mut Connection,
-    pools: &Pools,
-    number: u64,
-    settings: &mut Tracked,
-) -> Result<(), CommandError> {
-    let another = connection.last_client != 0 && connection.last_client != number;
-    if pools.settings.discard && another {
-        connection.command("DISCARD ALL").await?;
-        if let Some(server) = &mut connection.server {
-            server.statements.clear();
-        }
-    }
-    if number != 0 {
-        connection.last_client = number;
-    }
-    if let Some(statements) = settings.statements_from(&connection.settings()) {
-        connection.command(&statements).await?;
-    }
-    settings.follow(&connection.settings());
-    Ok(())
-}
-
-fn broken(error: io::Error) -> Unserved {
-    let fatal = Fatal::new("08006", "the connection to the compute broke")
-        .with_hint("Connect again; nothing of this client's was under way.");
-    let why = Why("compute_broke", error.to_string());
-    Unserved::Told(fatal.to_message(), why)
-}
-
-fn queue_timeout(wish: &Wish, timeout: QueueTimeout, pools: &Pools) -> Unserved {
-    let group = &wish.key.group;
-    let limits = pools.settings.limits;
-    let text = format!(
-        "{timeout} for role \"{}\" in database \"{}\"",
-        group.role, group.database
-    );
-    let hint = format!(
-        "A pooler's server connection is free once its transaction has ended: look for long and idle transactions. A \
-         role has {} in a database and an endpoint {} (pool_size and pool_database_connections of [proxy]).",
-        limits.group, limits.endpoint
-    );
-    Unserved::fatal("queue_timeout", &Fatal::new("53300", text).with_hint(hint))
-}
-
-/// An ErrorResponse of the compute, with which the client's connection ends.
-fn fatal_of(body: &[u8]) -> Vec<u8> {
-    let mut fields = Vec::with_capacity(body.len());
-    for field in body.split(|byte| *byte == 0) {
-        match field.first() {
-            Some(code @ (b'S' | b'V')) => {
-                fields.push(*code);
-                fields.extend(b"FATAL");
-            }
-            Some(_) => fields.extend(field),
-            None => continue,
-        }
-        fields.push(0);
-    }
-    fields.push(0);
-    message(b'E', &fields)
 }

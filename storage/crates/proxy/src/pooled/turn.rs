@@ -31,7 +31,7 @@ pub enum Ended {
     /// The client has to be told this, and cannot be understood any more.
     Violation(Fatal),
     /// The compute closed the connection.
-    ComputeEnded,
+    ComputeLeft,
     ComputeBroke(io::Error),
     Desync(Desync),
     Shutdown,
@@ -42,7 +42,7 @@ impl Ended {
     pub fn is_computes(&self) -> bool {
         matches!(
             self,
-            Ended::ComputeEnded | Ended::ComputeBroke(_) | Ended::Desync(_)
+            Ended::ComputeLeft | Ended::ComputeBroke(_) | Ended::Desync(_)
         )
     }
 }
@@ -147,7 +147,7 @@ async fn down(
         if !out.is_empty() {
             shared.passed.lock().to_client += out.len() as u64;
             count("client", out.len());
-            if let Err(error) = tell(client, &out).await {
+            if let Err(error) = send(client, &out).await {
                 return Ended::ClientBroke(error);
             }
             out.clear();
@@ -161,7 +161,7 @@ async fn down(
         });
         tokio::select! {
             read = read => match read {
-                Ok(0) => return Ended::ComputeEnded,
+                Ok(0) => return Ended::ComputeLeft,
                 Ok(_) => {}
                 Err(error) => return Ended::ComputeBroke(error),
             },
@@ -175,7 +175,7 @@ async fn down(
 }
 
 /// Writes, and sees to it that TLS holds nothing back.
-pub async fn tell(client: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+pub async fn send(client: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
     client.write_all(bytes).await?;
     client.flush().await
 }

@@ -10,9 +10,9 @@ const HEADER_BYTES: usize = 5;
 
 /// What is known of a server connection, from turn to turn.
 pub struct Server {
-    /// Its prepared statements.
+    /// The connection's prepared statements.
     pub statements: ServerStatements,
-    /// Its settings, as it has reported them.
+    /// The connection's settings, as the server has reported them.
     pub settings: Tracked,
     /// The begin of a message of which too little has come.
     held: Vec<u8>,
@@ -154,9 +154,10 @@ impl Turn {
                 }
             }
             (b'G', Some(Expected::Execute | Expected::Query { .. })) => self.copy_in_begins(),
-            (b'Z', Some(Expected::Sync | Expected::Query { .. })) => {
-                if let Some(Expected::Query { .. }) = self.expected.pop_front() {
-                    self.queries -= 1;
+            (b'Z', Some(Expected::Sync(_) | Expected::Query { .. })) => {
+                match self.expected.pop_front() {
+                    Some(Expected::Sync(changes)) => self.synced(changes),
+                    _ => self.queries -= 1,
                 }
                 self.copying_in = false;
                 self.status = body.first().copied().unwrap_or(b'?');
@@ -195,16 +196,24 @@ impl Turn {
         let ended = |expected: &Expected| matches!(expected, Expected::CopyEnd);
         let end = self.expected.iter().position(ended);
         let end = end.unwrap_or(self.expected.len());
-        let before = self.expected.len();
-        let mut at = 0;
+        let (mut at, mut swallowed) = (0, Vec::new());
         self.expected.retain(|expected| {
             at += 1;
-            at > end || !matches!(expected, Expected::Sync)
+            match expected {
+                Expected::Sync(changes) if at <= end => {
+                    swallowed.push(*changes);
+                    false
+                }
+                _ => true,
+            }
         });
         let extended = matches!(self.expected.front(), Some(Expected::Execute));
-        if extended && self.expected.len() < before {
-            let sync = |expected: &Expected| matches!(expected, Expected::Sync);
+        if extended && !swallowed.is_empty() {
+            let sync = |expected: &Expected| matches!(expected, Expected::Sync(_));
             self.unsynced |= !self.expected.iter().any(sync);
+        }
+        for changes in swallowed {
+            self.synced(changes);
         }
     }
 

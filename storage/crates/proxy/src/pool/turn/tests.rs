@@ -134,7 +134,9 @@ impl Postgres {
                     let text = format!("prepared statement \"{name}\" already exists");
                     self.fail("42P05", text, out);
                 } else if query.starts_with("broken") {
-                    self.statements.remove("");
+                    if name.is_empty() {
+                        self.statements.remove("");
+                    }
                     self.fail("42601", format!("syntax error at \"{query}\""), out);
                 } else {
                     self.statements.insert(name, query);
