@@ -294,8 +294,28 @@ impl Turn {
         }
     }
 
-    fn restore(&mut self, before: Unnamed) {
-        self.replace_unnamed(before.parse, before.here);
+    /// Puts the unnamed statement back to what it was. Where a later segment has replaced it already, that segment found it
+    /// so.
+    fn restore(&mut self, was: Unnamed) {
+        let later = self
+            .expected
+            .iter_mut()
+            .find_map(|expected| match expected {
+                Expected::Unnamed { before, .. }
+                | Expected::Close {
+                    before: Some(before),
+                }
+                | Expected::Query {
+                    before: Some(before),
+                } => Some(before),
+                _ => None,
+            });
+        match later {
+            Some(before) => *before = was,
+            None => {
+                self.replace_unnamed(was.parse, was.here);
+            }
+        }
     }
 
     /// The server has dropped all prepared statements, and so has the client. Those that were asked for since are there.

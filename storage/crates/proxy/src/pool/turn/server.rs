@@ -1,6 +1,6 @@
 //! What comes from the server.
 
-use super::{Desync, Expected, Turn};
+use super::{Desync, Expected, Turn, Unnamed};
 use crate::pool::parameters::Tracked;
 use crate::pool::statements::ServerStatements;
 
@@ -246,15 +246,15 @@ impl Turn {
                     self.server.statements.remove(name);
                 }
             }
-            Some(Expected::Unnamed { shown, .. }) => {
-                // The server has dropped the one that it had, and so has the client if the Parse was its own.
-                let its_own = *shown;
-                self.expected.pop_front();
+            Some(Expected::Unnamed { .. }) => {
+                let failed = self.expected.pop_front();
                 self.drop_up_to_sync();
-                self.unnamed_here = false;
-                if its_own {
-                    self.client.statements.replace_unnamed(None);
+                // The server has dropped the one that it had, and so has the client if the Parse was its own.
+                if let Some(Expected::Unnamed { shown, before }) = failed {
+                    let parse = before.parse.filter(|_| !shown);
+                    self.restore(Unnamed { parse, here: false });
                 }
+                return true;
             }
             Some(Expected::Parse { statement, .. }) if code == b"42P05" => {
                 // It is there after all. What is undone below takes it out of what is known; closing it puts that right.
