@@ -180,8 +180,25 @@ async def test_clients_are_sent_to_the_proxy(weir: Weir, with_proxy: Settings) -
     assert (split.hostname, split.port, split.path) == (host, 7432, "/appdb")
     assert parse_qs(split.query, strict_parsing=True) == named | strict
     parameters = given["connection_parameters"]
-    assert (parameters["host"], parameters["port"], parameters["pooler_host"]) == (host, 7432, host)
+    pooler = f"{ident}-pooler.{with_proxy.proxy_domain}" if with_proxy.proxy_domain else "localhost"
+    assert (parameters["host"], parameters["port"], parameters["pooler_host"]) == (host, 7432, pooler)
+    assert (endpoint["pooler_host"], endpoint["pooler_enabled"], endpoint["pooler_mode"]) == (
+        pooler,
+        True,
+        "transaction",
+    )
     assert (endpoint["host"], endpoint["port"]) == (host, 7432)
+
+    # A pooled client differs in the endpoint's name alone.
+    pooled = (await weir.call("GET", path, params=query | {"pooled": "true"}))["uri"]
+    assert pooled == (uri.replace(ident, f"{ident}-pooler"))
+    if not with_proxy.proxy_domain:
+        assert parse_qs(urlsplit(pooled).query)["options"] == [f"endpoint={ident}-pooler"]
+    # What is so anyway can be asked for, and what is not cannot.
+    asked = {"endpoint": {"pooler_enabled": True, "pooler_mode": "transaction"}}
+    assert (await weir.call("PATCH", _path(created), json=asked))["endpoint"]["pooler_enabled"] is True
+    refused = await weir.call("PATCH", _path(created), 400, json={"endpoint": {"pooler_mode": "session"}})
+    assert "a pooler_mode other than `transaction`" in refused["message"]
     assert endpoint["proxy_host"] == created["project"]["proxy_host"] == with_proxy.public_host
 
     # Weir's own parts go on to reach the compute itself.
@@ -189,4 +206,15 @@ async def test_clients_are_sent_to_the_proxy(weir: Weir, with_proxy: Settings) -
     spec = weir.resources.runtime.spec(ident)
     assert spec is not None
     assert (compute["host"], compute["port"]) == ("127.0.0.1", spec["port"])
+    await weir.finish(await weir.call("POST", f"{_path(created)}/suspend"))
+
+
+async def test_without_a_proxy_nothing_is_pooled(weir: Weir) -> None:
+    created = await weir.project(name="unpooled")
+    endpoint = created["endpoints"][0]
+    assert (endpoint["pooler_host"], endpoint["pooler_enabled"]) == (None, False)
+    query = {"database_name": "appdb", "role_name": created["roles"][0]["name"], "pooled": "true"}
+    refused = await weir.call("GET", f"/projects/{created['project']['id']}/connection_uri", 400, params=query)
+    assert refused["code"] == "NOT_SUPPORTED"
+    assert "pooled by the proxy, which this installation has not" in refused["message"]
     await weir.finish(await weir.call("POST", f"{_path(created)}/suspend"))

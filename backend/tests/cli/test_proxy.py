@@ -157,6 +157,25 @@ def test_the_proxy_waits_for_the_api_and_listens_where_it_is_told(
     assert "--domain db.example.com " in " ".join(_command(installations.load(made.home)))
 
 
+def test_settings_of_the_pooler_reach_the_proxy(made: Installation, monkeypatch: pytest.MonkeyPatch):
+    usual = " ".join(_command(made))
+    assert (
+        "--pool-size 20 --pool-database-connections 80 --pool-statements 200 --pool-queue-timeout-ms 60000"
+        " --pool-idle-ms 60000"
+    ) in usual
+    assert "--pool-discard" not in usual
+    changed = _change(made, "pool_discard = false", "pool_discard = true")
+    assert "--pool-discard" in _command(changed)
+    assert "--pool-size 7" in " ".join(_command(_change(made, "pool_size = 20", "pool_size = 7")))
+    monkeypatch.setenv("WEIR_PROXY_POOL_IDLE_MS", "1500")
+    assert "--pool-idle-ms 1500" in " ".join(_command(installations.load(made.home)))
+    # A file of before the pooler has none of them.
+    lines = [line for line in made.config_file.read_text().splitlines() if not line.startswith("pool_")]
+    made.config_file.write_text("\n".join(lines))
+    monkeypatch.delenv("WEIR_PROXY_POOL_IDLE_MS")
+    assert " ".join(_command(installations.load(made.home))) == usual
+
+
 def test_secrets_of_the_proxy_stay_what_they_were(made: Installation):
     paths = [made.home / "secrets" / name for name in ("proxy_token", "proxy_mock_secret")]
     before = [path.read_text() for path in paths]
@@ -191,6 +210,11 @@ def test_settings_of_before_the_proxy_get_ports_beside_their_own(made: Installat
         ('certificate = ""', 'certificate = "/etc/one.pem"', "go together"),
         ('certificate = ""\nprivate_key = ""', 'certificate = "a"\nprivate_key = "b"', "absolute"),
         ("enabled = true", 'enabled = "perhaps"', "true or false"),
+        ("pool_discard = false", "pool_discard = 1", "pool_discard is 1; it must be true or false"),
+        ("pool_size = 20", "pool_size = 0", "pool_size is 0; it must be a whole number from 1 to 10000"),
+        ("pool_size = 20", "pool_size = 2.5", "whole number"),
+        ("pool_idle_ms = 60000", "pool_idle_ms = true", "whole number"),
+        ("pool_idle_ms = 60000", "pool_idle_ms = 86400001", "from 1 to 86400000"),
         ("enabled = true", "enable = true", "no setting 'enable'"),
     ],
 )

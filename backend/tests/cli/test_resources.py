@@ -183,6 +183,8 @@ async def test_roles_and_databases_are_made_given_and_dropped(shell: Shell) -> N
     uri = (await shell.run("connection-string", "main", "-d", "reports", *scope)).out
     assert uri.startswith("postgresql://reporter:")
     assert uri.endswith("/reports\n")
+    pooled = await shell.run("connection-string", "main", "-d", "reports", "--pooled", *scope, code=1)
+    assert "pooled by the proxy" in pooled.err
     owner = made["roles"][0]["name"]
     await shell.run("databases", "give", "reports", owner, *scope)
     listed = (await shell.run("databases", "list", *scope)).out

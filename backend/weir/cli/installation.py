@@ -327,6 +327,7 @@ def create(home: Path, port_base: int | None) -> Installation:
             most_safekeepers=MOST_SAFEKEEPERS,
             **{name: default for name, (default, _) in sections.PAGESERVER_LIMITS.items()},
             **{name: default for name, (default, _) in sections.SAFEKEEPER_LIMITS.items()},
+            **{name: default for name, (default, _) in sections.POOL_SETTINGS.items()},
         )
         write_whole(config, text, 0o644)
     elif port_base is not None:

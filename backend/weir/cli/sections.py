@@ -8,7 +8,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,19 @@ COMPUTE_CACHE_MIB = 8192
 _HOST_NAME = re.compile(r"^(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$")
 
 
+# The proxy's pooler: usual and greatest values. A compute's max_connections is 100 unless it is set, and direct
+# clients, the control plane and superusers need theirs.
+_MOST_CONNECTIONS = 10_000
+_DAY_MS = 86_400_000
+POOL_SETTINGS = {
+    "pool_size": (20, _MOST_CONNECTIONS),
+    "pool_database_connections": (80, _MOST_CONNECTIONS),
+    "pool_statements": (200, _MOST_CONNECTIONS),
+    "pool_queue_timeout_ms": (60_000, _DAY_MS),
+    "pool_idle_ms": (60_000, _DAY_MS),
+}
+
+
 @dataclass(frozen=True)
 class Proxy:
     """[proxy]: the one address of all databases."""
@@ -51,6 +64,12 @@ class Proxy:
     domain: str = ""
     # Certificate and private key of the operator's own; None: Weir makes them, with a CA.
     given: tuple[Path, Path] | None = None
+    # Settings of the pooler by the names in `POOL_SETTINGS`.
+    pool: Mapping[str, int] = field(
+        default_factory=lambda: {name: usual for name, (usual, _) in POOL_SETTINGS.items()}
+    )
+    # Whether a server connection is cleaned by DISCARD ALL before another client gets it.
+    pool_discard: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -169,16 +188,10 @@ def cache_mib(path: Path, document: Mapping[str, Any]) -> int:
 
 def proxy(path: Path, document: Mapping[str, Any]) -> Proxy:
     given = section(path, document, "proxy")
-    known = ("enabled", "listen", "host", "domain", "certificate", "private_key")
+    known = ("enabled", "listen", "host", "domain", "certificate", "private_key", *POOL_SETTINGS, "pool_discard")
     if unknown := given.keys() - set(known):
         raise CliError(f"{path}: [proxy] has no setting {min(unknown)!r}; it has {', '.join(known)}.")
-    enabled: Any = os.environ.get("WEIR_PROXY_ENABLED") or given.get("enabled", True)
-    enabled = {"true": True, "false": False}.get(enabled, enabled) if isinstance(enabled, str) else enabled
-    if not isinstance(enabled, bool):
-        raise CliError(
-            f"The proxy's enabled is {enabled!r}; it must be true or false ([proxy] in {path}, or "
-            "WEIR_PROXY_ENABLED)."
-        )
+    enabled = _proxy_switch(path, given, "enabled", default=True)
     defaults = Proxy()
     listen = _proxy_text(path, given, "listen", defaults.listen)
     host = _proxy_text(path, given, "host", defaults.host).lower()
@@ -195,7 +208,35 @@ def proxy(path: Path, document: Mapping[str, Any]) -> Proxy:
                 f"The proxy's {name} is {value!r}; it must be a host name ([proxy] {name} in {path}, or "
                 f"WEIR_PROXY_{name.upper()})."
             )
-    return Proxy(enabled, listen, host, domain, _proxy_certificate(path, given))
+    certificate = _proxy_certificate(path, given)
+    discard = _proxy_switch(path, given, "pool_discard", default=False)
+    return Proxy(enabled, listen, host, domain, certificate, _pool(path, given), discard)
+
+
+def _proxy_switch(path: Path, given: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    variable = f"WEIR_PROXY_{name.upper()}"
+    value: Any = os.environ.get(variable) or given.get(name, default)
+    value = {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+    if not isinstance(value, bool):
+        raise CliError(
+            f"The proxy's {name} is {value!r}; it must be true or false ([proxy] in {path}, or {variable})."
+        )
+    return value
+
+
+def _pool(path: Path, given: Mapping[str, Any]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, (usual, most) in POOL_SETTINGS.items():
+        variable = f"WEIR_PROXY_{name.upper()}"
+        value = os.environ.get(variable) or given.get(name, usual)
+        count = None if isinstance(value, bool | float) else number(value)
+        if count is None or not 1 <= count <= most:
+            raise CliError(
+                f"The proxy's {name} is {value!r}; it must be a whole number from 1 to {most} ([proxy] {name} in "
+                f"{path}, or {variable})."
+            )
+        found[name] = count
+    return found
 
 
 def _proxy_certificate(path: Path, given: Mapping[str, Any]) -> tuple[Path, Path] | None:

@@ -271,6 +271,8 @@ def _proxy(installation: Installation) -> Service:
             *("--control-plane-token", str(installation.proxy_token_file)),
             *("--mock-secret", str(installation.proxy_mock_secret_file)),
             *("--drain-seconds", str(_DRAIN_SECONDS)),
+            *(word for name, value in settings.pool.items() for word in (f"--{name.replace('_', '-')}", str(value))),
+            *(("--pool-discard",) if settings.pool_discard else ()),
         ],
         ports=("proxy", "proxy_http"),
         health=f"{installation.address('proxy_http')}/healthz",

@@ -33,6 +33,19 @@ domain = ""
 # paths. They are read again when they change. Empty: Weir makes both, and a CA for clients to trust, tls/ca.pem.
 certificate = ""
 private_key = ""
+# Clients that add -pooler to the endpoint's name share server connections, a transaction at a time
+# (docs/operate/pooling.md): so many of one role in one database, and so many of all at one endpoint. Have the second
+# well below the compute's max_connections, which is 100 unless it is set.
+pool_size = {pool_size}
+pool_database_connections = {pool_database_connections}
+# Prepared statements that a server connection keeps.
+pool_statements = {pool_statements}
+# How long a client waits for a server connection, and when one that nobody uses is closed, in milliseconds.
+pool_queue_timeout_ms = {pool_queue_timeout_ms}
+pool_idle_ms = {pool_idle_ms}
+# Whether DISCARD ALL is sent before a server connection goes to another client, for clients that leave settings,
+# temporary tables or locks behind. It costs a round trip each time, and all prepared statements.
+pool_discard = false
 
 [storage]
 # Where the databases' layers are kept: a directory (file:///...) or a bucket (s3://bucket/prefix). Empty: `objects`

@@ -5,6 +5,7 @@ from fastapi import status as http
 
 from weir.authz.access import Access
 from weir.branches.repository import BranchRepository
+from weir.config import get_settings
 from weir.databases import dropping, service
 from weir.databases.repository import DatabaseRepository
 from weir.databases.schemas import (
@@ -190,10 +191,13 @@ async def get_connection_uri(
     endpoint_id: Annotated[Id | None, Query()] = None,
     pooled: bool = False,
 ) -> ConnectionUriResponse:
-    """The URI of the branch's read-write endpoint; of the default branch when none is named."""
+    """The URI of the branch's read-write endpoint; of the default branch when none is named. With `pooled`, the
+    client shares server connections with others: it has one only while it is within a transaction."""
     project = await access.project(project_id)
-    if pooled:
-        raise NotBuiltError("connection pooling is not built yet; ask without `pooled`")
+    if pooled and not get_settings().has_proxy:
+        raise NotBuiltError(
+            "connections are pooled by the proxy, which this installation has not; leave `pooled` out"
+        )
     if endpoint_id is not None:
         endpoint = await access.endpoint(project, endpoint_id)
         if branch_id not in {None, endpoint.branch_id}:
@@ -211,5 +215,5 @@ async def get_connection_uri(
         endpoint = found
     role = await service.get_role(access, branch, role_name)
     database = await service.get_database(access, branch, database_name)
-    details = service.connection(endpoint, role.name, service.password_of(role), database.name)
+    details = service.connection(endpoint, role.name, service.password_of(role), database.name, pooled=pooled)
     return ConnectionUriResponse(uri=details.connection_uri)

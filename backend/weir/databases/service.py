@@ -170,9 +170,11 @@ async def get_database(access: ProjectAccess, branch: Branch, name: str) -> Bran
     return row
 
 
-def connection(endpoint: Endpoint, role: str, password: str, database: str) -> ConnectionDetails:
+def connection(
+    endpoint: Endpoint, role: str, password: str, database: str, *, pooled: bool = False
+) -> ConnectionDetails:
     """How clients connect: a URI that can be given to psql as it is, and its parts."""
-    address = public_address(endpoint, get_settings())
+    address = public_address(endpoint, get_settings(), pooled=pooled)
     uri = (
         f"postgresql://{quote(role, safe='')}:{quote(password, safe='')}"
         f"@{bracketed(address.host)}:{address.port}/{quote(database, safe='')}"
@@ -187,6 +189,6 @@ def connection(endpoint: Endpoint, role: str, password: str, database: str) -> C
             role=role,
             host=address.host,
             port=address.port,
-            pooler_host=address.host,
+            pooler_host=public_address(endpoint, get_settings(), pooled=True).host,
         ),
     )

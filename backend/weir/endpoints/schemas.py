@@ -11,7 +11,8 @@ PgSettings = dict[str, Any]
 
 
 class EndpointSettings(Body):
-    """`pg_settings` are passed to Postgres; the poolers and library lists of the shape are not built."""
+    """`pg_settings` are passed to Postgres; the pooler's settings are the installation's, and library lists are not
+    built."""
 
     pg_settings: PgSettings | None = None
     pgbouncer_settings: dict[str, Any] | None = None
@@ -75,7 +76,8 @@ class EndpointView(View):
     autoscaling_limit_min_cu: float = 1
     autoscaling_limit_max_cu: float = 1
     region_id: str
-    pooler_enabled: bool = False
+    # Whether clients can share server connections: they can wherever there is a proxy.
+    pooler_enabled: bool
     pooler_mode: str = "transaction"
     disabled: bool
     passwordless_access: bool = False
@@ -86,12 +88,16 @@ class EndpointView(View):
     started_at: datetime | None = None
     suspended_at: datetime | None = None
     proxy_host: str
+    # Where clients connect that share server connections; without a domain they name `ENDPOINT-pooler` in `options`
+    # (`connection_uri` with `pooled`). Null without a proxy.
+    pooler_host: str | None
     suspend_timeout_seconds: int
     provisioner: str = "local"
 
     @classmethod
     def of(cls, row: Endpoint, region_id: str) -> "EndpointView":
-        address = public_address(row, get_settings())
+        settings = get_settings()
+        address = public_address(row, settings)
         return cls(
             id=row.id,
             host=address.host,
@@ -107,13 +113,15 @@ class EndpointView(View):
             postgres_version=row.running_postgres_version,
             wanted_postgres_version=row.postgres_version,
             region_id=region_id,
+            pooler_enabled=settings.has_proxy,
             disabled=row.disabled,
             created_at=row.created_at,
             updated_at=row.updated_at,
             last_active=row.last_active,
             started_at=row.started_at,
             suspended_at=row.suspended_at,
-            proxy_host=get_settings().public_host,
+            proxy_host=settings.public_host,
+            pooler_host=public_address(row, settings, pooled=True).host if settings.has_proxy else None,
             suspend_timeout_seconds=row.suspend_timeout_seconds,
         )
 

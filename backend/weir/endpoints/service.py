@@ -35,8 +35,10 @@ def refuse_unbuilt(options: EndpointOptions) -> None:
                 f"{name} {getattr(options, name):g}: computes do not change their size here; each counts as "
                 f"{COMPUTE_UNITS:g} and takes of its machine what is free; send that, or leave the field out"
             )
+    has_proxy = get_settings().has_proxy
     reasons: dict[str, bool] = {
-        "connection pooling (pooler_enabled)": bool(options.pooler_enabled),
+        "connection pooling (pooler_enabled) without a proxy": bool(options.pooler_enabled) and not has_proxy,
+        "a pooler_mode other than `transaction`": options.pooler_mode not in {None, "transaction"},
         "passwordless_access": bool(options.passwordless_access),
         "a provisioner other than `local`": options.provisioner not in {None, "local"},
         "pgbouncer_settings": bool(options.settings and options.settings.pgbouncer_settings),

@@ -36,7 +36,9 @@ _database = click.option("-d", "--database", metavar="NAME", help="[default: the
 _role = click.option("-r", "--role", metavar="NAME", help="[default: the database's owner]")
 
 
-def uri_of(use: Use, branch: dict[str, Any], database: str | None, role: str | None) -> dict[str, Any]:
+def uri_of(
+    use: Use, branch: dict[str, Any], database: str | None, role: str | None, *, pooled: bool = False
+) -> dict[str, Any]:
     """The API's answer with the URI: of the only database and its owner, unless they are named."""
     if database is None or role is None:
         rows = use.api.call("GET", path("projects", branch["project_id"], "branches", branch["id"], "databases"))
@@ -52,10 +54,11 @@ def uri_of(use: Use, branch: dict[str, Any], database: str | None, role: str | N
             listed = table(("  DATABASE", "OWNER"), [(f"  {row['name']}", row["owner_name"]) for row in found])
             raise CliError(f"Branch {branch['name']!r} has several databases; say which by --database:\n{listed}")
         database, role = found[0]["name"], role or found[0]["owner_name"]
+    asked = {"branch_id": branch["id"], "database_name": database, "role_name": role}
     return use.api.call(
         "GET",
         path("projects", branch["project_id"], "connection_uri"),
-        params={"branch_id": branch["id"], "database_name": database, "role_name": role},
+        params=asked | ({"pooled": "true"} if pooled else {}),
     )
 
 
@@ -63,15 +66,16 @@ def uri_of(use: Use, branch: dict[str, Any], database: str | None, role: str | N
 @branch_argument
 @_database
 @_role
+@click.option("--pooled", is_flag=True, help="Share server connections with other clients, a transaction at a time.")
 @resource()
-def connection_string(use: Use, branch: str, database: str | None, role: str | None) -> None:
+def connection_string(use: Use, branch: str, database: str | None, role: str | None, *, pooled: bool) -> None:
     """Print the URI to connect to BRANCH with. The password is in it.
 
     \b
       weir connection-string main --project shop
-      DATABASE_URL=$(weir connection-string dev) ./serve
+      DATABASE_URL=$(weir connection-string dev --pooled) ./serve
     """
-    found = uri_of(use, use.branch(branch), database, role)
+    found = uri_of(use, use.branch(branch), database, role, pooled=pooled)
     use.say(found, found["uri"])
 
 

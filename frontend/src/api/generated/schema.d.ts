@@ -594,7 +594,8 @@ export interface paths {
         };
         /**
          * Get Connection Uri
-         * @description The URI of the branch's read-write endpoint; of the default branch when none is named.
+         * @description The URI of the branch's read-write endpoint; of the default branch when none is named. With `pooled`, the
+         *     client shares server connections with others: it has one only while it is within a transaction.
          */
         get: operations["get_connection_uri"];
         put?: never;
@@ -2688,7 +2689,8 @@ export interface components {
         };
         /**
          * EndpointSettings
-         * @description `pg_settings` are passed to Postgres; the poolers and library lists of the shape are not built.
+         * @description `pg_settings` are passed to Postgres; the pooler's settings are the installation's, and library lists are not
+         *     built.
          */
         EndpointSettings: {
             /** Pg Settings */
@@ -2781,11 +2783,8 @@ export interface components {
             autoscaling_limit_max_cu?: number;
             /** Region Id */
             region_id: string;
-            /**
-             * Pooler Enabled
-             * @default false
-             */
-            pooler_enabled?: boolean;
+            /** Pooler Enabled */
+            pooler_enabled: boolean;
             /**
              * Pooler Mode
              * @default transaction
@@ -2821,6 +2820,8 @@ export interface components {
             suspended_at?: string | null;
             /** Proxy Host */
             proxy_host: string;
+            /** Pooler Host */
+            pooler_host: string | null;
             /** Suspend Timeout Seconds */
             suspend_timeout_seconds: number;
             /**

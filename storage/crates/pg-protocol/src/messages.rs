@@ -27,8 +27,17 @@ impl Fatal {
         self
     }
 
-    /// As an ErrorResponse.
+    /// As an ErrorResponse that ends the connection.
     pub fn to_message(&self) -> Vec<u8> {
+        self.with_severity("FATAL")
+    }
+
+    /// As an ErrorResponse that ends a statement only.
+    pub fn to_error_message(&self) -> Vec<u8> {
+        self.with_severity("ERROR")
+    }
+
+    fn with_severity(&self, severity: &str) -> Vec<u8> {
         let mut body = Vec::new();
         let mut field = |code: u8, text: &str| {
             body.push(code);
@@ -36,8 +45,8 @@ impl Fatal {
             body.extend(text.bytes().filter(|byte| *byte != 0));
             body.push(0);
         };
-        field(b'S', "FATAL");
-        field(b'V', "FATAL");
+        field(b'S', severity);
+        field(b'V', severity);
         field(b'C', self.sqlstate);
         field(b'M', &self.message);
         if let Some(hint) = &self.hint {

@@ -17,6 +17,7 @@ const MOST_REQUESTS: usize = 2;
 
 /// What a connection turned out to be.
 pub enum Accepted {
+    /// A client that wants a session, and its startup packet.
     Session(Box<TlsStream<TcpStream>>, Startup),
     /// The client waits for the connection's end, which says that the request was passed on.
     Cancel(CancelRequest, Box<dyn AsyncWrite + Send + Unpin>),

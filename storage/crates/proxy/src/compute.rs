@@ -26,6 +26,7 @@ const CANNOT_CONNECT_NOW: &[u8] = b"57P03";
 
 /// A compute that waits for the first statement.
 pub struct Ready {
+    /// The connection, of which nothing but `rest` was read beyond ReadyForQuery.
     pub stream: TcpStream,
     /// Bytes that came behind ReadyForQuery.
     pub rest: Vec<u8>,

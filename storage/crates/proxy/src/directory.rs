@@ -18,6 +18,7 @@ use thiserror::Error;
 /// What the proxy knows of one endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
+    /// What its compute does, and where.
     pub state: State,
     /// Verifiers of the roles that can log in, by the role's name.
     pub roles: HashMap<String, Verifier>,

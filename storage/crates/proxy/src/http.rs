@@ -4,6 +4,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 
+/// `/healthz` and `/metrics`; anything else is 404.
 pub fn router() -> Router {
     let router = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))

@@ -4,10 +4,14 @@
 //! login to the compute (`compute`), which is woken first when it is suspended (`wake`), and then bytes both ways until
 //! one side ends (`relay`). `session` puts them together, `server` has the listener and the end of the process.
 //!
+//! A client that adds `-pooler` to the endpoint's name has a connection to the compute only while it is within a
+//! transaction: `pool` has what is to be done then, without I/O, and `pooled` does it.
+//!
 //! The proxy knows verifiers of passwords, from its `directory`; passwords never come by (docs/adr/0050). It keeps
 //! nothing on disk: after a crash clients connect again.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod accept;
 pub mod cancel;
@@ -18,6 +22,9 @@ pub mod http;
 pub mod login;
 pub mod metrics;
 pub mod packets;
+pub mod pool;
+pub mod pooled;
+pub mod reach;
 pub mod relay;
 pub mod server;
 pub mod session;
@@ -25,3 +32,4 @@ pub mod throttle;
 pub mod tls;
 pub mod wake;
 pub mod watched;
+pub mod why;

@@ -11,7 +11,7 @@ use pg_protocol::endpoint::{self, EndpointError, EndpointName};
 use pg_protocol::messages::{self, Fatal};
 use pg_protocol::scram::{
     LoginKeys, Mechanism, MockSecret, NONCE_BYTES, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramError,
-    Server,
+    Server, Verifier,
 };
 use pg_protocol::startup::Startup;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
@@ -21,14 +21,46 @@ use crate::metrics;
 use crate::packets::{self, Message, PacketError};
 use crate::throttle::{Admission, Throttle};
 
+/// An endpoint whose name ends so is one whose server connections are shared.
+const POOLER: &str = "-pooler";
 /// SCRAM's messages are short; Postgres takes no longer ones either.
 const MOST_SASL_BYTES: u32 = 1024;
 
 /// A login that succeeded.
 #[derive(Debug)]
 pub struct Login {
+    /// The endpoint, without `-pooler`.
     pub endpoint: EndpointName,
+    /// Whether the client shares server connections with others.
+    pub pooled: bool,
+    /// What logs in to the compute.
     pub keys: LoginKeys,
+    /// What the client's proof was checked against.
+    pub verifier: Verifier,
+}
+
+/// The endpoint that a client means.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// The name, without `-pooler`.
+    pub endpoint: EndpointName,
+    /// Whether the name that the client gave ends in `-pooler`.
+    pub pooled: bool,
+}
+
+impl Wanted {
+    fn of_name(name: EndpointName) -> Result<Wanted, EndpointError> {
+        match name.as_str().strip_suffix(POOLER) {
+            Some(rest) => Ok(Wanted {
+                endpoint: EndpointName::new(rest)?,
+                pooled: true,
+            }),
+            None => Ok(Wanted {
+                endpoint: name,
+                pooled: false,
+            }),
+        }
+    }
 }
 
 /// Why a login did not succeed.
@@ -70,7 +102,7 @@ pub fn endpoint_of(
     startup: &mut Startup,
     server_name: Option<&str>,
     domains: &[String],
-) -> Result<EndpointName, Fatal> {
+) -> Result<Wanted, Fatal> {
     let found = (|| {
         let by_host = server_name.map_or(Ok(None), |host| endpoint::of_host(host, domains))?;
         let options = startup.get("options").map(endpoint::of_options);
@@ -88,7 +120,8 @@ pub fn endpoint_of(
             startup.set("options", Some(options).filter(|text| !text.is_empty()));
         }
         let named = endpoint::agreed(by_host, by_options.flatten())?;
-        endpoint::agreed(named, by_user)?.ok_or(EndpointError::Missing)
+        let name = endpoint::agreed(named, by_user)?.ok_or(EndpointError::Missing)?;
+        Wanted::of_name(name)
     })();
     let hint = "Connect to the endpoint's own host name with a client that sends it in TLS (libpq from 14 on), \
                 or add options=endpoint%3DNAME to the URL, or write the user as endpoint=NAME;ROLE.";
@@ -104,21 +137,26 @@ pub fn endpoint_of(
 
 /// What a login needs of its surroundings.
 pub struct Context<'a> {
+    /// Has the verifiers.
     pub directory: &'a Arc<dyn Directory>,
+    /// Slows addresses whose logins fail.
     pub throttle: &'a Throttle,
+    /// Makes verifiers of roles that do not exist.
     pub mock: &'a MockSecret,
     /// What the connection's TLS can be bound to.
     pub end_point: Option<&'a [u8]>,
+    /// The client's address.
     pub address: IpAddr,
 }
 
 /// Takes the client through the exchange. It has been told of success when this returns well, and of nothing otherwise.
 pub async fn log_in(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    endpoint: EndpointName,
+    wanted: Wanted,
     role: &str,
     context: &Context<'_>,
 ) -> Result<Login, LoginError> {
+    let Wanted { endpoint, pooled } = wanted;
     wait_for_turn(&endpoint, context).await?;
     let known = context
         .directory
@@ -149,15 +187,26 @@ pub async fn log_in(
         .filter(|_| offered.contains(&mechanism))
         .ok_or_else(|| protocol("the client chose a SASL mechanism that was not offered"))?;
     let random: [u8; NONCE_BYTES] = rand::random();
-    let (server, answer) =
-        Server::start(mechanism, first, verifier, context.end_point, &random).map_err(malformed)?;
+    let (server, answer) = Server::start(
+        mechanism,
+        first,
+        verifier.clone(),
+        context.end_point,
+        &random,
+    )
+    .map_err(malformed)?;
     send(stream, &messages::sasl_continue(&answer)).await?;
 
     let Message { body, .. } = response(stream).await?;
     match server.finish(&body) {
         Ok((keys, answer)) => {
             send(stream, &messages::sasl_final_and_ok(&answer)).await?;
-            Ok(Login { endpoint, keys })
+            Ok(Login {
+                endpoint,
+                pooled,
+                keys,
+                verifier,
+            })
         }
         Err(ScramError::Refused) => {
             let now = Instant::now();
@@ -219,6 +268,29 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_poolers_name_is_taken_apart_wherever_it_stands() {
+        let domains = ["db.test".to_owned()];
+        for (text, host) in [
+            ("user\0app\0\0", Some("ep-a-pooler.db.test")),
+            ("user\0app\0options\0endpoint=ep-a-pooler\0\0", None),
+            ("user\0endpoint$ep-a-pooler$app\0\0", None),
+        ] {
+            let wanted = endpoint_of(&mut startup(text), host, &domains).expect("it is named");
+            assert_eq!((wanted.endpoint.as_str(), wanted.pooled), ("ep-a", true));
+        }
+        // Two names that are not the same name two endpoints, and a suffix alone is no name.
+        for (text, host) in [
+            (
+                "user\0app\0options\0endpoint=ep-a\0\0",
+                Some("ep-a-pooler.db.test"),
+            ),
+            ("user\0app\0\0", Some("-pooler.db.test")),
+        ] {
+            assert!(endpoint_of(&mut startup(text), host, &domains).is_err());
+        }
+    }
+
     fn startup(text: &str) -> Startup {
         let body = [&[0, 3, 0, 0][..], text.as_bytes()].concat();
         match parse(&body) {
@@ -241,7 +313,7 @@ mod tests {
         ] {
             let mut startup = startup(text);
             let name = endpoint_of(&mut startup, host, &domains).expect("it is named");
-            assert_eq!(name.as_str(), "ep-a");
+            assert_eq!((name.endpoint.as_str(), name.pooled), ("ep-a", false));
             assert_eq!((startup.user(), startup.get("options")), ("app", None));
         }
     }

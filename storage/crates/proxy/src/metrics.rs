@@ -3,8 +3,9 @@
 use std::sync::LazyLock;
 
 use prometheus::{
-    Histogram, IntCounter, IntCounterVec, IntGaugeVec, exponential_buckets, register_histogram,
-    register_int_counter, register_int_counter_vec, register_int_gauge_vec,
+    Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, exponential_buckets,
+    register_histogram, register_int_counter, register_int_counter_vec, register_int_gauge,
+    register_int_gauge_vec,
 };
 
 /// Connections that are open, by phase: `login` until the client may send statements, then `session`.
@@ -16,7 +17,7 @@ pub static CONNECTIONS: LazyLock<IntGaugeVec> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
-/// Connections that have ended, by why; the values are those of `session::Why`.
+/// Connections that have ended, by why; the values are those of `why::Why`.
 pub static ENDED: LazyLock<IntCounterVec> = LazyLock::new(|| {
     register_int_counter_vec!(
         "weir_proxy_connections_ended_total",
@@ -69,7 +70,8 @@ pub static SLOWED: LazyLock<IntCounter> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
-/// Requests to cancel by result: `sent`, `unknown` (no connection has that key) or `failed`.
+/// Requests to cancel by result: `sent`, `unknown` (no connection has that key), `idle` (the pooled client that has it is
+/// within no transaction) or `failed`.
 pub static CANCELS: LazyLock<IntCounterVec> = LazyLock::new(|| {
     register_int_counter_vec!(
         "weir_proxy_cancel_requests_total",
@@ -79,10 +81,55 @@ pub static CANCELS: LazyLock<IntCounterVec> = LazyLock::new(|| {
     .expect("registered once")
 });
 
+/// Server connections of pools by state: `idle`, or `busy` when they are lent or being made.
+pub static POOL_CONNECTIONS: LazyLock<IntGaugeVec> = LazyLock::new(|| {
+    register_int_gauge_vec!(
+        "weir_proxy_pool_server_connections",
+        "Server connections of pools by state, looked at each second",
+        &["state"]
+    )
+    .expect("registered once")
+});
+/// Pooled clients that wait for a server connection.
+pub static POOL_WAITING: LazyLock<IntGauge> = LazyLock::new(|| {
+    register_int_gauge!(
+        "weir_proxy_pool_clients_waiting",
+        "Pooled clients that wait for a server connection, looked at each second"
+    )
+    .expect("registered once")
+});
+/// How long pooled clients wait for a server connection, or for the right to make one.
+pub static POOL_WAIT_SECONDS: LazyLock<Histogram> = LazyLock::new(|| {
+    register_histogram!(
+        "weir_proxy_pool_wait_seconds",
+        "Time that pooled clients wait for a server connection",
+        exponential_buckets(0.0001, 4.0, 11).expect("valid buckets")
+    )
+    .expect("registered once")
+});
+/// Turns: how often a pooled client was given a server connection for its statements.
+pub static POOL_TURNS: LazyLock<IntCounter> = LazyLock::new(|| {
+    register_int_counter!(
+        "weir_proxy_pool_turns_total",
+        "How often a pooled client was given a server connection"
+    )
+    .expect("registered once")
+});
+/// Needs of prepared statements by result: `reused` when the server connection had it, or `prepared`.
+pub static POOL_PREPARES: LazyLock<IntCounterVec> = LazyLock::new(|| {
+    register_int_counter_vec!(
+        "weir_proxy_pool_statements_total",
+        "Needs of named prepared statements, by whether the server connection had it",
+        &["result"]
+    )
+    .expect("registered once")
+});
+
 /// A connection's place in [`CONNECTIONS`], given back when it goes.
 pub struct Open(&'static str);
 
 impl Open {
+    /// Takes a place in this phase.
     pub fn new(phase: &'static str) -> Open {
         CONNECTIONS.with_label_values(&[phase]).inc();
         Open(phase)

@@ -9,10 +9,13 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 /// Why a packet did not come.
 #[derive(Debug, Error)]
 pub enum PacketError {
+    /// The connection broke, or ended.
     #[error("the connection broke: {0}")]
     Io(#[from] io::Error),
+    /// What came is no first packet.
     #[error(transparent)]
     Startup(#[from] StartupError),
+    /// A message is longer than its reader allows.
     #[error("a message of {0} bytes is longer than any that can come here")]
     Length(u32),
 }
@@ -20,7 +23,9 @@ pub enum PacketError {
 /// A typed message.
 #[derive(Debug)]
 pub struct Message {
+    /// The type byte.
     pub tag: u8,
+    /// What follows the length word.
     pub body: Vec<u8>,
 }
 

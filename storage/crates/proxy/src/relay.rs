@@ -44,18 +44,25 @@ pub enum Drain {
 pub enum End {
     /// The client closed the connection; `said` when it sent Terminate before.
     Client {
+        /// Whether the client said that it goes.
         said: bool,
     },
+    /// The connection to the client broke.
     ClientBroke(io::Error),
+    /// The compute closed the connection.
     Compute,
+    /// The connection to the compute broke.
     ComputeBroke(io::Error),
+    /// The proxy is to end.
     Shutdown,
 }
 
 /// What passed, without TLS.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Passed {
+    /// Bytes from the client to the compute.
     pub to_compute: u64,
+    /// Bytes from the compute to the client.
     pub to_client: u64,
 }
 

@@ -18,7 +18,9 @@ use pg_protocol::endpoint::EndpointName;
 
 /// The pause after the first failure that counts.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// No two attempts of an address are kept further apart.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A failure weighs half as much...
 pub const FORGIVEN_AFTER: Duration = Duration::from_secs(30);
 /// An attempt that would have to wait longer than this is refused.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(30);

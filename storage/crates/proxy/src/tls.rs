@@ -17,6 +17,7 @@ pub const ALPN: &[u8] = b"postgresql";
 
 /// A certificate in use: a connection keeps what it began with.
 pub struct Identity {
+    /// TLS as a server, with this certificate.
     pub config: Arc<ServerConfig>,
     /// What logins are bound to; None when the certificate's signature has no such hash.
     pub end_point: Option<Vec<u8>>,
@@ -30,6 +31,10 @@ pub struct Certificate {
 }
 
 impl Certificate {
+    /// Reads both files.
+    ///
+    /// # Errors
+    /// A file cannot be read, has no certificate or key, or the two do not fit.
     pub fn open(chain: &Path, key: &Path) -> anyhow::Result<Certificate> {
         Ok(Certificate {
             chain: chain.to_owned(),
@@ -46,10 +51,12 @@ impl Certificate {
         Ok(())
     }
 
+    /// What new connections get.
     pub fn current(&self) -> Arc<Identity> {
         self.current.read().clone()
     }
 
+    /// The files to be watched.
     pub fn paths(&self) -> Vec<PathBuf> {
         vec![self.chain.clone(), self.key.clone()]
     }

@@ -13,6 +13,7 @@ use pg_protocol::endpoint::EndpointName;
 use pg_protocol::scram::MockSecret;
 use proxy::cancel::Cancels;
 use proxy::directory::{Directory, DirectoryError, Endpoint, State};
+use proxy::pooled::pools::{Pools, Settings};
 use proxy::server::{self, Limits};
 use proxy::session::Shared;
 use proxy::throttle::Throttle;
@@ -84,6 +85,7 @@ async fn a_herd_wakes_its_compute_once_and_all_get_their_rows() {
         throttle: Throttle::default(),
         wakes: Wakes::default(),
         cancels: Cancels::default(),
+        pools: Pools::new(Settings::default()),
         login_limit: Duration::from_secs(60),
         wake_limit: Duration::from_secs(60),
     });

@@ -264,7 +264,8 @@ export const zBranchRestoreRequest = z.object({
 /**
  * EndpointSettings
  *
- * `pg_settings` are passed to Postgres; the poolers and library lists of the shape are not built.
+ * `pg_settings` are passed to Postgres; the pooler's settings are the installation's, and library lists are not
+ * built.
  */
 export const zEndpointSettings = z.object({
     pg_settings: z.nullish(z.record(z.string(), z.unknown())),

@@ -10,6 +10,8 @@ use clap::Parser;
 use pg_protocol::scram::MockSecret;
 use proxy::cancel::Cancels;
 use proxy::directory::{ControlPlane, Directory, FileDirectory};
+use proxy::pool::slots;
+use proxy::pooled::pools::{self, Pools};
 use proxy::server::{self, Limits};
 use proxy::session::Shared;
 use proxy::throttle::Throttle;
@@ -70,12 +72,31 @@ struct Args {
     /// How long a client waits for a compute that starts
     #[arg(long, default_value_t = 30)]
     wake_seconds: u64,
+    /// Server connections that pooled clients of one role share in one database
+    #[arg(long, default_value_t = 20)]
+    pool_size: usize,
+    /// Server connections of all pools of one endpoint; fewer than its compute's max_connections
+    #[arg(long, default_value_t = 80)]
+    pool_database_connections: usize,
+    /// How long a pooled client waits for a server connection
+    #[arg(long, default_value_t = 60_000)]
+    pool_queue_timeout_ms: u64,
+    /// A pool's server connection that was idle for so long is closed
+    #[arg(long, default_value_t = 60_000)]
+    pool_idle_ms: u64,
+    /// Prepared statements that a pool's server connection keeps
+    #[arg(long, default_value_t = 200)]
+    pool_statements: usize,
+    /// Send DISCARD ALL before a pool's server connection goes to another client
+    #[arg(long)]
+    pool_discard: bool,
     /// How long sessions may finish their transactions when the proxy is to end
     #[arg(long, default_value_t = 30)]
     drain_seconds: u64,
 }
 
 const MOST_CONNECTIONS: usize = 1_000_000;
+const MOST_POOL_CONNECTIONS: usize = 10_000;
 const SECRET_BYTES: usize = 32;
 
 fn main() -> anyhow::Result<()> {
@@ -96,6 +117,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         (1..=MOST_CONNECTIONS).contains(&args.max_connections),
         "--max-connections has to be 1 to {MOST_CONNECTIONS}"
     );
+    let pools = Pools::new(pool_settings(&args)?);
     let certificate = Arc::new(Certificate::open(&args.certificate, &args.private_key)?);
     if certificate.current().end_point.is_none() {
         tracing::warn!(
@@ -114,6 +136,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         throttle: Throttle::default(),
         wakes: Wakes::default(),
         cancels: Cancels::default(),
+        pools: pools.clone(),
         login_limit: Duration::from_secs(args.login_seconds),
         wake_limit: Duration::from_secs(args.wake_seconds),
     });
@@ -132,6 +155,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         certificate.paths(),
         move || certificate.reload(),
     ));
+    tokio::spawn(pools.watch());
     tokio::spawn(async move { axum::serve(http, proxy::http::router()).await });
     tracing::info!(listen = %postgres.local_addr()?, domains = ?shared.domains, "proxy serves");
     let mut terminate = signal(SignalKind::terminate())?;
@@ -144,6 +168,34 @@ async fn run(args: Args) -> anyhow::Result<()> {
     .await;
     tracing::info!("proxy stops");
     Ok(())
+}
+
+fn pool_settings(args: &Args) -> anyhow::Result<pools::Settings> {
+    let possible = 1..=MOST_POOL_CONNECTIONS;
+    for (name, value) in [
+        ("pool-size", args.pool_size),
+        ("pool-database-connections", args.pool_database_connections),
+        ("pool-statements", args.pool_statements),
+    ] {
+        ensure!(
+            possible.contains(&value),
+            "--{name} has to be 1 to {MOST_POOL_CONNECTIONS}"
+        );
+    }
+    ensure!(
+        args.pool_queue_timeout_ms > 0 && args.pool_idle_ms > 0,
+        "--pool-queue-timeout-ms and --pool-idle-ms have to be 1 or more"
+    );
+    Ok(pools::Settings {
+        limits: slots::Limits {
+            group: args.pool_size,
+            endpoint: args.pool_database_connections,
+            idle: Duration::from_millis(args.pool_idle_ms),
+        },
+        queue: Duration::from_millis(args.pool_queue_timeout_ms),
+        statements: args.pool_statements,
+        discard: args.pool_discard,
+    })
 }
 
 /// What the proxy asks for endpoints. A file is watched from here on.
