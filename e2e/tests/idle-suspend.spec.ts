@@ -39,8 +39,19 @@ test('a compute that nobody uses goes to sleep, and the next client wakes it', a
   await expect(row.getByRole('button', { name: 'Start' })).toBeVisible({ timeout: STEP })
   await screenshot(page, 'idle-suspended')
 
-  // By the proxy's address, as any client: it waits for the start and knows nothing of it.
-  expect(await sql(uri, 'select answer from notes')).toBe('42')
+  // As any client, by what the page says: it waits for the start and knows nothing of it.
+  await page.getByRole('button', { name: 'Show connection string' }).click()
+  const connect = page.getByRole('region', { name: 'Connect' })
+  await expect(connect.getByRole('code')).toHaveText(uri)
+  await connect.getByLabel(/^Pooled/).check()
+  await expect(connect.getByRole('code')).toContainText('-pooler')
+  const pooled = await connect.getByRole('code').innerText()
+  await connect.getByLabel('For').selectOption({ label: 'psql' })
+  await expect(connect.getByRole('code')).toHaveText(`psql "${pooled}"`)
+  await expectAccessible(page)
+  await expectFits(page)
+  await screenshot(page, 'connect')
+  expect(await sql(pooled, 'select answer from notes')).toBe('42')
   await expect(row.getByRole('button', { name: 'Suspend', exact: true })).toBeVisible({ timeout: STEP })
   expect(errors).toEqual([])
 })

@@ -2,24 +2,39 @@ import { useState } from 'react'
 
 import { errorText } from '~/api/errors'
 import type { Branch } from '~/api/types'
-import { branchRolesAndDatabases, connectionUri } from '~/features/computes/endpoint-queries'
+import { connectionUri, rolesAndDatabases, type RolesAndDatabases } from '~/features/computes/endpoint-queries'
 import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
 import { Copy } from '~/ui/Copy'
+import { Checkbox, SelectField } from '~/ui/Field'
 import { Notice } from '~/ui/Notice'
 
-/** The password is fetched when somebody asks to see it, not with the page. */
+import { type Client, CLIENTS, snippet } from './connect-snippets'
+
+/** What a branch has, what was chosen of it, and the string of that choice. */
+type Shown = RolesAndDatabases & { role: string; database: string; pooled: boolean; uri: string }
+
+const options = (names: string[]) =>
+  names.map((name) => (
+    <option key={name} value={name}>
+      {name}
+    </option>
+  ))
+
+/** How clients connect to a branch. The password is fetched when somebody asks to see it, not with the page. */
 export function ConnectionString({ projectId, branch }: { projectId: string; branch: Branch }) {
-  const [uri, setUri] = useState<string | null>(null)
+  const [shown, setShown] = useState<Shown | null>(null)
+  const [client, setClient] = useState<Client>('url')
   const [error, setError] = useState<string | null>(null)
   const [busy, setBusy] = useState(false)
 
-  async function reveal() {
+  async function show(change: Partial<Pick<Shown, 'role' | 'database' | 'pooled'>> = {}) {
     setBusy(true)
     setError(null)
     try {
-      const { role, database } = await branchRolesAndDatabases(projectId, branch.id)
-      setUri(await connectionUri(projectId, branch.id, role, database))
+      const known = shown ?? (await begin(projectId, branch.id))
+      const choice = { role: known.role, database: known.database, pooled: known.pooled, ...change }
+      setShown({ ...known, ...choice, uri: await connectionUri(projectId, branch.id, choice) })
     } catch (failure) {
       setError(errorText(failure))
     } finally {
@@ -28,16 +43,16 @@ export function ConnectionString({ projectId, branch }: { projectId: string; bra
   }
 
   return (
-    <Card title="Connect" note={`Connection string of branch ${branch.name}; it holds the password.`}>
-      {uri ? (
-        <div className="flex items-center gap-1">
-          <code className="min-w-0 flex-1 overflow-x-auto rounded-md bg-raised px-3 py-2 text-xs whitespace-nowrap">
-            {uri}
-          </code>
-          <Copy text={uri} label="connection string" />
-        </div>
+    <Card title="Connect" note={`How clients reach branch ${branch.name}. The string holds the password.`}>
+      {shown ? (
+        <Choices
+          {...{ shown, client, setClient }}
+          onChange={(change) => {
+            void show(change)
+          }}
+        />
       ) : (
-        <Button busy={busy} onClick={() => void reveal()}>
+        <Button busy={busy} onClick={() => void show()}>
           Show connection string
         </Button>
       )}
@@ -47,5 +62,77 @@ export function ConnectionString({ projectId, branch }: { projectId: string; bra
         </div>
       )}
     </Card>
+  )
+}
+
+async function begin(projectId: string, branchId: string): Promise<Shown> {
+  const found = await rolesAndDatabases(projectId, branchId)
+  const database = found.databases[0]
+  return { ...found, database: database?.name ?? '', role: database?.owner ?? '', pooled: false, uri: '' }
+}
+
+type ChoicesProps = {
+  shown: Shown
+  client: Client
+  setClient: (client: Client) => void
+  onChange: (change: Partial<Pick<Shown, 'role' | 'database' | 'pooled'>>) => void
+}
+
+function Choices({ shown, client, setClient, onChange }: ChoicesProps) {
+  const text = snippet(client, shown.uri)
+  return (
+    <>
+      <div className="grid gap-x-4 sm:grid-cols-3">
+        <SelectField
+          label="Role"
+          value={shown.role}
+          onChange={(event) => {
+            onChange({ role: event.target.value })
+          }}
+        >
+          {options(shown.roles)}
+        </SelectField>
+        <SelectField
+          label="Database"
+          value={shown.database}
+          onChange={(event) => {
+            onChange({ database: event.target.value })
+          }}
+        >
+          {options(shown.databases.map((each) => each.name))}
+        </SelectField>
+        <SelectField
+          label="For"
+          value={client}
+          onChange={(event) => {
+            setClient(event.target.value as Client)
+          }}
+        >
+          {Object.entries(CLIENTS).map(([key, words]) => (
+            <option key={key} value={key}>
+              {words}
+            </option>
+          ))}
+        </SelectField>
+      </div>
+      <Checkbox
+        label="Pooled: many clients share few sessions, each has one during a transaction"
+        checked={shown.pooled}
+        onChange={(pooled) => {
+          onChange({ pooled })
+        }}
+      />
+      <div className="mt-2 flex items-start gap-1">
+        <pre className="min-w-0 flex-1 rounded-md bg-raised px-3 py-2 text-xs break-all whitespace-pre-wrap">
+          <code>{text}</code>
+        </pre>
+        <Copy text={text} label="connection string" />
+      </div>
+      <p className="mt-2 text-xs text-muted">
+        A suspended compute is started while the client waits.
+        {shown.pooled &&
+          ' Session settings, LISTEN, temporary tables and SQL-level PREPARE need a connection that is not pooled.'}
+      </p>
+    </>
   )
 }

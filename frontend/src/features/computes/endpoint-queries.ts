@@ -45,37 +45,38 @@ export function changeIdleTime(projectId: string, endpointId: string, seconds: n
   )
 }
 
-export async function connectionUri(
-  projectId: string,
-  branchId: string,
-  role: string,
-  database: string,
-): Promise<string> {
+export type ConnectionChoice = { role: string; database: string; pooled: boolean }
+
+/** The string that a client connects by, with the role's password in it. */
+export async function connectionUri(projectId: string, branchId: string, choice: ConnectionChoice): Promise<string> {
   const { uri } = await unwrap(
     client.GET('/api/v2/projects/{project_id}/connection_uri', {
       params: {
         path: { project_id: projectId },
-        query: { branch_id: branchId, role_name: role, database_name: database },
+        query: {
+          branch_id: branchId,
+          role_name: choice.role,
+          database_name: choice.database,
+          pooled: choice.pooled,
+        },
       },
     }),
   )
   return uri
 }
 
-/** The first role and database of a branch, which every project is created with. */
-export async function branchRolesAndDatabases(
-  projectId: string,
-  branchId: string,
-): Promise<{ role: string; database: string }> {
+export type RolesAndDatabases = { roles: string[]; databases: { name: string; owner: string }[] }
+
+/** The roles and databases of a branch; every project is created with one of each. */
+export async function rolesAndDatabases(projectId: string, branchId: string): Promise<RolesAndDatabases> {
   const params = { params: { path: { project_id: projectId, branch_id: branchId } } }
   const [{ roles }, { databases }] = await Promise.all([
     unwrap(client.GET('/api/v2/projects/{project_id}/branches/{branch_id}/roles', params)),
     unwrap(client.GET('/api/v2/projects/{project_id}/branches/{branch_id}/databases', params)),
   ])
-  const database = databases[0]
-  if (!database) throw new Error('This branch has no database yet. Wait until the project is ready.')
+  if (databases.length === 0) throw new Error('This branch has no database yet. Wait until the project is ready.')
   return {
-    role: roles.find((role) => role.name === database.owner_name)?.name ?? database.owner_name,
-    database: database.name,
+    roles: roles.map((role) => role.name),
+    databases: databases.map((database) => ({ name: database.name, owner: database.owner_name })),
   }
 }
