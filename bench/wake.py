@@ -63,7 +63,7 @@ def main() -> int:
         say(f"The measurement stopped: {error}")
         return 1
     arguments.results.write_text(json.dumps(document(wakes, arguments.remark), indent=2) + "\n")
-    tell(wakes)
+    summarise(wakes)
     return 0
 
 
@@ -137,7 +137,7 @@ def document(wakes: list[Wake], remark: str) -> dict[str, Any]:
     }
 
 
-def tell(wakes: list[Wake]) -> None:
+def summarise(wakes: list[Wake]) -> None:
     words = {
         "row": "a client of a suspended database has its row",
         "operation": "of it, the operation that starts the compute",
