@@ -151,6 +151,7 @@ impl<'a> Session<'a> {
         let Some(server) = connection.server.take() else {
             unreachable!("an idle connection has its state");
         };
+        connection.is_between = false;
         let contents = self.context.pools.contents.clone();
         let turn = Turn::new(client, server, contents);
         let halves = (&mut self.reader, &mut self.writer);
@@ -166,6 +167,7 @@ impl<'a> Session<'a> {
         let back = match ended {
             Ended::Over => {
                 connection.server = Some(turn.server);
+                connection.is_between = true;
                 // Whoever was to be cancelled is this client, until no request is under way.
                 if self.registered.aim(None).await {
                     lease.give_back(connection);
@@ -173,8 +175,10 @@ impl<'a> Session<'a> {
                 return Ok(Some(turn.client));
             }
             ref other if other.is_computes() => self.lost(other, &turn),
+            // There is no time to bring anything to its end.
+            Ended::Shutdown => self.left(Ended::Shutdown, &turn),
             other => {
-                let told = self.left(other, &turn).await;
+                let told = self.left(other, &turn);
                 self.clear_up(lease, connection, turn).await;
                 told
             }
@@ -205,7 +209,7 @@ impl<'a> Session<'a> {
     }
 
     /// What a client is told whose session ends within a turn by itself, or by the proxy.
-    async fn left(&mut self, ended: Ended, turn: &Turn) -> Result<Option<Client>, Unserved> {
+    fn left(&self, ended: Ended, turn: &Turn) -> Result<Option<Client>, Unserved> {
         match ended {
             Ended::ClientLeft { said } => Err(Unserved::Ended(End::Client { said })),
             Ended::ClientBroke(error) => Err(Unserved::Ended(End::ClientBroke(error))),
