@@ -527,6 +527,18 @@ def test_idle_server_connections_are_closed_and_the_metrics_say_so() -> None:
         assert value(connection, "SELECT 1") == "1"
 
 
+def test_a_server_connection_that_has_become_old_is_replaced_between_transactions() -> None:
+    with proxied("--pool-size", "1", "--pool-lifetime-ms", "1500") as proxy, pooled(proxy) as connection:
+        with proxy.stock.admin() as admin:
+            admin.execute("ALTER ROLE app SET work_mem = '11MB'")
+        with connection.transaction():
+            before = backend(connection)
+            time.sleep(2)
+            assert backend(connection) == before
+        assert backend(connection) != before
+        assert value(connection, "SHOW work_mem") == "11MB"
+
+
 def test_an_endpoints_limit_is_shared_by_its_roles_and_idle_ones_make_room() -> None:
     limits = ("--pool-size", "2", "--pool-database-connections", "2", "--pool-queue-timeout-ms", "1500")
     with proxied(*limits) as proxy:

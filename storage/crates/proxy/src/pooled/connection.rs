@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use crate::cancel::Backend;
 use crate::compute::Ready;
 use crate::pool::parameters::{Learned, Tracked};
-use crate::pool::slots::Epoch;
+use crate::pool::slots::Made;
 use crate::pool::turn::{Server, field, status};
 
 /// Nothing that a command of the proxy's own makes the server say is longer.
@@ -25,8 +25,8 @@ pub struct Connection {
     pub server: Option<Server>,
     /// What a request to cancel reaches.
     pub backend: Option<Backend>,
-    /// When it was made, as the pool counts.
-    pub epoch: Epoch,
+    /// When the connection was made.
+    pub made: Made,
     /// The client that had it last; 0 is none.
     pub last_client: u64,
     /// Whether the server has got whole messages only. Where it has not, nothing must be added to what it has got.
@@ -81,7 +81,7 @@ impl Connection {
     pub fn new(
         ready: Ready,
         address: String,
-        epoch: Epoch,
+        made: Made,
         statements: usize,
     ) -> (Connection, Learned) {
         let greeting = settings(&ready.greeting);
@@ -98,7 +98,7 @@ impl Connection {
             stream: ready.stream,
             server: Some(Server::new(statements, known)),
             backend,
-            epoch,
+            made,
             last_client: 0,
             is_between: true,
             rest: ready.rest,

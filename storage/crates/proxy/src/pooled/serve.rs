@@ -111,7 +111,7 @@ pub async fn serve(
                 let (ready, address) =
                     reach::reach(context.ways, endpoint, &login.keys, &wish.startup).await?;
                 let most = pools.settings.statements;
-                let (connection, learned) = Connection::new(ready, address, lease.epoch, most);
+                let (connection, learned) = Connection::new(ready, address, lease.made, most);
                 pools.learn(&wish.key, learned);
                 Box::new(connection)
             }
