@@ -81,7 +81,7 @@ impl Tracked {
 
     /// The settings by which a statement's text is read when it is prepared: how its bytes are characters, what a backslash
     /// means, and which moment a literal of a date or a time is. Each value ends with a zero byte.
-    pub fn reading(&self) -> Vec<u8> {
+    pub fn parse_context(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for value in &self.0[..APPLICATION_NAME] {
             bytes.extend_from_slice(value.as_deref().unwrap_or_default().as_bytes());

@@ -64,11 +64,11 @@ pub struct Contents {
 
 impl Contents {
     /// The statement with this content (query, zero byte, number of types of parameters, types), prepared with these
-    /// settings ([`Tracked::reading`]).
-    pub fn statement(&self, content: &[u8], reading: &[u8]) -> Arc<Statement> {
+    /// settings ([`Tracked::parse_context`]).
+    pub fn statement(&self, content: &[u8], parse_context: &[u8]) -> Arc<Statement> {
         let mut context = digest::Context::new(&digest::SHA256);
-        context.update(&(reading.len() as u64).to_be_bytes());
-        context.update(reading);
+        context.update(&(parse_context.len() as u64).to_be_bytes());
+        context.update(parse_context);
         context.update(content);
         let mut hash = Hash::default();
         hash.copy_from_slice(context.finish().as_ref());
@@ -240,13 +240,13 @@ mod tests {
         let one = contents.statement(b"SELECT $1\0\0\0", b"UTF8\0");
         let same = contents.statement(b"SELECT $1\0\0\0", b"UTF8\0");
         assert!(Arc::ptr_eq(&one, &same));
-        for (content, reading) in [
+        for (content, settings) in [
             (&b"SELECT $1\0\0\x01\0\0\0\x17"[..], &b"UTF8\0"[..]),
             (b"SELECT $1\0\0\0", b"LATIN1\0"),
             (b"8\0SELECT $1\0\0\0", b"UTF"),
         ] {
-            let other = contents.statement(content, reading);
-            assert_ne!(one.name(), other.name(), "{content:?} {reading:?}");
+            let other = contents.statement(content, settings);
+            assert_ne!(one.name(), other.name(), "{content:?} {settings:?}");
         }
         assert!(one.name().len() < 64, "Postgres's limit of names");
         let parse = one.to_message();

@@ -14,7 +14,7 @@ use super::turn::{self, Ended};
 use crate::cancel::{self, Registered};
 use crate::login::Login;
 use crate::metrics;
-use crate::pool::key::Wish;
+use crate::pool::key::PooledStartup;
 use crate::pool::turn::{Client, Idle, Turn};
 use crate::relay::{Drain, End, Passed};
 use crate::why::Why;
@@ -30,7 +30,7 @@ pub struct Session<'a> {
     reader: ReadHalf<Stream>,
     writer: WriteHalf<Stream>,
     login: Login,
-    wish: Wish,
+    startup: PooledStartup,
     /// None while a turn has it.
     client: Option<Client>,
     registered: Registered,
@@ -54,7 +54,7 @@ impl<'a> Session<'a> {
         context: Context<'a>,
     ) -> Result<Session<'a>, Why> {
         let greeted = Box::pin(greeting(startup, &login, context)).await;
-        let (wish, settings, mut greeting) = match greeted {
+        let (startup, settings, mut greeting) = match greeted {
             Ok(greeted) => greeted,
             Err(Unserved::Ended(_)) => unreachable!("nobody reads from the client here"),
             Err(Unserved::Told(told, why)) => {
@@ -76,7 +76,7 @@ impl<'a> Session<'a> {
             reader,
             writer,
             login,
-            wish,
+            startup,
             client: Some(Client::new(settings)),
             registered,
             number: context.pools.number(),
@@ -192,7 +192,7 @@ impl<'a> Session<'a> {
         let (word, text) = match ended {
             Ended::ComputeBroke(error) => ("compute_broke", error.to_string()),
             Ended::Desync(desync) => {
-                let endpoint = &self.wish.key.group.endpoint;
+                let endpoint = &self.startup.key.group.endpoint;
                 tracing::error!(%endpoint, %desync, "a compute's answer does not fit what it was asked");
                 ("compute_broke", desync.to_string())
             }
@@ -266,7 +266,7 @@ impl<'a> Session<'a> {
         };
         let served = serve(
             self.context,
-            &self.wish,
+            &self.startup,
             &self.login,
             self.number,
             &mut settings,

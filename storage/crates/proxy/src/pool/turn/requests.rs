@@ -180,7 +180,7 @@ impl Turn {
         self.changes.named = true;
         let statement = self
             .contents
-            .statement(content, &self.server.settings.reading());
+            .statement(content, &self.server.settings.parse_context());
         let statements = &mut self.client.statements;
         statements.insert(name.clone(), statement.clone());
         if self.server.statements.touch(statement.name()) {
