@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import contextlib
+import datetime as dt
 import hashlib
-import hmac
 import os
 import signal
 import socket
-import ssl
-import struct
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, Self
 
 import psycopg
 import pytest
 from harness import metric, scram_verifier, wait_for
-from proxying import DOMAIN, ENDPOINT, PASSWORD, Proxy, proxied
+from pooling import POOLER, Connection, all_taken, backend, backends, elsewhere, pooled, status_kib, value
+from proxying import ENDPOINT, PASSWORD, Proxy, proxied
 from psycopg import sql
 from psycopg.pq import ExecStatus
-
-POOLER = f"{ENDPOINT}-pooler.{DOMAIN}"
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 @pytest.fixture(scope="module")
@@ -36,53 +27,6 @@ def proxy() -> Iterator[Proxy]:
     """Two server connections for each role in each database."""
     with proxied("--pool-size", "2", "--pool-queue-timeout-ms", "3000", "--drain-seconds", "5") as proxy:
         yield proxy
-
-
-def pooled(proxy: Proxy, **changes: Any) -> Connection:
-    return proxy.connect(**({"host": POOLER} | changes))
-
-
-def backend(connection: Connection) -> int:
-    row = connection.execute("SELECT pg_backend_pid()").fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-def value(connection: Connection, statement: str) -> str:
-    row = connection.execute(statement.encode()).fetchone()
-    assert row is not None
-    return str(row[0])
-
-
-@contextlib.contextmanager
-def all_taken(proxy: Proxy, count: int) -> Generator[list[Connection]]:
-    """Clients within transactions that hold so many server connections."""
-    with contextlib.ExitStack() as stack:
-        holders = [stack.enter_context(pooled(proxy)) for _ in range(count)]
-        for holder in holders:
-            holder.execute("BEGIN")
-        yield holders
-        for holder in holders:
-            holder.execute("ROLLBACK")
-
-
-def backends(proxy: Proxy, where: str = "usename = 'app'") -> int:
-    with proxy.stock.admin() as admin:
-        return int(value(admin, f"SELECT count(*) FROM pg_stat_activity WHERE {where}"))
-
-
-def elsewhere(proxy: Proxy, connection: Connection) -> Connection:
-    """A client within a transaction that holds the server connection that `connection` used last."""
-    used = backend(connection)
-    others = [pooled(proxy), pooled(proxy)]
-    for other in others:
-        other.execute("BEGIN")
-    wanted = next(other for other in others if backend(other) == used)
-    for other in others:
-        if other is not wanted:
-            other.execute("ROLLBACK")
-            other.close()
-    return wanted
 
 
 def test_a_pooler_is_named_in_all_ways_and_said_in_the_log(proxy: Proxy) -> None:
@@ -135,6 +79,23 @@ def test_clients_share_a_statement_and_may_use_one_name_for_different_ones(proxy
         result = one.pgconn.exec_prepared(b"never", [])
         assert result.status == ExecStatus.FATAL_ERROR
         assert b'prepared statement "never" does not exist' in result.error_message
+
+
+def test_a_statement_is_not_shared_with_clients_that_read_it_otherwise(proxy: Proxy) -> None:
+    """Postgres makes dates of literals when it prepares a statement, and characters of its bytes."""
+    ask = lambda connection: connection.execute("SELECT '01/02/2030'::date, %s::int", [1], prepare=True)  # noqa: E731
+    with pooled(proxy, options="-c a.b=1") as american, pooled(proxy, options="-c a.b=1") as german:
+        german.execute("SET DateStyle = 'SQL, DMY'")
+        for _ in range(3):
+            assert ask(american).fetchone() == (dt.date(2030, 1, 2), 1)
+            assert ask(german).fetchone() == (dt.date(2030, 2, 1), 1)
+    with pooled(proxy) as utf8, pooled(proxy, client_encoding="LATIN1") as latin1:
+        for _ in range(3):
+            for connection, characters in ((utf8, 1), (latin1, 2)):
+                prepared = connection.pgconn.prepare(b"same", b"SELECT length('\xc3\xa4')")
+                assert prepared.status == ExecStatus.COMMAND_OK
+                assert connection.pgconn.exec_prepared(b"same", []).get_value(0, 0) == str(characters).encode()
+                connection.pgconn.close_prepared(b"same")
 
 
 def test_the_unnamed_statement_outlives_its_transaction(proxy: Proxy) -> None:
@@ -345,12 +306,6 @@ def test_copy_passes_both_ways_and_a_failed_one_leaves_nothing(proxy: Proxy) -> 
         assert value(connection, "SELECT count(*) FROM copied WHERE id = 7 AND text = 'last'") == "1"
         assert value(other, "SELECT 1") == "1"
         connection.execute("DROP TABLE copied")
-
-
-def status_kib(proxy: Proxy, name: str) -> int:
-    assert proxy.process.child is not None
-    status = Path(f"/proc/{proxy.process.child.pid}/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(name))
 
 
 def test_a_value_of_64_mb_passes_both_ways_without_being_kept(proxy: Proxy) -> None:
@@ -572,6 +527,18 @@ def test_idle_server_connections_are_closed_and_the_metrics_say_so() -> None:
         assert value(connection, "SELECT 1") == "1"
 
 
+def test_a_server_connection_that_has_become_old_is_replaced_between_transactions() -> None:
+    with proxied("--pool-size", "1", "--pool-lifetime-ms", "1500") as proxy, pooled(proxy) as connection:
+        with proxy.stock.admin() as admin:
+            admin.execute("ALTER ROLE app SET work_mem = '11MB'")
+        with connection.transaction():
+            before = backend(connection)
+            time.sleep(2)
+            assert backend(connection) == before
+        assert backend(connection) != before
+        assert value(connection, "SHOW work_mem") == "11MB"
+
+
 def test_an_endpoints_limit_is_shared_by_its_roles_and_idle_ones_make_room() -> None:
     limits = ("--pool-size", "2", "--pool-database-connections", "2", "--pool-queue-timeout-ms", "1500")
     with proxied(*limits) as proxy:
@@ -627,167 +594,3 @@ def test_a_stop_lets_transactions_finish_and_ends_idle_clients() -> None:
         assert value(busy, "SELECT 1") == "1"
         busy.execute("COMMIT")
         assert proxy.process.wait(10) == 0
-
-
-class Raw:
-    """A client of the protocol's bytes, logged in at the pooler."""
-
-    def __init__(self, proxy: Proxy) -> None:
-        plain = socket.create_connection(("127.0.0.1", proxy.port))
-        plain.sendall(struct.pack("!II", 8, 80877103))
-        assert plain.recv(1) == b"S"
-        context = ssl.create_default_context(cafile=str(proxy.authority.root))
-        self.stream = context.wrap_socket(plain, server_hostname=POOLER)
-        self.stream.settimeout(20)
-        body = struct.pack("!I", 3 << 16) + b"user\0app\0database\0appdb\0\0"
-        self.stream.sendall(struct.pack("!I", len(body) + 4) + body)
-        self._log_in()
-        while self.message()[0] != b"Z":
-            pass
-
-    def _log_in(self) -> None:
-        assert self.message()[0] == b"R"
-        first = "n=,r=rawclient"
-        initial = f"n,,{first}".encode()
-        self.send(b"p", b"SCRAM-SHA-256\0" + struct.pack("!I", len(initial)) + initial)
-        challenge = self.message()[1][4:].decode()
-        nonce, salt, rounds = (part[2:] for part in challenge.split(","))
-        salted = hashlib.pbkdf2_hmac("sha256", PASSWORD.encode(), base64.b64decode(salt), int(rounds))
-        key = hmac.digest(salted, b"Client Key", "sha256")
-        last = f"c=biws,r={nonce}"
-        signed = hmac.digest(hashlib.sha256(key).digest(), f"{first},{challenge},{last}".encode(), "sha256")
-        proof = base64.b64encode(bytes(one ^ other for one, other in zip(key, signed, strict=True))).decode()
-        self.send(b"p", f"{last},p={proof}".encode())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stream.close()
-
-    def send(self, tag: bytes, body: bytes) -> None:
-        self.stream.sendall(tag + struct.pack("!I", len(body) + 4) + body)
-
-    def message(self) -> tuple[bytes, bytes]:
-        head = self._exactly(5)
-        return head[:1], self._exactly(struct.unpack("!I", head[1:])[0] - 4)
-
-    def _exactly(self, count: int) -> bytes:
-        found = b""
-        while len(found) < count:
-            piece = self.stream.recv(count - len(found))
-            if not piece:
-                raise EOFError
-            found += piece
-        return found
-
-    def until(self, wanted: bytes) -> list[tuple[bytes, bytes]]:
-        found = [self.message()]
-        while found[-1][0] != wanted:
-            found.append(self.message())
-        return found
-
-
-def test_a_client_that_breaks_the_protocol_is_told_and_harms_nobody(proxy: Proxy) -> None:
-    for wrong in (b"p\0\0\0\x04", b"Q\xff\xff\xff\xff", b"B\0\0\0\x08none", b"!\0\0\0\x04"):
-        with Raw(proxy) as raw:
-            raw.send(b"Q", b"BEGIN\0")
-            raw.until(b"Z")
-            raw.stream.sendall(wrong)
-            assert b"C08P01" in raw.until(b"E")[-1][1]
-            with pytest.raises(EOFError):
-                raw.message()
-        with pooled(proxy) as other:
-            assert value(other, "SELECT 1") == "1"
-    assert backends(proxy, "usename = 'app' AND state LIKE 'idle in%'") == 0
-    assert 'why="violation"' in proxy.log
-
-
-def test_a_message_that_comes_slowly_holds_no_server_connection_and_one_that_is_cut_closes_it(proxy: Proxy) -> None:
-    with contextlib.ExitStack() as stack:
-        slow = [stack.enter_context(Raw(proxy)) for _ in range(3)]
-        for raw in slow:
-            raw.stream.sendall(b"Q\0\0\0\x0dSEL")
-        with pooled(proxy) as other:
-            assert value(other, "SELECT 1") == "1"
-        for raw in slow:
-            raw.stream.sendall(b"ECT 1\0")
-            assert [tag for tag, _ in raw.until(b"Z")] == [b"T", b"D", b"C", b"Z"]
-        # A long one is passed on as it comes; its server connection cannot be used for anybody else any more.
-        for raw in slow[:2]:
-            raw.stream.sendall(b"Q" + struct.pack("!I", 1 << 20) + b"SELECT '" + b"x" * 100_000)
-    with pooled(proxy) as other:
-        assert value(other, "SELECT 1") == "1"
-
-
-def test_a_flush_without_sync_keeps_the_server_connection(proxy: Proxy) -> None:
-    parts = (
-        *((b"P", b"\0SELECT pg_backend_pid()\0\0\0"), (b"B", b"\0\0\0\0\0\0\0\0")),
-        *((b"E", b"\0\0\0\0\0"), (b"H", b"")),
-    )
-    seen: set[bytes] = set()
-    with Raw(proxy) as raw:
-        for _ in range(3):
-            for tag, body in parts:
-                raw.send(tag, body)
-            seen.add(dict(raw.until(b"C"))[b"D"])
-            with pooled(proxy) as other:
-                backend(other)
-        assert len(seen) == 1
-        raw.send(b"S", b"")
-        assert raw.until(b"Z")[-1] == (b"Z", b"I")
-
-
-def test_an_idle_pooled_client_costs_at_most_32_kib(say: Callable[[str], None]) -> None:
-    """Resident memory of the proxy for clients, with TLS, that each have run a statement and prepared one."""
-    count = 400
-    with proxied("--pool-size", "4") as proxy, contextlib.ExitStack() as stack:
-        enter = lambda _: stack.enter_context(pooled(proxy))  # noqa: E731
-        for number in range(50):
-            enter(number).execute("SELECT %s::int", [1], prepare=True)
-        before = status_kib(proxy, "VmRSS")
-        with ThreadPoolExecutor(16) as threads:
-            sessions = list(threads.map(enter, range(count)))
-        for connection in sessions:
-            connection.execute("SELECT %s::int", [1], prepare=True)
-        each = (status_kib(proxy, "VmRSS") - before) / count
-        say(f"weir-proxy: {each:.1f} KiB for an idle pooled client, of {count}")
-        assert each <= 32
-        assert backends(proxy) <= 4
-
-
-@pytest.mark.parametrize("mode", ["simple", "extended", "prepared"])
-def test_pgbench_runs_with_more_clients_than_server_connections(proxy: Proxy, mode: str) -> None:
-    parameters = proxy.parameters(password=None, host=POOLER)
-    line = " ".join(f"{name}='{value}'" for name, value in parameters.items())
-    environment = {**os.environ, "PGPASSWORD": PASSWORD}
-    bench = lambda *arguments: subprocess.run(  # noqa: E731
-        ["pgbench", *arguments, line], check=True, env=environment, capture_output=True, text=True, timeout=120
-    )
-    if mode == "simple":
-        bench("-i", "-q", "-s", "1")
-    done = bench("-c", "16", "-j", "2", "-T", "3", "-M", mode, "-n")
-    assert "number of failed transactions: 0" in done.stdout
-
-
-def test_asyncpg_works_with_its_cache_of_statements(proxy: Proxy) -> None:
-    asyncpg: Any = pytest.importorskip("asyncpg")
-
-    async def run() -> None:
-        context = ssl.create_default_context(cafile=str(proxy.authority.root))
-        context.check_hostname = False
-        where = {"host": "127.0.0.1", "port": proxy.port, "database": "appdb", "password": PASSWORD, "ssl": context}
-        user = f"endpoint={ENDPOINT}-pooler;app"
-        clients = [await asyncpg.connect(user=user, **where) for _ in range(6)]
-
-        async def work(client: Any) -> None:
-            for number in range(20):
-                assert await client.fetchval("SELECT $1::int + 1", number) == number + 1
-                async with client.transaction():
-                    assert await client.fetchval("SELECT $1::text", str(number)) == str(number)
-
-        await asyncio.gather(*(work(client) for client in clients))
-        for client in clients:
-            await client.close()
-
-    asyncio.run(run())

@@ -161,7 +161,7 @@ def test_settings_of_the_pooler_reach_the_proxy(made: Installation, monkeypatch:
     usual = " ".join(_command(made))
     assert (
         "--pool-size 20 --pool-database-connections 80 --pool-statements 200 --pool-queue-timeout-ms 60000"
-        " --pool-idle-ms 60000"
+        " --pool-idle-ms 60000 --pool-lifetime-ms 3600000"
     ) in usual
     assert "--pool-discard" not in usual
     changed = _change(made, "pool_discard = false", "pool_discard = true")

@@ -48,6 +48,7 @@ POOL_SETTINGS = {
     "pool_statements": (200, _MOST_CONNECTIONS),
     "pool_queue_timeout_ms": (60_000, _DAY_MS),
     "pool_idle_ms": (60_000, _DAY_MS),
+    "pool_lifetime_ms": (3_600_000, _DAY_MS),
 }
 
 

@@ -40,9 +40,11 @@ pool_size = {pool_size}
 pool_database_connections = {pool_database_connections}
 # Prepared statements that a server connection keeps.
 pool_statements = {pool_statements}
-# How long a client waits for a server connection, and when one that nobody uses is closed, in milliseconds.
+# How long a client waits for a server connection, and after how long one is closed that nobody uses, and one that is
+# used, so that what ALTER ROLE has changed is so for all; in milliseconds.
 pool_queue_timeout_ms = {pool_queue_timeout_ms}
 pool_idle_ms = {pool_idle_ms}
+pool_lifetime_ms = {pool_lifetime_ms}
 # Whether DISCARD ALL is sent before a server connection goes to another client, for clients that leave settings,
 # temporary tables or locks behind. It costs a round trip each time, and all prepared statements.
 pool_discard = false

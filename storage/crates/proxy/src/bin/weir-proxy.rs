@@ -84,6 +84,9 @@ struct Args {
     /// A pool's server connection that was idle for so long is closed
     #[arg(long, default_value_t = 60_000)]
     pool_idle_ms: u64,
+    /// A pool's server connection that was made so long ago is closed after its transaction
+    #[arg(long, default_value_t = 3_600_000)]
+    pool_lifetime_ms: u64,
     /// Prepared statements that a pool's server connection keeps
     #[arg(long, default_value_t = 200)]
     pool_statements: usize,
@@ -182,15 +185,19 @@ fn pool_settings(args: &Args) -> anyhow::Result<pools::Settings> {
             "--{name} has to be 1 to {MOST_POOL_CONNECTIONS}"
         );
     }
-    ensure!(
-        args.pool_queue_timeout_ms > 0 && args.pool_idle_ms > 0,
-        "--pool-queue-timeout-ms and --pool-idle-ms have to be 1 or more"
-    );
+    for (name, milliseconds) in [
+        ("pool-queue-timeout-ms", args.pool_queue_timeout_ms),
+        ("pool-idle-ms", args.pool_idle_ms),
+        ("pool-lifetime-ms", args.pool_lifetime_ms),
+    ] {
+        ensure!(milliseconds > 0, "--{name} has to be 1 or more");
+    }
     Ok(pools::Settings {
         limits: slots::Limits {
             group: args.pool_size,
             endpoint: args.pool_database_connections,
             idle: Duration::from_millis(args.pool_idle_ms),
+            lifetime: Duration::from_millis(args.pool_lifetime_ms),
         },
         queue: Duration::from_millis(args.pool_queue_timeout_ms),
         statements: args.pool_statements,

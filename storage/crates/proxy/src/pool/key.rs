@@ -38,13 +38,13 @@ pub struct Key {
 
 /// What a client's startup packet means for pooling.
 #[derive(Debug)]
-pub struct Wish {
+pub struct PooledStartup {
     /// The pool that serves it.
     pub key: Key,
     /// The settings it asks for that follow it from connection to connection, as it wrote them.
     pub tracked: Tracked,
     /// The startup packet of server connections.
-    pub startup: Startup,
+    pub server: Startup,
 }
 
 /// Sorts a startup packet, from which the endpoint has been taken out, into pool and settings.
@@ -52,7 +52,7 @@ pub struct Wish {
 /// # Errors
 /// 0A000 for a client that wants replication, which needs a server connection of its own; 22023 for a setting that no
 /// server takes.
-pub fn wish(endpoint: &EndpointName, startup: &Startup) -> Result<Wish, Fatal> {
+pub fn pooled_startup(endpoint: &EndpointName, startup: &Startup) -> Result<PooledStartup, Fatal> {
     if let Some(value) = startup.get("replication")
         && !NO.contains(&value.to_ascii_lowercase().as_str())
     {
@@ -83,13 +83,13 @@ pub fn wish(endpoint: &EndpointName, startup: &Startup) -> Result<Wish, Fatal> {
         role: role.into(),
         database: database.unwrap_or(role).into(),
     };
-    Ok(Wish {
+    Ok(PooledStartup {
         key: Key {
             group,
             class: class.into(),
         },
         tracked,
-        startup: server,
+        server,
     })
 }
 
@@ -99,16 +99,16 @@ mod tests {
 
     use super::*;
 
-    fn wish_of(text: &str) -> Result<Wish, Fatal> {
+    fn pooled(text: &str) -> Result<PooledStartup, Fatal> {
         let body = [&[0, 3, 0, 0][..], text.as_bytes()].concat();
         let Ok(FirstPacket::Startup(startup)) = parse(&body) else {
             panic!("{text:?} is well formed");
         };
-        wish(&EndpointName::new("ep-a").expect("a name"), &startup)
+        pooled_startup(&EndpointName::new("ep-a").expect("a name"), &startup)
     }
 
     fn key(text: &str) -> Key {
-        wish_of(text).expect("it can be pooled").key
+        pooled(text).expect("it can be pooled").key
     }
 
     #[test]
@@ -135,17 +135,17 @@ mod tests {
 
     #[test]
     fn the_server_is_begun_without_what_is_set_for_each_client() {
-        let wish =
-            wish_of("user\0app\0DateStyle\0ISO\0options\0-c a.b=1\0\0").expect("it can be pooled");
-        let names: Vec<_> = wish.startup.parameters().map(|(name, _)| name).collect();
+        let pooled =
+            pooled("user\0app\0DateStyle\0ISO\0options\0-c a.b=1\0\0").expect("it can be pooled");
+        let names: Vec<_> = pooled.server.parameters().map(|(name, _)| name).collect();
         assert_eq!(names, ["user", "options"]);
-        assert_eq!(wish.tracked.get(1), Some("ISO"));
+        assert_eq!(pooled.tracked.get(1), Some("ISO"));
     }
 
     #[test]
     fn replication_is_refused_in_all_its_spellings() {
         for value in ["database", "true", "on", "1", "yes", ""] {
-            let refused = wish_of(&format!("user\0app\0replication\0{value}\0\0"));
+            let refused = pooled(&format!("user\0app\0replication\0{value}\0\0"));
             assert_eq!(
                 refused.err().map(|fatal| fatal.sqlstate),
                 Some("0A000"),
@@ -153,7 +153,7 @@ mod tests {
             );
         }
         for value in ["false", "OFF", "no", "0"] {
-            assert!(wish_of(&format!("user\0app\0replication\0{value}\0\0")).is_ok());
+            assert!(pooled(&format!("user\0app\0replication\0{value}\0\0")).is_ok());
         }
     }
 }

@@ -79,6 +79,17 @@ impl Tracked {
         })
     }
 
+    /// The settings by which a statement's text is read when it is prepared: how its bytes are characters, what a backslash
+    /// means, and which moment a literal of a date or a time is. Each value ends with a zero byte.
+    pub fn parse_context(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for value in &self.0[..APPLICATION_NAME] {
+            bytes.extend_from_slice(value.as_deref().unwrap_or_default().as_bytes());
+            bytes.push(0);
+        }
+        bytes
+    }
+
     /// Statements that give a server with the settings `current` these. None when it has them.
     pub fn statements_from(&self, current: &Tracked) -> Option<String> {
         let mut text = String::new();

@@ -22,6 +22,8 @@ pub struct Limits {
     pub endpoint: usize,
     /// A connection that was idle for so long is closed.
     pub idle: Duration,
+    /// A connection that was made so long ago is closed when it comes back.
+    pub lifetime: Duration,
 }
 
 /// A client's place in the queue. Later ones are greater.
@@ -40,6 +42,15 @@ pub enum Grant<C> {
 /// Connections that were made before the role's verifier changed have another epoch than later ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Epoch(u64);
+
+/// When a connection was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Made {
+    /// By whose verifier.
+    pub epoch: Epoch,
+    /// By the clock.
+    pub at: Instant,
+}
 
 /// What has to be done after a call.
 #[derive(Debug, PartialEq, Eq)]
@@ -140,16 +151,12 @@ impl<C, V: PartialEq> Slots<C, V> {
         waited
     }
 
-    /// Takes back a connection that the next client can use. One of an earlier epoch is closed.
-    pub fn give_back(
-        &mut self,
-        key: &Key,
-        connection: C,
-        epoch: Epoch,
-        now: Instant,
-    ) -> Effects<C> {
+    /// Takes back a connection that the next client can use. One of an earlier epoch, and one that has become old, is
+    /// closed.
+    pub fn give_back(&mut self, key: &Key, connection: C, made: Made, now: Instant) -> Effects<C> {
+        let old = now.saturating_duration_since(made.at) >= self.limits.lifetime;
         let group = self.group(&key.group);
-        if group.epoch != epoch.0 {
+        if old || group.epoch != made.epoch.0 {
             let mut effects = self.lost(key);
             effects.closed.push(connection);
             return effects;

@@ -1,7 +1,8 @@
 //! Prepared statements of the protocol: what clients have named, and what a server connection has.
 //!
 //! On server connections a statement is named by a hash of its content, so that clients with the same statement share it,
-//! and a client's next server connection may have it already.
+//! and a client's next server connection may have it already. The hash is over the settings that its text was read by,
+//! too: Postgres makes a date of the literal '1/2/2030' when it prepares the statement, and `DateStyle` says which.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -9,6 +10,9 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use pg_protocol::messages::message;
 use ring::digest;
+
+#[cfg(doc)]
+use super::parameters::Tracked;
 
 /// Names on server connections begin so.
 const PREFIX: &str = "weir_";
@@ -59,10 +63,15 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// The statement with this content: query, zero byte, number of types of parameters, types.
-    pub fn statement(&self, content: &[u8]) -> Arc<Statement> {
+    /// The statement with this content (query, zero byte, number of types of parameters, types), prepared with these
+    /// settings ([`Tracked::parse_context`]).
+    pub fn statement(&self, content: &[u8], parse_context: &[u8]) -> Arc<Statement> {
+        let mut context = digest::Context::new(&digest::SHA256);
+        context.update(&(parse_context.len() as u64).to_be_bytes());
+        context.update(parse_context);
+        context.update(content);
         let mut hash = Hash::default();
-        hash.copy_from_slice(digest::digest(&digest::SHA256, content).as_ref());
+        hash.copy_from_slice(context.finish().as_ref());
         let mut known = self.known.lock();
         if let Some(statement) = known.get(&hash).and_then(Weak::upgrade) {
             return statement;
@@ -228,10 +237,17 @@ mod tests {
     #[test]
     fn the_same_content_is_one_statement_and_other_content_another() {
         let contents = Contents::default();
-        let one = contents.statement(b"SELECT $1\0\0\0");
-        assert!(Arc::ptr_eq(&one, &contents.statement(b"SELECT $1\0\0\0")));
-        let typed = contents.statement(b"SELECT $1\0\0\x01\0\0\0\x17");
-        assert_ne!(one.name(), typed.name());
+        let one = contents.statement(b"SELECT $1\0\0\0", b"UTF8\0");
+        let same = contents.statement(b"SELECT $1\0\0\0", b"UTF8\0");
+        assert!(Arc::ptr_eq(&one, &same));
+        for (content, settings) in [
+            (&b"SELECT $1\0\0\x01\0\0\0\x17"[..], &b"UTF8\0"[..]),
+            (b"SELECT $1\0\0\0", b"LATIN1\0"),
+            (b"8\0SELECT $1\0\0\0", b"UTF"),
+        ] {
+            let other = contents.statement(content, settings);
+            assert_ne!(one.name(), other.name(), "{content:?} {settings:?}");
+        }
         assert!(one.name().len() < 64, "Postgres's limit of names");
         let parse = one.to_message();
         assert_eq!(parse[0], b'P');
@@ -242,7 +258,7 @@ mod tests {
     fn statements_that_nobody_has_are_not_kept() {
         let contents = Contents::default();
         for number in 0..100 * FIRST_PURGE {
-            contents.statement(number.to_string().as_bytes());
+            contents.statement(number.to_string().as_bytes(), b"");
         }
         assert!(contents.known.lock().len() < 4 * FIRST_PURGE);
     }
@@ -255,7 +271,7 @@ mod tests {
         let mut count = 0_u32;
         while !client.is_full(&count.to_be_bytes(), &content, 10_000) {
             let name: Name = count.to_be_bytes().to_vec().into();
-            client.insert(name, contents.statement(&content));
+            client.insert(name, contents.statement(&content, b""));
             count += 1;
         }
         assert_eq!(count, 19);

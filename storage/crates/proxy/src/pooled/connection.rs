@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use crate::cancel::Backend;
 use crate::compute::Ready;
 use crate::pool::parameters::{Learned, Tracked};
-use crate::pool::slots::Epoch;
+use crate::pool::slots::Made;
 use crate::pool::turn::{Server, field, status};
 
 /// Nothing that a command of the proxy's own makes the server say is longer.
@@ -25,12 +25,12 @@ pub struct Connection {
     pub server: Option<Server>,
     /// What a request to cancel reaches.
     pub backend: Option<Backend>,
-    /// When it was made, as the pool counts.
-    pub epoch: Epoch,
+    /// When the connection was made.
+    pub made: Made,
     /// The client that had it last; 0 is none.
     pub last_client: u64,
-    /// The compute's `HOST:PORT`.
-    pub address: String,
+    /// Whether the server has got whole messages only. Where it has not, nothing must be added to what it has got.
+    pub is_between: bool,
     /// Bytes that came behind the last answer.
     rest: Vec<u8>,
 }
@@ -81,7 +81,7 @@ impl Connection {
     pub fn new(
         ready: Ready,
         address: String,
-        epoch: Epoch,
+        made: Made,
         statements: usize,
     ) -> (Connection, Learned) {
         let greeting = settings(&ready.greeting);
@@ -90,7 +90,7 @@ impl Connection {
             known.report(name, value);
         }
         let backend = ready.cancel_key.map(|(process_id, key)| Backend {
-            address: address.clone(),
+            address,
             process_id,
             key,
         });
@@ -98,9 +98,9 @@ impl Connection {
             stream: ready.stream,
             server: Some(Server::new(statements, known)),
             backend,
-            epoch,
+            made,
             last_client: 0,
-            address,
+            is_between: true,
             rest: ready.rest,
         };
         (connection, Learned::new(greeting))
@@ -146,7 +146,9 @@ impl Connection {
     /// The server refused, or the connection broke. After an error the connection is not to be used any more.
     pub async fn command(&mut self, text: &str) -> Result<(), CommandError> {
         let body = [text.as_bytes(), b"\0"].concat();
+        self.is_between = false;
         self.stream.write_all(&message(b'Q', &body)).await?;
+        self.is_between = true;
         let mut refused = None;
         loop {
             while let Some((tag, body, after)) = split(&self.rest) {
@@ -182,9 +184,12 @@ fn note(server: Option<&mut Server>, body: &[u8]) {
 }
 
 impl Drop for Connection {
-    /// The compute learns that the connection's end is meant.
+    /// The compute learns that the connection's end is meant, unless it waits for the rest of a message: there these bytes
+    /// would be taken for the rest.
     fn drop(&mut self) {
-        let _ = self.stream.try_write(&message(b'X', b""));
+        if self.is_between {
+            let _ = self.stream.try_write(&message(b'X', b""));
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::connection::Connection;
 use crate::metrics;
 use crate::pool::key::{Group, Key};
 use crate::pool::parameters::Learned;
-use crate::pool::slots::{Effects, Epoch, Grant, Limits, Slots, Ticket};
+use crate::pool::slots::{Effects, Grant, Limits, Made, Slots, Ticket};
 use crate::pool::statements::Contents;
 
 /// So often connections are looked at that have been idle for too long.
@@ -39,6 +39,7 @@ impl Default for Settings {
                 group: 20,
                 endpoint: 80,
                 idle: Duration::from_secs(60),
+                lifetime: Duration::from_secs(3600),
             },
             queue: Duration::from_secs(60),
             statements: 200,
@@ -78,8 +79,8 @@ pub struct Lease {
     key: Key,
     /// None: it has to be made.
     pub connection: Option<Box<Connection>>,
-    /// Which connections of the pool it belongs to.
-    pub epoch: Epoch,
+    /// When the connection was made, or the right to make it was given.
+    pub made: Made,
     returned: bool,
 }
 
@@ -156,18 +157,21 @@ impl Pools {
     }
 
     fn lease(self: &Arc<Pools>, key: &Key, granted: Granted) -> Lease {
-        let (connection, epoch) = match granted {
+        let (connection, made) = match granted {
             Grant::Lent(connection) => {
-                let epoch = connection.epoch;
-                (Some(connection), epoch)
+                let made = connection.made;
+                (Some(connection), made)
             }
-            Grant::Connect(epoch) => (None, epoch),
+            Grant::Connect(epoch) => {
+                let at = Instant::now();
+                (None, Made { epoch, at })
+            }
         };
         Lease {
             pools: self.clone(),
             key: key.clone(),
             connection,
-            epoch,
+            made,
             returned: false,
         }
     }
@@ -252,9 +256,9 @@ impl Lease {
     /// Gives the connection to the next client. It is outside of a transaction, and has answered all it was asked.
     pub fn give_back(mut self, connection: Box<Connection>) {
         self.returned = true;
-        let (key, epoch) = (self.key.clone(), self.epoch);
+        let (key, made) = (self.key.clone(), self.made);
         self.pools
-            .change(|slots| slots.give_back(&key, connection, epoch, Instant::now()));
+            .change(|slots| slots.give_back(&key, connection, made, Instant::now()));
     }
 }
 

@@ -10,7 +10,7 @@ use super::connection::{CommandError, Connection};
 use super::pools::{Lease, Pools, QueueTimeout};
 use crate::cancel::Cancels;
 use crate::login::Login;
-use crate::pool::key::{self, Wish};
+use crate::pool::key::{self, PooledStartup};
 use crate::pool::parameters::{Learned, Tracked};
 use crate::reach::{self, Unreached, Ways};
 use crate::relay::End;
@@ -48,16 +48,16 @@ impl Unserved {
     }
 }
 
-/// What a client wishes, its settings as a server reports them, and what it is told at its begin.
+/// What a client's startup packet means, its settings as a server reports them, and what it is told at its begin.
 pub async fn greeting(
     startup: &Startup,
     login: &Login,
     context: Context<'_>,
-) -> Result<(Wish, Tracked, Vec<u8>), Unserved> {
-    let wish =
-        key::wish(&login.endpoint, startup).map_err(|fatal| Unserved::fatal("refused", &fatal))?;
+) -> Result<(PooledStartup, Tracked, Vec<u8>), Unserved> {
+    let startup = key::pooled_startup(&login.endpoint, startup)
+        .map_err(|fatal| Unserved::fatal("refused", &fatal))?;
     let pools = context.pools;
-    pools.logged_in(&wish.key.group, login.verifier.clone());
+    pools.logged_in(&startup.key.group, login.verifier.clone());
     let known = |settings: &Tracked| {
         let all = |learned: &mut Learned| {
             let mut bytes = Vec::new();
@@ -67,38 +67,40 @@ pub async fn greeting(
             }
             bytes
         };
-        pools.learned(&wish.key, all)
+        pools.learned(&startup.key, all)
     };
-    let settings = pools.learned(&wish.key, |learned| learned.settings_of(&wish.tracked));
+    let settings = pools.learned(&startup.key, |learned| {
+        learned.settings_of(&startup.tracked)
+    });
     if let Some(settings) = settings.flatten()
         && let Some(greeting) = known(&settings)
     {
-        return Ok((wish, settings, greeting));
+        return Ok((startup, settings, greeting));
     }
     // Only a server knows what it makes of these settings, or what it says at all.
-    let mut settings = wish.tracked.clone();
-    let (lease, connection) = serve(context, &wish, login, 0, &mut settings).await?;
-    pools.learned(&wish.key, |learned| {
-        learned.learn(&wish.tracked, &connection.settings());
+    let mut settings = startup.tracked.clone();
+    let (lease, connection) = serve(context, &startup, login, 0, &mut settings).await?;
+    pools.learned(&startup.key, |learned| {
+        learned.learn(&startup.tracked, &connection.settings());
     });
     let greeting = known(&settings).unwrap_or_default();
     lease.give_back(connection);
-    Ok((wish, settings, greeting))
+    Ok((startup, settings, greeting))
 }
 
 /// A server connection of the pool, as it is or a new one, with the client's settings. What the server reports of these goes
 /// to `settings`.
 pub async fn serve(
     context: Context<'_>,
-    wish: &Wish,
+    startup: &PooledStartup,
     login: &Login,
     number: u64,
     settings: &mut Tracked,
 ) -> Result<(Lease, Box<Connection>), Unserved> {
     let pools = context.pools;
     loop {
-        let taken = pools.take(&wish.key).await;
-        let mut lease = taken.map_err(|timeout| queue_timeout(wish, timeout, pools))?;
+        let taken = pools.take(&startup.key).await;
+        let mut lease = taken.map_err(|timeout| queue_timeout(startup, timeout, pools))?;
         let was_idle = lease.connection.is_some();
         let mut connection = match lease.connection.take() {
             Some(mut connection) => match connection.is_alive() {
@@ -107,12 +109,12 @@ pub async fn serve(
                 false => continue,
             },
             None => {
-                let endpoint = &wish.key.group.endpoint;
+                let endpoint = &startup.key.group.endpoint;
                 let (ready, address) =
-                    reach::reach(context.ways, endpoint, &login.keys, &wish.startup).await?;
+                    reach::reach(context.ways, endpoint, &login.keys, &startup.server).await?;
                 let most = pools.settings.statements;
-                let (connection, learned) = Connection::new(ready, address, lease.epoch, most);
-                pools.learn(&wish.key, learned);
+                let (connection, learned) = Connection::new(ready, address, lease.made, most);
+                pools.learn(&startup.key, learned);
                 Box::new(connection)
             }
         };
@@ -160,8 +162,8 @@ fn broken(error: io::Error) -> Unserved {
     Unserved::Told(fatal.to_message(), why)
 }
 
-fn queue_timeout(wish: &Wish, timeout: QueueTimeout, pools: &Pools) -> Unserved {
-    let group = &wish.key.group;
+fn queue_timeout(startup: &PooledStartup, timeout: QueueTimeout, pools: &Pools) -> Unserved {
+    let group = &startup.key.group;
     let limits = pools.settings.limits;
     let text = format!(
         "{timeout} for role \"{}\" in database \"{}\"",

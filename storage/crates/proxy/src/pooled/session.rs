@@ -14,7 +14,7 @@ use super::turn::{self, Ended};
 use crate::cancel::{self, Registered};
 use crate::login::Login;
 use crate::metrics;
-use crate::pool::key::Wish;
+use crate::pool::key::PooledStartup;
 use crate::pool::turn::{Client, Idle, Turn};
 use crate::relay::{Drain, End, Passed};
 use crate::why::Why;
@@ -30,7 +30,7 @@ pub struct Session<'a> {
     reader: ReadHalf<Stream>,
     writer: WriteHalf<Stream>,
     login: Login,
-    wish: Wish,
+    startup: PooledStartup,
     /// None while a turn has it.
     client: Option<Client>,
     registered: Registered,
@@ -54,7 +54,7 @@ impl<'a> Session<'a> {
         context: Context<'a>,
     ) -> Result<Session<'a>, Why> {
         let greeted = Box::pin(greeting(startup, &login, context)).await;
-        let (wish, settings, mut greeting) = match greeted {
+        let (startup, settings, mut greeting) = match greeted {
             Ok(greeted) => greeted,
             Err(Unserved::Ended(_)) => unreachable!("nobody reads from the client here"),
             Err(Unserved::Told(told, why)) => {
@@ -76,7 +76,7 @@ impl<'a> Session<'a> {
             reader,
             writer,
             login,
-            wish,
+            startup,
             client: Some(Client::new(settings)),
             registered,
             number: context.pools.number(),
@@ -151,6 +151,7 @@ impl<'a> Session<'a> {
         let Some(server) = connection.server.take() else {
             unreachable!("an idle connection has its state");
         };
+        connection.is_between = false;
         let contents = self.context.pools.contents.clone();
         let turn = Turn::new(client, server, contents);
         let halves = (&mut self.reader, &mut self.writer);
@@ -166,6 +167,7 @@ impl<'a> Session<'a> {
         let back = match ended {
             Ended::Over => {
                 connection.server = Some(turn.server);
+                connection.is_between = true;
                 // Whoever was to be cancelled is this client, until no request is under way.
                 if self.registered.aim(None).await {
                     lease.give_back(connection);
@@ -173,8 +175,10 @@ impl<'a> Session<'a> {
                 return Ok(Some(turn.client));
             }
             ref other if other.is_computes() => self.lost(other, &turn),
+            // There is no time to bring anything to its end.
+            Ended::Shutdown => self.left(Ended::Shutdown, &turn),
             other => {
-                let told = self.left(other, &turn).await;
+                let told = self.left(other, &turn);
                 self.clear_up(lease, connection, turn).await;
                 told
             }
@@ -188,7 +192,7 @@ impl<'a> Session<'a> {
         let (word, text) = match ended {
             Ended::ComputeBroke(error) => ("compute_broke", error.to_string()),
             Ended::Desync(desync) => {
-                let endpoint = &self.wish.key.group.endpoint;
+                let endpoint = &self.startup.key.group.endpoint;
                 tracing::error!(%endpoint, %desync, "a compute's answer does not fit what it was asked");
                 ("compute_broke", desync.to_string())
             }
@@ -205,7 +209,7 @@ impl<'a> Session<'a> {
     }
 
     /// What a client is told whose session ends within a turn by itself, or by the proxy.
-    async fn left(&mut self, ended: Ended, turn: &Turn) -> Result<Option<Client>, Unserved> {
+    fn left(&self, ended: Ended, turn: &Turn) -> Result<Option<Client>, Unserved> {
         match ended {
             Ended::ClientLeft { said } => Err(Unserved::Ended(End::Client { said })),
             Ended::ClientBroke(error) => Err(Unserved::Ended(End::ClientBroke(error))),
@@ -262,7 +266,7 @@ impl<'a> Session<'a> {
         };
         let served = serve(
             self.context,
-            &self.wish,
+            &self.startup,
             &self.login,
             self.number,
             &mut settings,

@@ -196,6 +196,7 @@ pub async fn finish(mut turn: Turn, connection: &mut Connection) -> bool {
     }
     let done = timeout(FINISH, async {
         connection.stream.write_all(&out).await.ok()?;
+        connection.is_between = true;
         let mut unheard = Vec::new();
         while !turn.is_over() {
             let mut taken = Ok(());

@@ -6,6 +6,8 @@ use super::*;
 
 type Pools = Slots<u32, u32>;
 
+const LIFETIME: Duration = Duration::from_secs(100_000);
+
 fn key(role: &str, class: &str) -> Key {
     let group = Group {
         endpoint: EndpointName::new("ep-a").expect("a name"),
@@ -24,12 +26,16 @@ fn slots(group: usize, endpoint: usize) -> Pools {
         group,
         endpoint,
         idle: Duration::from_secs(60),
+        lifetime: LIFETIME,
     })
 }
 
-fn connect(effects: &Effects<u32>) -> Epoch {
+fn connect(effects: &Effects<u32>) -> Made {
     match effects.granted[..] {
-        [(_, Grant::Connect(epoch))] => epoch,
+        [(_, Grant::Connect(epoch))] => Made {
+            epoch,
+            at: Instant::now(),
+        },
         ref other => panic!("{other:?}"),
     }
 }
@@ -137,6 +143,20 @@ fn connections_that_were_idle_for_too_long_are_closed_and_what_they_said_is_forg
     assert!(slots.endpoints.is_empty());
 }
 
+#[test]
+fn a_connection_that_has_become_old_is_closed_when_it_comes_back() {
+    let (mut slots, key) = (slots(1, 10), key("app", ""));
+    let made = connect(&slots.ask(&key).1);
+    let (waiting, _) = slots.ask(&key);
+    let soon = made.at + LIFETIME - Duration::from_secs(1);
+    let effects = slots.give_back(&key, 1, made, soon);
+    assert_eq!(effects.granted, [(waiting, Grant::Lent(1))]);
+    let (waiting, _) = slots.ask(&key);
+    let effects = slots.give_back(&key, 1, made, made.at + LIFETIME);
+    assert_eq!(effects.closed, [1]);
+    assert!(matches!(effects.granted[..], [(who, Grant::Connect(_))] if who == waiting));
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Ask(u8, u8),
@@ -161,12 +181,12 @@ fn act() -> impl Strategy<Value = Act> {
 /// What the outside knows: connections that are lent, those that are not, and who waits.
 #[derive(Default)]
 struct World {
-    lent: Vec<(Key, u32, Epoch)>,
+    lent: Vec<(Key, u32, Made)>,
     idle: HashSet<u32>,
     waiting: Vec<(Ticket, Key)>,
     asked: HashMap<Ticket, Key>,
     made: u32,
-    epochs: HashMap<u32, Epoch>,
+    epochs: HashMap<u32, Made>,
 }
 
 impl World {
@@ -188,8 +208,9 @@ impl World {
                 }
                 Grant::Connect(epoch) => {
                     self.made += 1;
-                    self.epochs.insert(self.made, epoch);
-                    (self.made, epoch)
+                    let at = Instant::now();
+                    self.epochs.insert(self.made, Made { epoch, at });
+                    (self.made, Made { epoch, at })
                 }
             };
             self.lent.push((key, connection, epoch));

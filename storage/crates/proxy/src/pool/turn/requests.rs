@@ -178,7 +178,9 @@ impl Turn {
             return self.refuse(Fatal::new("53400", text).with_hint(hint), out);
         }
         self.changes.named = true;
-        let statement = self.contents.statement(content);
+        let statement = self
+            .contents
+            .statement(content, &self.server.settings.parse_context());
         let statements = &mut self.client.statements;
         statements.insert(name.clone(), statement.clone());
         if self.server.statements.touch(statement.name()) {

@@ -553,6 +553,45 @@ proptest! {
         }
     }
 
+    /// A server that answers what it was not asked, and a client that asks in any order: the turn goes on or ends with an
+    /// error, and what is counted stays right.
+    #[test]
+    fn no_messages_make_it_panic(
+        steps in proptest::collection::vec(
+            prop_oneof![
+                2 => piece().prop_map(|bytes| (true, bytes)),
+                1 => prop_oneof![Just(b'd'), Just(b'c'), Just(b'f')].prop_map(|tag| (true, message(tag, b"x"))),
+                4 => (proptest::sample::select(b"123CDEGHINSTVWZnst".to_vec()), any::<u8>())
+                    .prop_map(|(tag, byte)| (false, message(tag, &[byte, 0]))),
+                2 => Just((false, message(b'Z', b"I"))),
+            ],
+            0..60,
+        ),
+    ) {
+        let mut turn = Turn::new(
+            Client::new(Tracked::default()),
+            Server::new(LIMIT, Tracked::default()),
+            Arc::default(),
+        );
+        let (mut out, mut told) = (Vec::new(), Vec::new());
+        for (from_client, bytes) in steps {
+            if from_client {
+                turn.client.inbox.extend(&bytes);
+            } else if turn.take_from_server(&bytes, &mut told).is_err() {
+                break;
+            }
+            if turn.take_from_client(&mut out).is_err() {
+                break;
+            }
+            turn.sent();
+            out.clear();
+            if turn.expected.is_empty() {
+                prop_assert_eq!((turn.queries, turn.unsure), (0, [0; 2]));
+            }
+        }
+        turn.leave(&mut out);
+    }
+
     #[test]
     fn no_bytes_make_it_panic(
         client in proptest::collection::vec(any::<u8>(), 0..200),
