@@ -28,6 +28,7 @@ from temporalio.worker import Interceptor
 from weir import admin
 from weir.config import Settings, get_settings
 from weir.identity import service as identity
+from weir.kit import transactions
 from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS
 from weir.main import create_app
 from weir_testing import compute_double, members_double, programs
@@ -72,6 +73,20 @@ def storage() -> Generator[StorageDouble]:
         for index, port in enumerate(double.keeper_ports):
             stack.enter_context(Server(safekeeper_app(double, index), port))
         yield double
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _requests_refused() -> Generator[list[str]]:
+    with transactions.refusing() as refused:
+        yield refused
+
+
+@pytest.fixture(autouse=True)
+def _no_requests_in_transactions(_requests_refused: list[str]) -> Generator[None]:
+    """Whoever swallowed the refusal: the reconciler's round in the background, say."""
+    yield
+    found, _requests_refused[:] = list(_requests_refused), []
+    assert not found, "\n".join(found)
 
 
 @pytest.fixture(autouse=True)

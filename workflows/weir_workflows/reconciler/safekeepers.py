@@ -22,7 +22,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.branches.log_members import LogMembers, Seen, Sickness, is_lost, members_of_log, sickness
-from weir.branches.members import WELL, MemberState, TimelineMember, mark_of, of_new_logs
+from weir.branches.members import WELL, MemberState, TimelineMember, mark_of, members_of, of_new_logs
 from weir.branches.models import Branch, BranchState
 from weir.clients.http import RemoteError
 from weir.clients.safekeeper import LogStatus, Safekeeper
@@ -45,6 +45,9 @@ log = structlog.get_logger()
 
 LOST = Gauge("weir_safekeeper_lost_timelines", "Logs that a safekeeper held and lacks now", ["safekeeper_id"])
 _READY = and_(Branch.state == BranchState.READY, Branch.deleted_at.is_(None), Branch.delete_requested_at.is_(None))
+
+# Of what the members are; a next round goes on.
+TELLS = 4
 
 # By timeline, what a safekeeper holds; why not when it does not say.
 _Held = dict[int, dict[str, LogStatus] | str]
@@ -222,12 +225,24 @@ async def _store_members(resources: Resources, one: _Log, members: LogMembers) -
         await set_of(session, [(one.timeline, number) for number in gone], values)
         for number in gone:
             one.rows[number] = _Row(MemberState.REMOVED, True, True, False)
-        addresses = resources.wal_addresses(sorted(named))
         log.warning("members_followed", branch_id=branch.id, safekeepers=sorted(named), gone=sorted(gone))
-        try:
-            await resources.pageserver.set_safekeepers(project.tenant_id, one.timeline, addresses)
-        except RemoteError as error:
-            log.warning("pageserver_not_told", branch_id=branch.id, error=str(error))
+    try:
+        await _tell_pageserver(resources, project.tenant_id, one.timeline)
+    except RemoteError as error:
+        log.warning("pageserver_not_told", branch_id=branch.id, error=str(error))
+
+
+async def _tell_pageserver(resources: Resources, tenant: str, timeline: str) -> None:
+    """Until what it was told is what is stored: a replacement that begins meanwhile tells it something else, which
+    must not be undone by a request from here that comes in late."""
+    told: list[str] | None = None
+    for _ in range(TELLS):
+        async with resources.database.transaction() as session:
+            addresses = resources.wal_addresses(await members_of(session, timeline, len(resources.safekeepers)))
+        if addresses == told:
+            return
+        await resources.pageserver.set_safekeepers(tenant, timeline, addresses)
+        told = addresses
 
 
 async def _record(
@@ -263,8 +278,9 @@ def _holds(held: _Held, member: Member) -> bool:
 
 
 async def _found(resources: Resources, branch_id: str, keepers: list[Safekeeper]) -> bool:
-    """With the project locked and idle, so that no deletion can overtake it."""
-    async with resources.database.transaction() as session:
+    """With the project locked and idle, so that neither a deletion nor a change of members can overtake it: an empty
+    log that comes in late would be taken for a member's. It happens once to a member, and takes two requests."""
+    async with resources.database.transaction(asks_others=True) as session:
         branch = await session.get(Branch, branch_id)
         project = await lock_idle(session, branch.project_id) if branch is not None else None
         if branch is None or project is None:
