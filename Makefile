@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model
+.PHONY: bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model bench-reconciler
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -127,6 +127,9 @@ bench-demo: ## the demo's workload and report again, on the Weir that runs
 
 bench-rollout-scale: ## rollouts over 100, 1,000 and 10,000 simulated computes: plan time, computes a second, memory
 	@$(VENV)/python bench/rollout_scale.py
+
+bench-reconciler: ## rounds of the reconciler over 10,000 suspended projects, each below 2 s (about 2 min)
+	@$(VENV)/python bench/reconciler.py
 
 bench-write: ## writes on Weir beside stock Postgres with and without a standby, on a Weir that runs (two to three hours)
 	@$(VENV)/python bench/write.py

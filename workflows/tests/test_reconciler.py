@@ -83,9 +83,11 @@ async def test_starts_that_keep_failing_are_spaced_out_and_stay_wanted(
         ).one()
         assert failed.status == OperationStatus.FAILED
         assert failed.finished_at is not None
-        # At once after the failure nothing is tried; when the time has come it is.
-        assert ident not in (await round_.reconcile()).started
-        failed.finished_at = now() - timedelta(seconds=LONGEST_BACKOFF_SECONDS)
+    # At once after the failure nothing is tried; when the time has come it is.
+    assert ident not in (await round_.reconcile()).started
+    async with weir.resources.database.transaction() as session:
+        row = await session.get_one(Operation, failed.id)
+        row.finished_at = now() - timedelta(seconds=LONGEST_BACKOFF_SECONDS)
     await _set(weir, ident, pg_settings={})
     await weir.wait(queued)
     await _project_is_idle(weir, project)

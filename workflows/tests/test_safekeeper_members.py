@@ -10,6 +10,7 @@ from weir_testing.fixtures import Weir
 from weir.branches.log_members import SickKind
 from weir.branches.members import MemberState, TimelineMember
 from weir.clients.http import NO_ANSWER, RemoteError
+from weir_workflows.reconciler import safekeepers
 from weir_workflows.reconciler.safekeepers import LOST, repair_safekeepers
 from weir_workflows.reconciler.sick import SICK
 from weir_workflows.storage import founding
@@ -209,3 +210,27 @@ async def test_a_change_that_leaves_no_majority_of_well_members_is_refused(weir:
     await weir.finish({"operations": [operation]})
     row = (await _members(weir, timeline))[2]
     assert (row.state, row.sick_kind) == (MemberState.REMOVED, None)
+
+
+async def test_logs_are_looked_at_in_parts_and_counted_together(weir: Weir, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two logs of one safekeeper are lost, each in another part."""
+    monkeypatch.setattr(safekeepers, "LOGS_A_ROUND", 2)
+    created = [await weir.project(name=f"in-parts-{number}") for number in range(5)]
+    created.sort(key=lambda one: one["branch"]["id"])
+    first, last = created[0]["branch"]["timeline_id"], created[-1]["branch"]["timeline_id"]
+    held = {timeline: weir.storage.keepers[1].pop(timeline) for timeline in (first, last)}
+    await repair_safekeepers(weir.resources)
+    for timeline in held:
+        assert (await _members(weir, timeline))[2].lost_at is not None
+    assert LOST.labels("2")._value.get() == 2
+    weir.storage.keepers[1].update(held)
+    await repair_safekeepers(weir.resources)
+    assert LOST.labels("2")._value.get() == 0
+
+    # A part at a time, the whole of them once.
+    part, parts = await safekeepers.repair_part(weir.resources, ""), 1
+    while part.seen_to:
+        before, part = part.seen_to, await safekeepers.repair_part(weir.resources, part.seen_to)
+        assert not part.seen_to or part.seen_to > before
+        parts += 1
+    assert parts >= 3

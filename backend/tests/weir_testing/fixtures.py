@@ -23,11 +23,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from temporalio.client import Client
-from temporalio.worker import Interceptor
+from temporalio.worker import Interceptor, Worker
 
 from weir import admin
 from weir.config import Settings, get_settings
 from weir.identity import service as identity
+from weir.kit import transactions
 from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS
 from weir.main import create_app
 from weir_testing import compute_double, members_double, programs
@@ -41,6 +42,8 @@ COMPUTE_PORTS = 200
 POLL_SECONDS = 0.05
 POLL_GROWTH = 1.2
 POLL_SECONDS_MOST = 0.5
+# Of the control planes that run in this process.
+_workers: list[Worker] = []
 
 
 @pytest.fixture(scope="session")
@@ -72,6 +75,29 @@ def storage() -> Generator[StorageDouble]:
         for index, port in enumerate(double.keeper_ports):
             stack.enter_context(Server(safekeeper_app(double, index), port))
         yield double
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _requests_refused() -> Generator[list[str]]:
+    with transactions.refusing() as refused:
+        yield refused
+
+
+@pytest.fixture(autouse=True)
+def _no_requests_in_transactions(_requests_refused: list[str]) -> Generator[None]:
+    """Whoever swallowed the refusal: the reconciler's round in the background, say."""
+    yield
+    found, _requests_refused[:] = list(_requests_refused), []
+    assert not found, "\n".join(found)
+
+
+@pytest.fixture(autouse=True)
+def _workers_work() -> None:
+    """A Temporal worker that failed takes its error to nobody before it is left: each later test would wait for what
+    is never done, and say no more than that it waited."""
+    for worker in _workers:
+        if worker.is_shutdown:
+            raise RuntimeError("the Temporal worker of the tests has ended") from worker._async_context_run_exception
 
 
 @pytest.fixture(autouse=True)
@@ -283,10 +309,14 @@ async def control_plane(
     async with (
         running_api(settings) as client,
         open_resources(settings) as resources,
-        make_worker(temporal, resources, interceptors),
+        make_worker(temporal, resources, interceptors) as worker,
     ):
         key = client.headers["authorization"].split()[1]
-        yield Weir(str(client.base_url), key, settings, client, resources, temporal, storage)
+        _workers.append(worker)
+        try:
+            yield Weir(str(client.base_url), key, settings, client, resources, temporal, storage)
+        finally:
+            _workers.remove(worker)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

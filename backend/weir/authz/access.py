@@ -1,5 +1,6 @@
 """Loads resources on behalf of a principal. Nothing else filters by account."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends
@@ -10,9 +11,19 @@ from weir.authz.principal import CurrentPrincipal, Principal
 from weir.branches.models import Branch
 from weir.db import Session
 from weir.endpoints.models import Endpoint
-from weir.errors import ConflictError, NotFoundError
+from weir.errors import ConflictError, NotFoundError, ProjectBusyError
+from weir.operations.repository import OperationRepository
 from weir.projects.locking import lock_idle
 from weir.projects.models import Project
+
+
+@dataclass(frozen=True)
+class Standing:
+    """An idle project, and its newest operation then: while that stays its newest, and no other is open, nobody has
+    begun anything with it."""
+
+    project: Project
+    newest_operation: int
 
 
 class ProjectAccess:
@@ -40,6 +51,23 @@ class ProjectAccess:
         if project.delete_requested_at is not None and not deleting:
             raise ConflictError(f"project {project_id} is half deleted; delete it again to finish")
         return project
+
+    async def standing(self, project_id: str) -> Standing:
+        """As `idle_project`, for a change that has to ask storage before it is made: ask after `weir.db.release`, and
+        go on with `unchanged_project`."""
+        project = await self.idle_project(project_id)
+        return Standing(project, await OperationRepository(self.session).newest_of_project(project_id))
+
+    async def unchanged_project(self, before: Standing) -> Project:
+        """The project, locked again until commit. Raises ProjectBusyError when anything was begun with it since: what
+        storage said may be of another state. What changes without an operation, the caller has to check again."""
+        after = await self.standing(before.project.id)
+        if after.newest_operation != before.newest_operation:
+            raise ProjectBusyError(
+                f"project {before.project.id} was changed by another request while storage was asked for this one; "
+                "repeat the request"
+            )
+        return after.project
 
     async def projects_of_fleet(self, project_ids: list[str]) -> None:
         """Raises unless each is a project whose computes the principal sees: an operator's fleet is everybody's."""

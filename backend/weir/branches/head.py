@@ -6,6 +6,7 @@ branch reaches is asked of those that acknowledge.
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -13,8 +14,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from weir.branches.log_members import known_commits, members_of_log, probe
 from weir.branches.members import members_of
 from weir.branches.models import Branch
-from weir.branches.points import Engine, point
+from weir.branches.points import Engine, moment, point
 from weir.clients.compute import ComputeStatus, status_of
+from weir.databases.repository import DatabaseRepository
+from weir.db import release
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.endpoints.repository import EndpointRepository
 from weir.errors import UnavailableError
@@ -22,15 +25,36 @@ from weir.kit.ids import parse_lsn
 from weir.projects.models import Project
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """Where a branch of `source` begins; `lsn` is None where nothing was ever committed. `moment`: when that state
+    was the newest, None where it still is or nobody knows. The moment is asked for only where `source` has deleted
+    roles or databases (`knows_moment`), since it tells which of them the state has."""
+
+    source: Branch
+    lsn: str | None
+    moment: datetime | None
+    knows_moment: bool
+
+
 async def beginning(
     session: AsyncSession, engine: Engine, project: Project, source: Branch, lsn: str | None, at: datetime | None
+) -> Beginning:
+    """At the LSN or the moment asked for, or else at the head. Ends the session's transaction: whoever makes the
+    branch locks the project again (`ProjectAccess.unchanged_project`). Raises what `point` and `moment` raise, and
+    UnavailableError where nobody says how far `source` reaches."""
+    endpoints = await EndpointRepository(session).of_branch(source.id)
+    stored = await members_of(session, source.timeline_id, len(engine.safekeepers))
+    has_deleted = bool(await DatabaseRepository(session).dropped(source.id))
+    await release(session)
+    begins = await point(engine, project, source, lsn, at) or await _head(engine, project, source, endpoints, stored)
+    begins_at = await moment(engine, project, source, lsn, at) if has_deleted else None
+    return Beginning(source, begins, begins_at, has_deleted)
+
+
+async def _head(
+    engine: Engine, project: Project, source: Branch, endpoints: Sequence[Endpoint], stored: Sequence[int]
 ) -> str | None:
-    """Where a branch of `source` begins: at the LSN or the moment asked for, or else at the head. Raises what `point`
-    and `head` raise."""
-    return await point(engine, project, source, lsn, at) or await head(session, engine, project, source)
-
-
-async def head(session: AsyncSession, engine: Engine, project: Project, source: Branch) -> str | None:
     """The LSN up to which the branch is committed: everything acknowledged before this was asked is below it. None of
     a branch to which nothing was ever committed.
 
@@ -38,8 +62,6 @@ async def head(session: AsyncSession, engine: Engine, project: Project, source: 
     members knows of: a compute that ends has told them, and one that is killed may have acknowledged what they learn
     of at the next start. Raises UnavailableError where neither answers.
     """
-    endpoints = await EndpointRepository(session).of_branch(source.id)
-    stored = await members_of(session, source.timeline_id, len(engine.safekeepers))
     seen, told = await asyncio.gather(
         probe(engine.safekeepers, project.tenant_id, source.timeline_id), _told_by_agents(engine, endpoints)
     )

@@ -11,6 +11,7 @@ from weir.branches.points import Engine, point
 from weir.branches.repository import BranchRepository
 from weir.clients.http import RemoteError
 from weir.clients.pageserver import Pageserver
+from weir.db import release
 from weir.errors import BadRequestError, UnavailableError
 from weir.kit.ids import parse_lsn
 from weir.projects.models import Project
@@ -20,17 +21,19 @@ POINTS_SHOWN = 100
 
 
 async def history(session: AsyncSession, pageserver: Pageserver, project: Project, branch: Branch) -> BranchHistory:
+    """Ends the session's transaction. Raises UnavailableError when storage does not answer."""
+    children = [
+        (row, row.parent_lsn)
+        for row in await BranchRepository(session).children(branch.id)
+        if row.parent_lsn is not None
+    ]
+    children = sorted(children, key=lambda child: child[0].created_at)[-POINTS_SHOWN:]
+    await release(session)
     try:
         timeline = await pageserver.timeline(project.tenant_id, branch.timeline_id)
         if timeline is None:
             raise BadRequestError(f"branch {branch.id} is {branch.state}: storage does not have it yet")
 
-        children = [
-            (row, row.parent_lsn)
-            for row in await BranchRepository(session).children(branch.id)
-            if row.parent_lsn is not None
-        ]
-        children = sorted(children, key=lambda child: child[0].created_at)[-POINTS_SHOWN:]
         oldest, newest = await asyncio.gather(
             *(
                 pageserver.timestamp_of_lsn(project.tenant_id, branch.timeline_id, lsn)

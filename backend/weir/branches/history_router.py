@@ -7,7 +7,7 @@ from weir.branches import history
 from weir.branches.history_schemas import BranchHistory, HistoryPoint
 from weir.branches.points import Engine
 from weir.clients.dependencies import Http, PageserverClient, SafekeeperClients
-from weir.db import Session
+from weir.db import Session, release
 from weir.errors import BadRequestError, NotFoundError, UnauthorizedError, UnavailableError, responses
 from weir.kit.schemas import Lsn, PathId, Timestamp
 
@@ -42,4 +42,5 @@ async def get_project_branch_history_point(
     be where the branch has no such state."""
     project = await access.project(project_id)
     branch = await access.branch(project, branch_id)
+    await release(access.session)
     return await history.state_at(Engine(pageserver, safekeepers, http), project, branch, lsn, timestamp)

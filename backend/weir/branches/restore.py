@@ -23,6 +23,7 @@ from weir.identity import audit
 from weir.kit.clock import now
 from weir.operations.models import Operation, OperationKind
 from weir.operations.service import enqueue
+from weir.projects.models import Project
 
 
 def _refuse(branch: Branch, source: Branch, children: list[Branch], body: BranchRestoreRequest) -> None:
@@ -49,10 +50,10 @@ def _refuse(branch: Branch, source: Branch, children: list[Branch], body: Branch
         )
 
 
-async def restore(
-    access: ProjectAccess, engine: Engine, project_id: str, ident: str, body: BranchRestoreRequest
-) -> tuple[Branch, list[Operation]]:
-    project = await access.idle_project(project_id)
+async def _branches(
+    access: ProjectAccess, project: Project, ident: str, body: BranchRestoreRequest
+) -> tuple[Branch, Branch]:
+    """The branch and the one whose state it is to have. Raises what the restore would be refused with."""
     branch = await access.branch(project, ident)
     source = await access.branch(project, body.source_branch_id)
     repository = BranchRepository(access.session)
@@ -60,15 +61,26 @@ async def restore(
     name = body.preserve_under_name
     if name is not None and await repository.named(project.id, name) is not None:
         raise ConflictError(f"project {project.id} already has a branch named {name!r}; preserve under another name")
+    return branch, source
 
+
+async def restore(
+    access: ProjectAccess, engine: Engine, project_id: str, ident: str, body: BranchRestoreRequest
+) -> tuple[Branch, list[Operation]]:
+    before = await access.standing(project_id)
+    _, source = await _branches(access, before.project, ident, body)
+    begins = await beginning(access.session, engine, before.project, source, body.source_lsn, body.source_timestamp)
+    project = await access.unchanged_project(before)
+    branch, source = await _branches(access, project, ident, body)
+    name = body.preserve_under_name
     # It holds what the branch was from the exchange on, so it keeps the level that the branch keeps as well.
     made = new_branch(project.id, name, default=False, durability=branch.durability)
     made.parent_id = source.id
-    made.parent_lsn = await beginning(access.session, engine, project, source, body.source_lsn, body.source_timestamp)
+    made.parent_lsn = begins.lsn
     made.parent_timestamp = body.source_timestamp
-    repository.add(made)
+    BranchRepository(access.session).add(made)
     await access.session.flush()
-    await inherit(access.session, engine, project, source, made, body.source_lsn, body.source_timestamp)
+    await inherit(access.session, begins, made)
     request_id = access.principal.request_id
     create = await enqueue(
         access.session, OperationKind.CREATE_BRANCH, project.id, branch_id=made.id, request_id=request_id

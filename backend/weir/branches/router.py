@@ -26,7 +26,7 @@ from weir.clients.dependencies import Http, PageserverClient, SafekeeperClients
 from weir.databases.repository import DatabaseRepository
 from weir.databases.schemas import DatabaseView, RoleView
 from weir.databases.service import connection, password_of
-from weir.db import Session
+from weir.db import Session, release
 from weir.endpoints.schemas import EndpointView
 from weir.errors import (
     BadRequestError,
@@ -69,6 +69,7 @@ async def list_project_branches(
     project = await access.project(project_id)
     rows = await BranchRepository(session).page(project.id, search, sort_order, page)
     rows, pagination = page.split(rows)
+    await release(session)
     held = await sizes(pageserver, project)
     return BranchesPage(
         branches=[BranchView.of(row, held) for row in rows],
@@ -129,6 +130,7 @@ async def get_project_branch(
 ) -> BranchDetail:
     project = await access.project(project_id)
     branch = await access.branch(project, branch_id)
+    await release(access.session)
     held = await sizes(pageserver, project)
     return BranchDetail(branch=BranchView.of(branch, held), annotation=_no_annotation(branch.id))
 

@@ -24,6 +24,7 @@ from weir.branches.service import refuse_leaving
 from weir.branches.voters import check_set, is_so, why_not
 from weir.clients.safekeeper import LogStatus, Member, Safekeeper
 from weir.config import get_settings
+from weir.db import release
 from weir.errors import ConflictError, NotBuiltError, PreconditionFailedError
 from weir.identity import audit
 from weir.kit.ids import parse_lsn
@@ -38,6 +39,7 @@ async def show(
     rows = await rows_of(session, branch.timeline_id)
     stored = await members_of(session, branch.timeline_id, len(keepers))
     last = await _last_replacement(session, branch.id)
+    await release(session)
     seen = marked(await probe(keepers, project.tenant_id, branch.timeline_id), marks_of(rows))
     members = members_of_log(seen, stored)
     known = members or LogMembers(0, 0, tuple(Member(number, "", 0, "voter") for number in stored), None)
@@ -125,7 +127,8 @@ async def replace(
     wanted = check_set(asked, len(keepers))
     project = await access.project(project_id)
     branch = await access.branch(project, ident)
-    # Asked before the project is locked: a safekeeper may take seconds not to answer. What follows looks again.
+    # Before the project is locked: a safekeeper may take seconds not to answer. What follows looks again.
+    await release(access.session)
     seen = await probe(keepers, project.tenant_id, branch.timeline_id)
     project = await access.idle_project(project_id)
     branch = await access.branch(project, ident)

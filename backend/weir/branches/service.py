@@ -77,15 +77,10 @@ def _refuse_unbuilt(fields: BranchFields, endpoints: list[BranchEndpoint]) -> No
         raise BadRequestError("a branch has at most one read-write endpoint; ask for one")
 
 
-async def create(access: ProjectAccess, engine: Engine, project_id: str, body: BranchCreateRequest) -> CreatedBranch:
-    fields = body.branch or BranchFields()
-    endpoints = body.endpoints or []
-    _refuse_unbuilt(fields, endpoints)
-    project = await access.idle_project(project_id)
+async def _parent(access: ProjectAccess, project: Project, fields: BranchFields, ident: str | None) -> Branch:
+    """The default branch unless it is named. Raises what a branch of it with these fields would be refused with."""
     repository = BranchRepository(access.session)
-    parent = (
-        await access.branch(project, fields.parent_id) if fields.parent_id else await repository.default(project.id)
-    )
+    parent = await access.branch(project, ident) if ident else await repository.default(project.id)
     if parent.state != BranchState.READY:
         raise BadRequestError(f"branch {parent.id} is {parent.state}; only a ready branch can be branched")
     refuse_leaving(parent)
@@ -97,21 +92,32 @@ async def create(access: ProjectAccess, engine: Engine, project_id: str, body: B
     if fields.name and await repository.named(project.id, fields.name) is not None:
         raise ConflictError(f"project {project.id} already has a branch named {fields.name!r}")
     policy_of(project).refuse(fields.durability, "durability")
+    return parent
+
+
+async def create(access: ProjectAccess, engine: Engine, project_id: str, body: BranchCreateRequest) -> CreatedBranch:
+    fields = body.branch or BranchFields()
+    endpoints = body.endpoints or []
+    _refuse_unbuilt(fields, endpoints)
+    before = await access.standing(project_id)
+    parent = await _parent(access, before.project, fields, fields.parent_id)
+    begins = await beginning(
+        access.session, engine, before.project, parent, fields.parent_lsn, fields.parent_timestamp
+    )
+    project = await access.unchanged_project(before)
+    # The same, even if another one has become the default: that is the one whose state was asked for.
+    parent = await _parent(access, project, fields, parent.id)
     branch = new_branch(project.id, fields.name, default=False, durability=fields.durability or parent.durability)
     branch.parent_id = parent.id
-    branch.parent_lsn = await beginning(
-        access.session, engine, project, parent, fields.parent_lsn, fields.parent_timestamp
-    )
+    branch.parent_lsn = begins.lsn
     branch.parent_timestamp = fields.parent_timestamp
     branch.protected = bool(fields.protected)
     branch.expires_at = checked_expiry(branch, [], fields.expires_at)
-    repository.add(branch)
+    BranchRepository(access.session).add(branch)
     await access.session.flush()
 
     created = CreatedBranch(project, branch)
-    created.roles, created.databases = await inherit(
-        access.session, engine, project, parent, branch, fields.parent_lsn, fields.parent_timestamp
-    )
+    created.roles, created.databases = await inherit(access.session, begins, branch)
     operation = await enqueue(
         access.session,
         OperationKind.CREATE_BRANCH,

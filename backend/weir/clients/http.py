@@ -5,6 +5,8 @@ from typing import Any, Protocol, TypeVar
 
 import httpx
 
+from weir.kit.transactions import refuse_requests
+
 T = TypeVar("T")
 
 NO_ANSWER = "NO_ANSWER"
@@ -65,6 +67,7 @@ class JsonClient:
     ) -> Any:
         """The decoded body; None for an empty one, and for 404 when `missing_ok`."""
         what = f"{method} {path}"
+        refuse_requests(self.service, what)
         try:
             response = await self._client.request(
                 method, self.base_url + path, json=json, params=params, data=form, timeout=timeout
@@ -109,6 +112,7 @@ class JsonClient:
 
     async def ping(self, path: str, timeout: float) -> None:  # noqa: ASYNC109
         """Any good status will do, whatever the body."""
+        refuse_requests(self.service, f"GET {path}")
         try:
             response = await self._client.request("GET", self.base_url + path, timeout=timeout)
         except httpx.HTTPError as error:

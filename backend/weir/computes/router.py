@@ -17,7 +17,7 @@ from weir.computes.schemas import (
     MetricSeries,
     MetricsResponse,
 )
-from weir.db import Session
+from weir.db import Session, release
 from weir.endpoints.models import EndpointState
 from weir.errors import (
     BadRequestError,
@@ -77,9 +77,11 @@ async def metrics_answer(
 
 
 async def _row(session: Session, principal: CurrentPrincipal, endpoint_id: str) -> ComputeRow:
+    """All that is read: the session's transaction ends."""
     row = await ComputeRepository(session, principal.fleet).get(endpoint_id)
     if row is None:
         raise NotFoundError.of("compute", endpoint_id)
+    await release(session)
     return row
 
 
@@ -106,6 +108,7 @@ async def list_computes(
     )
     found, total = await repository.page(chosen, page)
     rows = found[: page.limit]
+    await release(session)
     seen = await service.observe(rows, http)
     rates = await service.rates_or_none(prometheus, [row.endpoint.id for row in rows])
     more = len(found) > page.limit

@@ -7,7 +7,7 @@ from weir.clients.dependencies import Http, PrometheusClient
 from weir.computes.repository import ComputeRepository
 from weir.computes.wal_cost import wal_cost
 from weir.computes.wal_cost_schemas import WalCost
-from weir.db import Session
+from weir.db import Session, release
 from weir.errors import BadRequestError, NotFoundError, UnauthorizedError, UnavailableError, responses
 from weir.kit.schemas import PathId
 
@@ -28,4 +28,5 @@ async def get_compute_wal_cost(
     row = await ComputeRepository(session, principal.fleet).get(endpoint_id)
     if row is None:
         raise NotFoundError.of("compute", endpoint_id)
+    await release(session)
     return await wal_cost(row, prometheus, http, window_seconds)

@@ -4,35 +4,29 @@ They are in the data, so a branch of a past state holds what was deleted since, 
 there at the time: getting back a database that was deleted by mistake is what branches of the past are for.
 """
 
-from datetime import datetime
-
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from weir.branches.head import Beginning
 from weir.branches.models import Branch
-from weir.branches.points import Engine, moment
 from weir.databases.models import BranchDatabase, DroppedKind, DroppedName, Role
 from weir.databases.repository import DatabaseRepository
+from weir.errors import ProjectBusyError
 from weir.kit.clock import now
-from weir.projects.models import Project
 
 
-async def inherit(
-    session: AsyncSession,
-    engine: Engine,
-    project: Project,
-    parent: Branch,
-    child: Branch,
-    lsn: str | None,
-    at: datetime | None,
-) -> tuple[list[Role], list[BranchDatabase]]:
-    """Gives `child` the roles, with their passwords, and databases that `parent` has today, and those that it had at
-    the LSN or the moment `at` where the child begins and has not any more. Neither is the parent's head.
+async def inherit(session: AsyncSession, begins: Beginning, child: Branch) -> tuple[list[Role], list[BranchDatabase]]:
+    """Gives `child` the roles, with their passwords, and databases that the branch which it begins in has today, and
+    those that this parent had in the state the child begins with and has not any more.
 
     Of a role that was deleted since, Postgres alone knows the password. What the parent has been asked to drop, and
-    has not dropped in the state that the child begins with, the child is to drop as well."""
+    has not dropped in the state that the child begins with, the child is to drop as well. Raises ProjectBusyError
+    where the parent's first deletion came after the beginning was asked for."""
+    parent = begins.source
     repository = DatabaseRepository(session)
     deletions = await repository.dropped(parent.id)
-    begins_at = await moment(engine, project, parent, lsn, at) if deletions else None
+    if deletions and not begins.knows_moment:
+        raise ProjectBusyError(f"a role or a database of branch {parent.id} was deleted just now; repeat the request")
+    begins_at = begins.moment
     at = now()
     roles = [
         Role(

@@ -14,6 +14,7 @@ from weir.authz.access import ProjectAccess
 from weir.branches.models import Branch
 from weir.config import get_settings
 from weir.databases import service
+from weir.db import release
 from weir.endpoints.models import EndpointState
 from weir.endpoints.repository import EndpointRepository
 from weir.errors import BadRequestError, PreconditionFailedError, UnavailableError
@@ -39,7 +40,7 @@ async def schema(access: ProjectAccess, project_id: str, branch_id: str, databas
     branch has no compute that runs, UnavailableError when `pg_dump` fails."""
     project = await access.project(project_id)
     source = await _source(access, await access.branch(project, branch_id), database)
-    await access.session.rollback()
+    await release(access.session)
     return await dump(source)
 
 
@@ -55,7 +56,7 @@ async def compare(
         raise BadRequestError(f"branch {branch.id} has no parent to compare with; name one as base_branch_id")
     base = await _source(access, await access.branch(project, base_id), database)
     own = await _source(access, branch, database)
-    await access.session.rollback()
+    await release(access.session)
     before, after = await asyncio.gather(dump(base), dump(own))
     return "".join(
         difflib.unified_diff(

@@ -4,7 +4,7 @@ from weir.authz.access import Access
 from weir.authz.principal import CurrentPrincipal
 from weir.clients.dependencies import Http
 from weir.computes.repository import ComputeRepository
-from weir.db import Session
+from weir.db import Session, release
 from weir.durability import service
 from weir.durability.schemas import BranchDurability, ComputeDurability
 from weir.errors import (
@@ -40,4 +40,5 @@ async def get_compute_durability(
     row = await ComputeRepository(session, principal.fleet).get(endpoint_id)
     if row is None:
         raise NotFoundError.of("compute", endpoint_id)
+    await release(session)
     return await service.of_compute(row, http)

@@ -16,6 +16,7 @@ from weir.branches.voters import voters_with
 from weir.clients.http import RemoteError
 from weir.clients.safekeeper import Safekeeper
 from weir.config import get_settings
+from weir.db import release
 from weir.errors import BadRequestError, ForbiddenError, NotBuiltError, PreconditionFailedError
 from weir.identity import audit
 from weir.operations.models import OPEN, Operation, OperationKind
@@ -39,6 +40,7 @@ async def replace_everywhere(
     for named in (number, by):
         if named not in known:
             raise BadRequestError(f"there is no safekeeper {named}; the installation has 1 to {len(keepers)}")
+    await release(session)
     try:
         await known[by].healthy()
     except RemoteError as error:
@@ -48,6 +50,7 @@ async def replace_everywhere(
     found = found[:AT_MOST]
     following = found[-1][0].id if remaining else None
     answer = SafekeeperReplacement(queued=0, remaining=remaining, next=following, operations=[], not_queued=[])
+    await release(session)
     looks = await _look_at(keepers, found)
     last: dict[str, Operation] = {}
     for (branch, project), seen in zip(found, looks, strict=True):

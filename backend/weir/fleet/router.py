@@ -11,7 +11,7 @@ from weir.computes.repository import ComputeRepository
 from weir.computes.router import Range, metrics_answer
 from weir.computes.schemas import MetricsResponse
 from weir.config import get_settings
-from weir.db import Session
+from weir.db import Session, release
 from weir.errors import (
     BadRequestError,
     ForbiddenError,
@@ -44,7 +44,7 @@ internal_router = APIRouter(prefix="/internal", include_in_schema=False)
 async def get_fleet(
     principal: CurrentPrincipal, session: Session, http: Http, prometheus: PrometheusClient
 ) -> FleetSummary:
-    return await service.summarise(ComputeRepository(session, principal.fleet), http, prometheus)
+    return await service.summarise(session, principal.fleet, http, prometheus)
 
 
 @router.get("/metrics", responses=responses(BadRequestError, UnavailableError))
@@ -54,8 +54,10 @@ async def get_fleet_metrics(
     """Sums of rates, and quantiles over all computes together."""
     if principal.fleet is None:
         span.window = metrics.RATE_WINDOW_SECONDS
+        await release(session)
         return await metrics_answer(prometheus, "", span, recorded.CHARTED)
     selector = metrics.of_computes(await ComputeRepository(session, principal.fleet).ids())
+    await release(session)
     return await metrics_answer(prometheus, selector, span)
 
 

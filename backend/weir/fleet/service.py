@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from sqlalchemy import exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -18,6 +19,7 @@ from weir.computes import metrics, recorded
 from weir.computes.repository import ComputeRepository, ComputeRow
 from weir.computes.service import observe, state_of, stored_state
 from weir.config import Settings, get_settings, with_scheme
+from weir.db import release
 from weir.endpoints.models import EndpointState
 from weir.fleet.schemas import (
     FleetComputes,
@@ -39,11 +41,17 @@ LARGE_COUNT = 1_000
 _counts: dict[str, tuple[float, int, int]] = {}
 
 
-async def summarise(computes: ComputeRepository, http: HttpClient, prometheus: Prometheus) -> FleetSummary:
+async def summarise(
+    session: AsyncSession, fleet: UUID | None, http: HttpClient, prometheus: Prometheus
+) -> FleetSummary:
+    """Ends the session's transaction. `fleet` as for `ComputeRepository`."""
+    computes = ComputeRepository(session, fleet)
     kinds = await computes.tally()
     total = sum(count for *_, count in kinds)
+    rows = await computes.all() if total <= AGENTS_ASKED else []
+    ids = None if fleet is None else await computes.ids()
+    await release(session)
     if total <= AGENTS_ASKED:
-        rows = await computes.all()
         seen = await observe(rows, http)
         states = Counter(state_of(row.endpoint, seen.get(row.endpoint.id))[0] for row in rows)
     else:
@@ -59,18 +67,19 @@ async def summarise(computes: ComputeRepository, http: HttpClient, prometheus: P
             pushdown_on=pushed,
             pushdown_off=total - pushed,
         ),
-        wal=await _wal(computes, prometheus),
+        wal=await _wal(ids, prometheus),
         window_seconds=metrics.RATE_WINDOW_SECONDS,
         compute_runtime=get_settings().compute_runtime,
     )
 
 
-async def _wal(computes: ComputeRepository, prometheus: Prometheus) -> FleetWal | None:
+async def _wal(ids: list[str] | None, prometheus: Prometheus) -> FleetWal | None:
+    """Of these computes, or of all."""
     try:
-        if computes.fleet is None:
+        if ids is None:
             image, rest = await metrics.wal_rates(prometheus, "", recorded.WAL)
         else:
-            image, rest = await metrics.wal_rates(prometheus, metrics.of_computes(await computes.ids()))
+            image, rest = await metrics.wal_rates(prometheus, metrics.of_computes(ids))
     except RemoteError:
         return None
     return FleetWal(image_bytes_per_second=image, rest_bytes_per_second=rest)
@@ -79,7 +88,9 @@ async def _wal(computes: ComputeRepository, prometheus: Prometheus) -> FleetWal 
 async def storage_health(
     session: AsyncSession, safekeepers: list[Safekeeper], pageserver: Pageserver, url: str
 ) -> StorageHealth:
+    """Ends the session's transaction."""
     shares, sick = await shares_of_safekeepers(session), await sick_of_safekeepers(session)
+    await release(session)
     keepers, server = await asyncio.gather(
         asyncio.gather(
             *(

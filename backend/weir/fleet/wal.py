@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from weir.clients.prometheus import Prometheus
 from weir.computes import metrics, recorded
 from weir.computes.router import MetricsRange
+from weir.db import release
 from weir.endpoints.models import Endpoint
 from weir.fleet.features import owned
 from weir.fleet.schemas import FleetWalByRegion, RegionWal, WalSaved
@@ -21,7 +22,7 @@ from weir.rollouts.models import Rollout, RolloutMember
 async def by_region(
     session: AsyncSession, fleet: UUID | None, prometheus: Prometheus, span: MetricsRange
 ) -> FleetWalByRegion:
-    """Raises RemoteError when Prometheus does not answer."""
+    """Ends the session's transaction. Raises RemoteError when Prometheus does not answer."""
     if fleet is None:
         span.window = metrics.RATE_WINDOW_SECONDS
         regions = await _counts_by_region(session)
@@ -30,6 +31,8 @@ async def by_region(
         ids = await _computes_by_region(session, fleet)
         regions = {region: len(found) for region, found in ids.items()}
         selectors, figures = [metrics.of_computes(found) for found in ids.values()], metrics.WAL_PARTS
+    saved = await _saved(session, fleet)
+    await release(session)
     charts = await asyncio.gather(
         *(
             metrics.chart(prometheus, selector, span.start, span.end, span.step, span.window, figures)
@@ -51,7 +54,7 @@ async def by_region(
             )
             for (region, count), chart in zip(regions.items(), charts, strict=True)
         ],
-        saved=await _saved(session, fleet),
+        saved=saved,
     )
 
 

@@ -49,6 +49,11 @@ class OperationRepository:
         )
         return (await self._session.scalars(statement)).one_or_none()
 
+    async def newest_of_project(self, project_id: str) -> int:
+        """Sequence of the newest operation, open or over; 0 without one."""
+        statement = select(func.coalesce(func.max(Operation.sequence), 0)).where(Operation.project_id == project_id)
+        return (await self._session.scalars(statement)).one()
+
     async def next_ready(self) -> Operation | None:
         """The oldest scheduled operation whose predecessor has finished, locked for this dispatcher."""
         before = aliased(Operation)

@@ -8,11 +8,12 @@ is described before its timeline is made, a role or a database before a compute 
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import ARRAY, Row, Select, Text, any_, literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.branches.models import Branch
@@ -24,26 +25,50 @@ from weir.projects.models import Project
 VERSION = 1
 
 
+# Columns and not objects: a round of the reconciler describes all projects that there are.
+_BRANCH = (
+    Branch.project_id, Branch.id, Branch.name, Branch.timeline_id, Branch.parent_id, Branch.parent_lsn,
+    Branch.parent_timestamp, Branch.is_default, Branch.protected, Branch.durability, Branch.created_at,
+)  # fmt: skip
+_ENDPOINT = (
+    Endpoint.branch_id, Endpoint.id, Endpoint.name, Endpoint.type, Endpoint.port, Endpoint.pg_settings,
+    Endpoint.full_page_writes, Endpoint.suspend_timeout_seconds, Endpoint.disabled, Endpoint.created_at,
+)  # fmt: skip
+
+_AnyRow = Row[*tuple[Any, ...]]
+_Rows = dict[str, list[_AnyRow]]
+
+
 async def describe(session: AsyncSession, projects: Sequence[Project]) -> dict[str, dict[str, Any]]:
-    """The document of each project, by the project's id."""
-    wanted = [project.id for project in projects]
-    accounts = {row.id: row for row in (await session.scalars(select(Account))).all()}
-    living = (Branch.project_id.in_(wanted), Branch.deleted_at.is_(None))
-    branches = (await session.scalars(select(Branch).where(*living).order_by(Branch.created_at, Branch.id))).all()
-    owned = [row.id for row in branches]
-    roles = (await session.scalars(select(Role).where(Role.branch_id.in_(owned)).order_by(Role.name))).all()
-    databases = (
-        await session.scalars(
-            select(BranchDatabase).where(BranchDatabase.branch_id.in_(owned)).order_by(BranchDatabase.name)
-        )
-    ).all()
-    endpoints = (
-        await session.scalars(
-            select(Endpoint)
-            .where(Endpoint.branch_id.in_(owned), Endpoint.deleted_at.is_(None))
-            .order_by(Endpoint.created_at, Endpoint.id)
-        )
-    ).all()
+    """The document of each project, by the project's id. The work grows with what the projects have, and with nothing
+    else."""
+    owners = {project.account_id for project in projects}
+    accounts = {row.id: row for row in (await session.scalars(select(Account).where(Account.id.in_(owners)))).all()}
+    # One parameter, however many there are: Postgres takes no more than 65,535 of them.
+    ids = literal([project.id for project in projects], ARRAY(Text))
+    living = (Branch.project_id == any_(ids), Branch.deleted_at.is_(None))
+    branches = await _by_first(session, select(*_BRANCH).where(*living).order_by(Branch.created_at, Branch.id))
+    roles = await _by_first(
+        session,
+        select(Role.branch_id, Role.name)
+        .join(Branch, Branch.id == Role.branch_id)
+        .where(*living)
+        .order_by(Role.name),
+    )
+    databases = await _by_first(
+        session,
+        select(BranchDatabase.branch_id, BranchDatabase.name, BranchDatabase.owner_name)
+        .join(Branch, Branch.id == BranchDatabase.branch_id)
+        .where(*living)
+        .order_by(BranchDatabase.name),
+    )
+    endpoints = await _by_first(
+        session,
+        select(*_ENDPOINT)
+        .join(Branch, Branch.id == Endpoint.branch_id)
+        .where(*living, Endpoint.deleted_at.is_(None))
+        .order_by(Endpoint.created_at, Endpoint.id),
+    )
     return {
         project.id: {
             "version": VERSION,
@@ -51,20 +76,26 @@ async def describe(session: AsyncSession, projects: Sequence[Project]) -> dict[s
             "branches": [
                 {
                     **_branch(row),
-                    "roles": [role.name for role in roles if role.branch_id == row.id],
+                    "roles": [role.name for role in roles.get(row.id, ())],
                     "databases": [
-                        {"name": held.name, "owner": held.owner_name}
-                        for held in databases
-                        if held.branch_id == row.id
+                        {"name": held.name, "owner": held.owner_name} for held in databases.get(row.id, ())
                     ],
-                    "endpoints": [_endpoint(held) for held in endpoints if held.branch_id == row.id],
+                    "endpoints": [_endpoint(held) for held in endpoints.get(row.id, ())],
                 }
-                for row in branches
-                if row.project_id == project.id
+                for row in branches.get(project.id, ())
             ],
         }
         for project in projects
     }
+
+
+async def _by_first(session: AsyncSession, statement: Select[*tuple[Any, ...]]) -> _Rows:
+    """The rows by what their first column says they belong to, in the order of the statement."""
+    rows: Iterable[_AnyRow] = (await session.execute(statement)).all()
+    found: _Rows = defaultdict(list)
+    for row in rows:
+        found[row[0]].append(row)
+    return found
 
 
 def revision(document: dict[str, Any]) -> str:
@@ -93,7 +124,7 @@ def _project(project: Project, account: Account) -> dict[str, Any]:
     }
 
 
-def _branch(branch: Branch) -> dict[str, Any]:
+def _branch(branch: _AnyRow) -> dict[str, Any]:
     return {
         "id": branch.id,
         "name": branch.name,
@@ -108,7 +139,7 @@ def _branch(branch: Branch) -> dict[str, Any]:
     }
 
 
-def _endpoint(endpoint: Endpoint) -> dict[str, Any]:
+def _endpoint(endpoint: _AnyRow) -> dict[str, Any]:
     return {
         "id": endpoint.id,
         "name": endpoint.name,

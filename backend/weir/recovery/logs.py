@@ -107,7 +107,8 @@ def project_locked(database: Database, safekeeper_count: int) -> Lock:
 
     @asynccontextmanager
     async def locked(of: BranchLog) -> AsyncGenerator[BranchLog]:
-        async with database.transaction() as session:
+        # Meant to last while storage is asked: nothing else may begin with this project until its log is made again.
+        async with database.transaction(asks_others=True) as session:
             try:
                 await lock_idle(session, of.project_id)
             except ProjectBusyError as error:

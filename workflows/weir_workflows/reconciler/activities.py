@@ -1,7 +1,8 @@
 """One round: compares every endpoint's wish with what runs and queues what is missing.
 
-Takes no input and keeps nothing but how long an agent has been silent and how far round the fleet it is: work
-derives from the database and from the machine alone, so a missed round costs seconds and nothing else.
+Takes no input and keeps nothing but how long an agent has been silent, how far round the fleet it is and which checks
+of storage are still to come: work derives from the database and from the machine alone, so a missed round costs
+seconds and nothing else.
 
 A round looks at so many computes that its cost does not grow with the fleet: at those whose stored state is not the
 wanted one, and at the next part of all. A fleet no larger than a part is looked at whole every time; ten thousand
@@ -10,12 +11,14 @@ computes are gone round in about a minute.
 
 import asyncio
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
-from sqlalchemy import select
+from sqlalchemy import ARRAY, Text, any_, literal, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 from temporalio import activity
@@ -43,7 +46,7 @@ from weir_workflows.reconciler.inactivity import suspend_inactive
 from weir_workflows.reconciler.replacements import Replacements
 from weir_workflows.reconciler.rollbacks import finish_rollbacks, restore_thresholds
 from weir_workflows.reconciler.rollouts import confirm_deferred, watch_deadlines
-from weir_workflows.reconciler.safekeepers import repair_safekeepers
+from weir_workflows.reconciler.safekeepers import repair_part
 from weir_workflows.reconciler.storage import repair_descriptions, repair_tenants
 from weir_workflows.reconciler.versions import finish_restarts, keep_servers, record_versions
 from weir_workflows.runtime.local import BusyError
@@ -56,6 +59,8 @@ FIRST_BACKOFF_SECONDS = 2
 LONGEST_BACKOFF_SECONDS = 60
 SWITCH_TIMEOUT_MS = 10_000
 STORAGE_CHECK_SECONDS = 30
+# A round that has spent so much on checks leaves the others to the next one.
+CHECKS_SECONDS = 0.5
 COMPUTES_A_ROUND = 500
 # Together a fraction of a round's time (`policies.ROUND`), even when no switch is answered.
 REPAIRS_AT_ONCE = 32
@@ -87,6 +92,7 @@ class ReconcilerActivities:
         self._r = resources
         self._silent_since: dict[str, float] = {}
         self._next_storage_check = 0.0
+        self._checks: deque[Callable[[], Awaitable[None]]] = deque()
         self._seen_to = ""
         self._to_drop: set[str] = set()
         self._replacements = Replacements(resources)
@@ -118,13 +124,7 @@ class ReconcilerActivities:
             await restore_thresholds(self._r)
             # Last, since it talks to computes that may not answer.
             switched = await self._repair_switches(rows, seen, rolling)
-            if time.monotonic() >= self._next_storage_check:
-                self._next_storage_check = time.monotonic() + STORAGE_CHECK_SECONDS
-                await repair_safekeepers(self._r)
-                await self._replacements.replace_sick()
-                await repair_tenants(self._r)
-                await repair_descriptions(self._r)
-                await keep_servers(self._r)
+            await self._check_storage()
         return Round(
             started=queued[OperationKind.START_COMPUTE],
             stopped=queued[OperationKind.SUSPEND_COMPUTE],
@@ -132,6 +132,36 @@ class ReconcilerActivities:
             switched=switched,
             configured=queued[OperationKind.APPLY_CONFIG],
         )
+
+    async def _check_storage(self) -> None:
+        """In a small installation all checks go into one round. In a large one, a part of one fills it, and the next
+        round goes on."""
+        if not self._checks and time.monotonic() >= self._next_storage_check:
+            self._next_storage_check = time.monotonic() + STORAGE_CHECK_SECONDS
+            self._checks = deque((self._check_safekeepers, self._check_descriptions, self._check_machine))
+        begun = time.monotonic()
+        while self._checks:
+            # Whether it goes well or not, the others have their turn.
+            await self._checks.popleft()()
+            if time.monotonic() - begun >= CHECKS_SECONDS:
+                return
+
+    async def _check_safekeepers(self, after: str = "") -> None:
+        seen_to = (await repair_part(self._r, after)).seen_to
+        if seen_to:
+            self._checks.appendleft(partial(self._check_safekeepers, seen_to))
+            return
+        # What is stored of sick members has just been renewed.
+        await self._replacements.replace_sick()
+
+    async def _check_descriptions(self, after: str = "") -> None:
+        seen_to = (await repair_descriptions(self._r, after)).seen_to
+        if seen_to:
+            self._checks.appendleft(partial(self._check_descriptions, seen_to))
+
+    async def _check_machine(self) -> None:
+        await repair_tenants(self._r)
+        await keep_servers(self._r)
 
     async def _part(self, computes: ComputeRepository) -> list[ComputeRow]:
         """The computes of this round, and moves on."""
@@ -230,17 +260,13 @@ class ReconcilerActivities:
     async def _clean(self, rows: list[ComputeRow], running: set[str], *, strangers_too: bool) -> list[str]:
         """Pid files and mounts of dead computes, and, once in each round of the fleet, computes of endpoints that
         were deleted. A directory with a name the database has never heard of is left alone."""
-        cleaned: list[str] = []
-        live = {row.endpoint.id: row.endpoint for row in rows}
-        known = await self._r.computes.known()
-        strangers = [ident for ident in known if ident not in live] if strangers_too else []
-        deleted = await self._deleted(strangers)
-        for ident in known:
-            if ident in deleted:
-                if await self._remove(ident):
-                    cleaned.append(ident)
-            elif ident in live and ident not in running and await self._tidy(live[ident]):
-                cleaned.append(ident)
+        # Of idle computes only: one that should run is being started, which cleans up itself.
+        idle = [row.endpoint.id for row in rows if row.endpoint.desired_state == EndpointState.IDLE]
+        cleaned = await self._r.computes.tidy([ident for ident in idle if ident not in running])
+        if strangers_too:
+            live = {row.endpoint.id for row in rows}
+            strangers = [ident for ident in await self._r.computes.known() if ident not in live]
+            cleaned += [ident for ident in sorted(await self._deleted(strangers)) if await self._remove(ident)]
         return cleaned
 
     async def _remove(self, ident: str) -> bool:
@@ -252,15 +278,13 @@ class ReconcilerActivities:
             return False
         return True
 
-    async def _tidy(self, endpoint: Endpoint) -> bool:
-        """Of idle computes only: one that should run is being started, which cleans up itself."""
-        return endpoint.desired_state == EndpointState.IDLE and await self._r.computes.tidy(endpoint.id)
-
     async def _deleted(self, ids: list[str]) -> set[str]:
         if not ids:
             return set()
         async with self._r.database.transaction() as session:
-            statement = select(Endpoint.id).where(Endpoint.id.in_(ids), Endpoint.deleted_at.is_not(None))
+            # One parameter, however many: Postgres takes no more than 65,535 of them.
+            asked = Endpoint.id == any_(literal(ids, ARRAY(Text)))
+            statement = select(Endpoint.id).where(asked, Endpoint.deleted_at.is_not(None))
             return set((await session.scalars(statement)).all())
 
     async def _repair_switches(

@@ -10,6 +10,7 @@ Who the members are, the log says. What is stored follows it, as after a databas
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,12 +18,12 @@ from typing import Any
 
 import structlog
 from prometheus_client import Gauge
-from sqlalchemy import and_, select
+from sqlalchemy import and_, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from weir.branches.log_members import LogMembers, Seen, Sickness, is_lost, members_of_log, sickness
-from weir.branches.members import WELL, MemberState, TimelineMember, mark_of, of_new_logs
+from weir.branches.log_members import LogMembers, Seen, SickKind, Sickness, is_lost, members_of_log, sickness
+from weir.branches.members import WELL, MemberState, TimelineMember, mark_of, members_of, of_new_logs
 from weir.branches.models import Branch, BranchState
 from weir.clients.http import RemoteError
 from weir.clients.safekeeper import LogStatus, Safekeeper
@@ -46,8 +47,14 @@ log = structlog.get_logger()
 LOST = Gauge("weir_safekeeper_lost_timelines", "Logs that a safekeeper held and lacks now", ["safekeeper_id"])
 _READY = and_(Branch.state == BranchState.READY, Branch.deleted_at.is_(None), Branch.delete_requested_at.is_(None))
 
-# By timeline, what a safekeeper holds; why not when it does not say.
-_Held = dict[int, dict[str, LogStatus] | str]
+# Of what the members are; a next round goes on.
+TELLS = 4
+
+# Looked at at once: more would take longer than a round may.
+LOGS_A_ROUND = 2_500
+
+# By timeline, what a safekeeper says that it holds, as it says it; why not when it does not say.
+_Held = dict[int, dict[str, dict[str, Any]] | str]
 
 
 @dataclass(frozen=True)
@@ -73,33 +80,58 @@ class _Log:
     def stored(self) -> list[int]:
         return [number for number, row in self.rows.items() if row.state == MemberState.MEMBER]
 
+    # What `members` has found, and for which stored ones. `seen` is set once, before anybody asks.
+    _found: tuple[list[int], LogMembers | None] | None = None
+
     def members(self) -> LogMembers | None:
         """As the log itself names them; None when it does not, or not for sure."""
-        members = members_of_log(self.seen, self.stored)
-        sure = members is not None and members.generation > 0 and members.doubt is None and members.settled
-        return members if sure else None
+        stored = self.stored
+        if self._found is None or self._found[0] != stored:
+            members = members_of_log(self.seen, stored)
+            sure = members is not None and members.generation > 0 and members.doubt is None and members.settled
+            self._found = stored, members if sure else None
+        return self._found[1]
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """Ids of branches whose log was founded on a safekeeper that had never been asked to. `seen_to`: the last branch
+    that was looked at, empty when that was the last one there is."""
+
+    branches: list[str]
+    seen_to: str
 
 
 async def repair_safekeepers(resources: Resources) -> list[str]:
-    """Ids of branches whose log was founded on a safekeeper that had never been asked to."""
+    """Of all branches."""
+    found = await repair_part(resources, "")
+    repaired = found.branches
+    while found.seen_to:
+        found = await repair_part(resources, found.seen_to)
+        repaired += found.branches
+    return repaired
+
+
+async def repair_part(resources: Resources, after: str) -> Repaired:
+    """Of the next branches by id."""
     keepers = resources.safekeepers
     held: _Held = dict(zip((k.number for k in keepers), await asyncio.gather(*map(_held, keepers)), strict=True))
     marks = await marks_of_pageserver(resources)
     async with resources.database.transaction() as session:
-        logs = await _logs(session, held, marks)
+        logs = await _logs(session, held, marks, after)
         await _add_missing(session, logs, of_new_logs(len(keepers)))
     await _follow(resources, logs)
     lost = {(one.timeline, number) for one in logs for number in _lost(one)}
     sick = {(one.timeline, number): found for one in logs for number, found in _sick(one)}
     await _record(resources, logs, lost, held, sick)
-    show_sick(held, sick)
+    await _show(resources, held)
     repaired: list[str] = []
     for one in logs:
         lacking = {seen.number for seen in one.seen if seen.error is None and seen.log is None}
         never_asked = [k for k in keepers if k.number in lacking and _is_member(one, k.number, asked=False)]
         if never_asked and await _found(resources, one.branch_id, never_asked):
             repaired.append(one.branch_id)
-    return repaired
+    return Repaired(repaired, logs[-1].branch_id if len(logs) == LOGS_A_ROUND else "")
 
 
 def _is_member(one: _Log, number: int, *, asked: bool) -> bool:
@@ -132,16 +164,19 @@ def _sick(one: _Log) -> Iterable[tuple[int, Sickness]]:
             yield seen.number, found
 
 
-async def _held(keeper: Safekeeper) -> dict[str, LogStatus] | str:
+async def _held(keeper: Safekeeper) -> dict[str, dict[str, Any]] | str:
     try:
-        return {item["timeline_id"]: LogStatus.parse(item) for item in await keeper.timelines()}
+        return {item["timeline_id"]: item for item in await keeper.timelines()}
     except RemoteError as error:
         return str(error)
 
 
-async def _logs(session: AsyncSession, held: _Held, marks: Marks | None) -> list[_Log]:
-    branches = await session.execute(select(Branch.id, Branch.timeline_id, Branch.created_at).where(_READY))
-    logs = {row[1]: _Log(row[0], row[1], row[2]) for row in branches.all()}
+async def _logs(session: AsyncSession, held: _Held, marks: Marks | None, after: str) -> list[_Log]:
+    part = select(Branch.id, Branch.timeline_id, Branch.created_at).where(_READY, Branch.id > after)
+    branches = (await session.execute(part.order_by(Branch.id).limit(LOGS_A_ROUND))).all()
+    if not branches:
+        return []
+    logs = {row[1]: _Log(row[0], row[1], row[2]) for row in branches}
     columns = (
         TimelineMember.timeline_id,
         TimelineMember.safekeeper_id,
@@ -152,16 +187,19 @@ async def _logs(session: AsyncSession, held: _Held, marks: Marks | None) -> list
         TimelineMember.sick_kind,
         TimelineMember.sick_reason,
     )
-    joined = select(*columns).join(Branch, Branch.timeline_id == TimelineMember.timeline_id).where(_READY)
+    joined = select(*columns).join(Branch, Branch.timeline_id == TimelineMember.timeline_id)
+    joined = joined.where(_READY, Branch.id > after, Branch.id <= branches[-1][0])
     for timeline, number, state, asked, founded, lost, kind, reason in (await session.execute(joined)).all():
         sick = None if kind is None else StoredSickness(kind, reason or "")
-        logs[timeline].rows[number] = _Row(state, asked, founded, lost, sick)
+        # One that is made between the two statements has its turn in the next walk.
+        if timeline in logs:
+            logs[timeline].rows[number] = _Row(state, asked, founded, lost, sick)
     for one in logs.values():
         one.seen = [_seen(one, number, of, marks) for number, of in held.items()]
     return list(logs.values())
 
 
-def _seen(one: _Log, number: int, of: dict[str, LogStatus] | str, marks: Marks | None) -> Seen:
+def _seen(one: _Log, number: int, of: dict[str, dict[str, Any]] | str, marks: Marks | None) -> Seen:
     if isinstance(of, str):
         return Seen(number, error=of)
     row = one.rows.get(number)
@@ -171,7 +209,8 @@ def _seen(one: _Log, number: int, of: dict[str, LogStatus] | str, marks: Marks |
         mark = mark_of(one.timeline, row.sick.kind, row.sick.reason)
     else:
         mark = None
-    return Seen(number, of.get(one.timeline), mark=mark)
+    said = of.get(one.timeline)
+    return Seen(number, None if said is None else LogStatus.parse(said), mark=mark)
 
 
 async def _add_missing(session: AsyncSession, logs: Sequence[_Log], of_new: Sequence[int]) -> None:
@@ -222,12 +261,24 @@ async def _store_members(resources: Resources, one: _Log, members: LogMembers) -
         await set_of(session, [(one.timeline, number) for number in gone], values)
         for number in gone:
             one.rows[number] = _Row(MemberState.REMOVED, True, True, False)
-        addresses = resources.wal_addresses(sorted(named))
         log.warning("members_followed", branch_id=branch.id, safekeepers=sorted(named), gone=sorted(gone))
-        try:
-            await resources.pageserver.set_safekeepers(project.tenant_id, one.timeline, addresses)
-        except RemoteError as error:
-            log.warning("pageserver_not_told", branch_id=branch.id, error=str(error))
+    try:
+        await _tell_pageserver(resources, project.tenant_id, one.timeline)
+    except RemoteError as error:
+        log.warning("pageserver_not_told", branch_id=branch.id, error=str(error))
+
+
+async def _tell_pageserver(resources: Resources, tenant: str, timeline: str) -> None:
+    """Until what it was told is what is stored: a replacement that begins meanwhile tells it something else, which
+    must not be undone by a request from here that comes in late."""
+    told: list[str] | None = None
+    for _ in range(TELLS):
+        async with resources.database.transaction() as session:
+            addresses = resources.wal_addresses(await members_of(session, timeline, len(resources.safekeepers)))
+        if addresses == told:
+            return
+        await resources.pageserver.set_safekeepers(tenant, timeline, addresses)
+        told = addresses
 
 
 async def _record(
@@ -251,9 +302,28 @@ async def _record(
             remedy="bring its disk back, or replace it: `weir safekeepers set`; until then the timeline has a member "
             "less, and no empty one takes its place",
         )
+
+
+async def _show(resources: Resources, held: _Held) -> None:
+    """As stored of all logs. What a safekeeper that does not answer has lost stays as it was shown last."""
+    per_keeper = select(TimelineMember.safekeeper_id, TimelineMember.sick_kind, func.count(TimelineMember.lost_at))
+    statement = (
+        per_keeper.add_columns(func.count())
+        .join(Branch, Branch.timeline_id == TimelineMember.timeline_id)
+        .where(_READY, TimelineMember.state == MemberState.MEMBER)
+        .group_by(TimelineMember.safekeeper_id, TimelineMember.sick_kind)
+    )
+    sick: Counter[tuple[int, SickKind]] = Counter()
+    lost: Counter[int] = Counter()
+    async with resources.database.transaction() as session:
+        for number, kind, lacking, members in (await session.execute(statement)).all():
+            lost[number] += lacking
+            if kind is not None:
+                sick[number, kind] = members
+    show_sick(held, sick)
     for number, timelines in held.items():
         if not isinstance(timelines, str):
-            LOST.labels(str(number)).set(sum(of == number for _, of in lost))
+            LOST.labels(str(number)).set(lost[number])
 
 
 def _holds(held: _Held, member: Member) -> bool:
@@ -263,8 +333,9 @@ def _holds(held: _Held, member: Member) -> bool:
 
 
 async def _found(resources: Resources, branch_id: str, keepers: list[Safekeeper]) -> bool:
-    """With the project locked and idle, so that no deletion can overtake it."""
-    async with resources.database.transaction() as session:
+    """With the project locked and idle, so that neither a deletion nor a change of members can overtake it: an empty
+    log that comes in late would be taken for a member's. It happens once to a member, and takes two requests."""
+    async with resources.database.transaction(asks_others=True) as session:
         branch = await session.get(Branch, branch_id)
         project = await lock_idle(session, branch.project_id) if branch is not None else None
         if branch is None or project is None:

@@ -94,11 +94,10 @@ def _say(found: Mapping[StoredSickness, Collection[Member]]) -> None:
             )
 
 
-def show_sick(numbers: Iterable[int], found: Mapping[Member, Sickness]) -> None:
-    counts = Counter((number, sickness.kind) for (_, number), sickness in found.items())
+def show_sick(numbers: Iterable[int], counts: Mapping[tuple[int, SickKind], int]) -> None:
     for number in numbers:
         for kind in SickKind:
-            SICK.labels(str(number), kind.value).set(counts[number, kind])
+            SICK.labels(str(number), kind.value).set(counts.get((number, kind), 0))
 
 
 async def set_of(session: AsyncSession, members: Iterable[Member], values: Mapping[str, object]) -> None:

@@ -1,6 +1,7 @@
 """What storage should have and does not: a tenant's settings, a project's description."""
 
 import random
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -13,7 +14,9 @@ from weir_workflows.common.resources import Resources
 
 log = structlog.get_logger()
 
-# In one round, so that it ends in its time whatever storage is short of; the next rounds go on.
+# Looked at in one round: the next one goes on where this one ended.
+DESCRIBED_A_ROUND = 2_500
+# Changed in one round, so that it ends in its time whatever storage is short of; the next rounds go on.
 TENANTS_A_ROUND = 200
 
 
@@ -22,18 +25,33 @@ def _differs(held: dict[str, Any] | None, wanted: dict[str, Any]) -> bool:
     return held is not None and any(held.get(name) != value for name, value in wanted.items())
 
 
-async def repair_descriptions(resources: Resources) -> list[str]:
-    """Projects that were described otherwise than they are, and are not any more: renamed, say."""
+@dataclass(frozen=True)
+class Described:
+    """Ids of projects that were described otherwise than they are, and are not any more: renamed, say. `seen_to`: the
+    last id that was looked at, empty when that was the last one there is."""
+
+    repaired: list[str]
+    seen_to: str
+
+
+async def repair_descriptions(resources: Resources, after: str = "") -> Described:
+    """Of the next projects by id."""
     if resources.settings.compute_runtime == "simulated":
-        return []
+        return Described([], "")
     try:
         held = {tenant["id"]: tenant.get("about_revision") for tenant in await resources.pageserver.tenants()}
     except RemoteError as error:
         log.warning("descriptions_not_checked", error=str(error))
-        return []
+        return Described([], "")
     async with resources.database.transaction() as session:
-        statement = select(Project).where(Project.deleted_at.is_(None), Project.delete_requested_at.is_(None))
-        projects = [row for row in (await session.scalars(statement)).all() if row.tenant_id in held]
+        statement = (
+            select(Project)
+            .where(Project.deleted_at.is_(None), Project.delete_requested_at.is_(None), Project.id > after)
+            .order_by(Project.id)
+            .limit(DESCRIBED_A_ROUND)
+        )
+        part = (await session.scalars(statement)).all()
+        projects = [row for row in part if row.tenant_id in held]
         documents = await describe(session, projects)
     wrong = [project for project in projects if held[project.tenant_id] != revision(documents[project.id])]
     repaired: list[str] = []
@@ -45,7 +63,7 @@ async def repair_descriptions(resources: Resources) -> list[str]:
             log.warning("project_not_described", project_id=project.id, error=str(error))
             continue
         repaired.append(project.id)
-    return repaired
+    return Described(repaired, part[-1].id if len(part) == DESCRIBED_A_ROUND else "")
 
 
 async def repair_tenants(resources: Resources) -> list[str]:

@@ -59,8 +59,8 @@ class ComputeDriver(Protocol):
         """The compute runs with this spec now."""
         ...
 
-    async def tidy(self, compute_id: str) -> bool:
-        """Removes what a compute that does not run left behind. True if there was anything."""
+    async def tidy(self, compute_ids: Sequence[str]) -> list[str]:
+        """Removes what those of these computes left behind that do not run. Answers with those that had anything."""
         ...
 
     async def remove(self, compute_id: str) -> None:
@@ -95,7 +95,7 @@ class LocalDriver:
         await control.stop(self._runtime, self._http, compute_id, mode)
 
     async def running(self, compute_ids: Sequence[str]) -> set[str]:
-        return {ident for ident in compute_ids if self._runtime.process(ident) is not None}
+        return set(self._runtime.processes(compute_ids))
 
     def at_rest(self, compute_ids: Sequence[str]) -> AbstractAsyncContextManager[list[int] | None]:
         return control.at_rest(self._runtime, compute_ids)
@@ -106,7 +106,10 @@ class LocalDriver:
     async def keep_spec(self, spec: dict[str, Any]) -> None:
         self._runtime.write_spec(spec["compute_id"], spec)
 
-    async def tidy(self, compute_id: str) -> bool:
+    async def tidy(self, compute_ids: Sequence[str]) -> list[str]:
+        return [ident for ident in sorted(self._runtime.untidy(compute_ids)) if self._tidy(ident)]
+
+    def _tidy(self, compute_id: str) -> bool:
         try:
             with self._runtime.exclusive(compute_id):
                 return self._runtime.process(compute_id) is None and self._runtime.clean(compute_id)

@@ -14,13 +14,13 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from weir.config import Settings
-from weir_workflows.runtime.process import ProcessId, find_by_argument
+from weir_workflows.runtime.process import ProcessId, boot_id, find_by_arguments
 from weir_workflows.runtime.servers import Servers
 
 LOG_LIMIT_BYTES = 64 * 1024 * 1024
@@ -66,17 +66,30 @@ class LocalRuntime:
 
     def process(self, compute_id: str) -> ProcessId | None:
         """The living process of a compute."""
+        return self.processes([compute_id]).get(compute_id)
+
+    def processes(self, compute_ids: Iterable[str]) -> dict[str, ProcessId]:
+        """The living process of each compute that has one. Looks once at the machine's processes for all of them, and
+        only where one is not known by its pid file."""
         self._reap()
-        directory = self.directory(compute_id)
-        if not directory.is_dir():
-            return None
-        try:
-            known = ProcessId.parse((directory / "pid").read_text())
-        except FileNotFoundError:
-            known = None
-        if known is not None and known.alive():
-            return known
-        return find_by_argument(str(self._spec_path(compute_id)))
+        boot = boot_id()
+        found: dict[str, ProcessId] = {}
+        unknown: dict[str, str] = {}
+        for compute_id in compute_ids:
+            directory = self.directory(compute_id)
+            try:
+                known = ProcessId.parse((directory / "pid").read_text())
+            except (FileNotFoundError, NotADirectoryError):
+                known = None
+                if not directory.is_dir():
+                    continue
+            if known is not None and known.alive(boot):
+                found[compute_id] = known
+            else:
+                unknown[str(self._spec_path(compute_id))] = compute_id
+        for path, process in find_by_arguments(unknown).items():
+            found[unknown[path]] = process
+        return found
 
     def write_spec(self, compute_id: str, spec: dict[str, Any]) -> None:
         _replace(self._spec_path(compute_id), json.dumps(spec, indent=2) + "\n")
@@ -138,8 +151,21 @@ class LocalRuntime:
 
     def known(self) -> list[str]:
         """Ids of computes that have a directory here."""
-        base = self._settings.computes_dir
-        return sorted(entry.name for entry in base.iterdir() if entry.is_dir()) if base.is_dir() else []
+        try:
+            with os.scandir(self._settings.computes_dir) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir())
+        except FileNotFoundError:
+            return []
+
+    def untidy(self, compute_ids: Iterable[str]) -> set[str]:
+        """Those of which `clean` would remove something, if they are dead. Reads the table of mounts once."""
+        base = os.path.realpath(self._settings.computes_dir)
+        mounted = {point.relative_to(base).parts[0] for point in mounts_below(Path(base)) if str(point) != base}
+        return {
+            compute_id
+            for compute_id in compute_ids
+            if compute_id in mounted or (self.directory(compute_id) / "pid").exists()
+        }
 
     def spec(self, compute_id: str) -> dict[str, Any] | None:
         try:
@@ -150,7 +176,7 @@ class LocalRuntime:
     def keep_servers(self, wanted: Collection[str]) -> list[str]:
         """Copies what is installed, and removes copies that neither a wish nor a living compute's spec names."""
         self.servers.copy_installed()
-        running = [self.spec(compute_id) for compute_id in self.known() if self.process(compute_id) is not None]
+        running = [self.spec(compute_id) for compute_id in self.processes(self.known())]
         of_specs = {self.servers.version_of(Path(spec["pg_bin_dir"])) for spec in running if spec is not None}
         return self.servers.remove_unused({*wanted, *(version for version in of_specs if version is not None)})
 

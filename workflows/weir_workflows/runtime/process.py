@@ -6,6 +6,7 @@ anything is sent to it.
 
 import os
 import signal
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,10 +55,10 @@ class ProcessId:
     def text(self) -> str:
         return f"{self.pid} {self.start_ticks} {self.boot}\n"
 
-    def alive(self) -> bool:
+    def alive(self, boot: str | None = None) -> bool:
         """A zombie has done its last work and counts as dead, once its threads have too: a killed process keeps
-        its ports until the last of them is gone."""
-        if self.boot != boot_id():
+        its ports until the last of them is gone. `boot`: what `boot_id` says, for who looks at many."""
+        if self.boot != (boot or boot_id()):
             return False
         stat = _stat(self.pid)
         if stat is None or stat[1] != self.start_ticks or stat[0] == "X":
@@ -70,18 +71,20 @@ class ProcessId:
                 os.kill(self.pid, number)
 
 
-def find_by_argument(argument: str) -> ProcessId | None:
-    """A process with exactly this argument: one whose start was not written down before a crash."""
-    wanted = argument.encode()
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
+def find_by_arguments(arguments: Collection[str]) -> dict[str, ProcessId]:
+    """Of each argument that a living process has, such a process. Looks once at every process of the machine, however
+    many are asked for."""
+    wanted = {argument.encode(): argument for argument in arguments}
+    found: dict[str, ProcessId] = {}
+    for name in os.listdir("/proc") if wanted else ():  # noqa: PTH208  names, thousands of them
+        if not name.isdigit():
             continue
         try:
-            arguments = (entry / "cmdline").read_bytes().split(b"\0")
+            given = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")[1:]
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
-        if wanted in arguments[1:]:
-            found = ProcessId.of_running(int(entry.name))
-            if found is not None and found.alive():
-                return found
-    return None
+        for argument in wanted.keys() & given:
+            process = ProcessId.of_running(int(name))
+            if process is not None and process.alive():
+                found.setdefault(wanted[argument], process)
+    return found

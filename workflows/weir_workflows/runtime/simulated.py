@@ -58,9 +58,9 @@ class SimulatedDriver:
     async def keep_spec(self, spec: dict[str, Any]) -> None:
         """The agent has taken it already."""
 
-    async def tidy(self, compute_id: str) -> bool:
-        del compute_id
-        return False
+    async def tidy(self, compute_ids: Sequence[str]) -> list[str]:
+        del compute_ids
+        return []
 
     async def remove(self, compute_id: str) -> None:
         await self.stop(compute_id, "immediate")

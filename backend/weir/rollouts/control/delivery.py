@@ -11,8 +11,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from weir.authz.access import ProjectAccess
 from weir.config import get_settings
+from weir.db import release
 from weir.errors import BadRequestError, ConflictError, NotFoundError, UnavailableError
 from weir.identity import audit
+from weir.kit.transactions import refuse_requests
 from weir.operations.starter import RPC_TIMEOUT
 from weir.rollouts.messages import (
     ROLLBACK_WORKFLOW,
@@ -49,7 +51,7 @@ async def control(
     if rollout.status in CLOSED:
         result = await _control_closed(session, temporal, rollout, message)
     else:
-        result = await _control_open(temporal, rollout, message)
+        result = await _control_open(session, temporal, rollout, message)
     if result.refused:
         raise ConflictError(f"rollout {rollout.id}: {result.message}; read the rollout and decide on that gate")
     named = {"wave": wave, "compute_id": compute_id, "gate": gate}
@@ -66,7 +68,12 @@ async def _check_target(session: AsyncSession, rollout: Rollout, wave: int | Non
         raise NotFoundError.of(f"rollout {rollout.id}: wave", str(wave))
 
 
-async def _control_open(temporal: Client, rollout: Rollout, message: RolloutControl) -> RolloutControlResult:
+async def _control_open(
+    session: AsyncSession, temporal: Client, rollout: Rollout, message: RolloutControl
+) -> RolloutControlResult:
+    """Ends the session's transaction: a worker that is away lets this wait for a quarter of a minute."""
+    await release(session)
+    refuse_requests("the workflow engine", message.action)
     handle = temporal.get_workflow_handle(rollout_workflow_id(rollout.id))
     try:
         return await handle.execute_update(

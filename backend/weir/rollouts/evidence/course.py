@@ -13,6 +13,7 @@ from weir.clients.http import RemoteError
 from weir.clients.prometheus import Prometheus
 from weir.computes import metrics
 from weir.computes.schemas import MetricSeries
+from weir.db import release
 from weir.kit.clock import now
 from weir.rollouts.evidence.schemas import Course, ExpectedSeries
 from weir.rollouts.evidence.store import kept_series, newest_verdict
@@ -33,9 +34,10 @@ Values = Sequence[float | None]
 
 
 async def of_member(session: AsyncSession, prometheus: Prometheus, rollout: Rollout, member: RolloutMember) -> Course:
-    """Empty, rather than an error, when nobody knows of the compute any more."""
+    """Empty, rather than an error, when nobody knows of the compute any more. Ends the session's transaction."""
     verdict = await newest_verdict(session, rollout.id, member.endpoint_id)
     controls: list[str] = [] if verdict is None else verdict.analysis.get("controls", [])
+    await release(session)
     live = await _live(prometheus, rollout, member, controls)
     if live is not None:
         return live

@@ -27,7 +27,8 @@ async def plan_rollout(
     limit: Annotated[int, Query(ge=0, le=20_000, description="Entries listed of each kind")] = PLAN_ENTRIES,
 ) -> PlanResponse:
     """The dry run: the plan a rollout would have now. Changes nothing."""
-    return PlanResponse(plan=(await service.plan(access, prometheus, body)).view(limit))
+    measured = await service.measure(access, prometheus)
+    return PlanResponse(plan=(await service.plan(access, measured, body)).view(limit))
 
 
 @router.get("/{rollout_id}/exclusions", responses=responses(NotFoundError))

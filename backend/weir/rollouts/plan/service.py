@@ -2,6 +2,7 @@
 
 from weir.authz.access import ProjectAccess
 from weir.clients.prometheus import Prometheus
+from weir.db import release
 from weir.kit.clock import now
 from weir.rollouts.features import feature_of
 from weir.rollouts.intent import RolloutCreateRequest, Selector, Strategy
@@ -14,8 +15,14 @@ from weir.rollouts.plan.schemas import Excluded, PlanChange, PlanDiff
 CHANGES_SHOWN = 1_000
 
 
-async def plan(access: ProjectAccess, prometheus: Prometheus, body: RolloutCreateRequest) -> Planned:
-    found = await candidates.load(access, prometheus, body.selector)
+async def measure(access: ProjectAccess, prometheus: Prometheus) -> candidates.Measured:
+    """Ends the request's transaction."""
+    await release(access.session)
+    return await candidates.measure(prometheus)
+
+
+async def plan(access: ProjectAccess, measured: candidates.Measured, body: RolloutCreateRequest) -> Planned:
+    found = await candidates.load(access, measured, body.selector)
     return make_plan(found, resolved(body).strategy, now(), body.selector, body.feature)
 
 
@@ -25,10 +32,12 @@ def resolved(body: RolloutCreateRequest) -> RolloutCreateRequest:
 
 
 async def diff(access: ProjectAccess, prometheus: Prometheus, rollout: Rollout) -> PlanDiff:
-    """What a plan made now would have otherwise, for members that wait their turn and for computes outside."""
+    """What a plan made now would have otherwise, for members that wait their turn and for computes outside. Ends the
+    transaction in which the rollout was read."""
     selector = Selector.model_validate(rollout.selector)
     strategy = Strategy.model_validate(rollout.strategy)
-    found = await candidates.load(access, prometheus, selector, apart_from=rollout.id)
+    measured = await measure(access, prometheus)
+    found = await candidates.load(access, measured, selector, apart_from=rollout.id)
     fresh = make_plan(found, strategy, now(), selector, rollout.feature)
     members = {row.endpoint_id: row for row in await PlanRepository(access.session).members(rollout.id)}
     names = {item.row.endpoint.id: item.row.project.name for item in found}

@@ -12,7 +12,7 @@ from weir.operations.service import trace_context
 from weir.rollouts.intent import RolloutCreateRequest
 from weir.rollouts.models import Rollout, RolloutStatus
 from weir.rollouts.plan.repository import PlanRepository
-from weir.rollouts.plan.service import plan, resolved
+from weir.rollouts.plan.service import measure, plan, resolved
 
 _PLAN_LOCK = 0x77656972_02
 
@@ -20,10 +20,11 @@ _PLAN_LOCK = 0x77656972_02
 async def create(access: ProjectAccess, prometheus: Prometheus, body: RolloutCreateRequest) -> Rollout:
     """Freezes the plan and hands it to the dispatcher, in one transaction."""
     session = access.session
+    measured = await measure(access, prometheus)
     # Two rollouts planned at once must not both take a compute.
     await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _PLAN_LOCK})
     body = resolved(body)
-    frozen = await plan(access, prometheus, body)
+    frozen = await plan(access, measured, body)
     if not frozen.computes:
         reasons = "; ".join(f"{item.compute_id}: {item.reason}" for item in frozen.excluded[:5])
         raise BadRequestError(f"no compute would take part in this rollout ({reasons or 'none was selected'})")
