@@ -84,11 +84,11 @@ def licence(name: str) -> str:
         stated = importlib.metadata.metadata(name)
     except importlib.metadata.PackageNotFoundError:
         return ""
-    expression = stated["License-Expression"] if "License-Expression" in stated else ""
+    expression = (stated.get_all("License-Expression") or [""])[0]
     if expression:
         return str(expression)
     known = [CLASSIFIERS[line] for line in stated.get_all("Classifier") or [] if line in CLASSIFIERS]
     if known:
         return " OR ".join(dict.fromkeys(known))
-    words = (stated["License"] if "License" in stated else "").strip()
+    words = (stated.get_all("License") or [""])[0].strip()
     return WORDS.get(words, words if "\n" not in words and len(words) < 60 else "")
