@@ -346,10 +346,7 @@ impl Postgres {
         let child = self.child.as_ref().expect("it runs");
         let pid = nix::unistd::Pid::from_raw(child.id() as i32);
         move || {
-            drop(nix::sys::signal::kill(
-                pid,
-                nix::sys::signal::Signal::SIGQUIT,
-            ))
+            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGQUIT);
         }
     }
 
