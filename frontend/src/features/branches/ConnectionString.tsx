@@ -11,8 +11,8 @@ import { Notice } from '~/ui/Notice'
 
 import { type Client, CLIENTS, snippet } from './connect-snippets'
 
-/** What a branch has, what was chosen of it, and the string of that choice. */
-type Shown = RolesAndDatabases & { role: string; database: string; pooled: boolean; uri: string }
+/** What a branch has, what was chosen of it, and the string of that choice; null until the API has said it. */
+type Shown = RolesAndDatabases & { role: string; database: string; pooled: boolean; uri: string | null }
 
 const options = (names: string[]) =>
   names.map((name) => (
@@ -34,7 +34,12 @@ export function ConnectionString({ projectId, branch }: { projectId: string; bra
     try {
       const known = shown ?? (await begin(projectId, branch.id))
       const choice = { role: known.role, database: known.database, pooled: known.pooled, ...change }
-      setShown({ ...known, ...choice, uri: await connectionUri(projectId, branch.id, choice) })
+      // At once, so that a field shows what was chosen, and no string of another choice stands below it meanwhile.
+      const chosen = { ...known, ...choice, uri: null }
+      setShown(chosen)
+      const uri = await connectionUri(projectId, branch.id, choice)
+      // Somebody may have chosen something else since.
+      setShown((now) => (now === chosen ? { ...chosen, uri } : now))
     } catch (failure) {
       setError(errorText(failure))
     } finally {
@@ -68,7 +73,7 @@ export function ConnectionString({ projectId, branch }: { projectId: string; bra
 async function begin(projectId: string, branchId: string): Promise<Shown> {
   const found = await rolesAndDatabases(projectId, branchId)
   const database = found.databases[0]
-  return { ...found, database: database?.name ?? '', role: database?.owner ?? '', pooled: false, uri: '' }
+  return { ...found, database: database?.name ?? '', role: database?.owner ?? '', pooled: false, uri: null }
 }
 
 type ChoicesProps = {
@@ -79,7 +84,7 @@ type ChoicesProps = {
 }
 
 function Choices({ shown, client, setClient, onChange }: ChoicesProps) {
-  const text = snippet(client, shown.uri)
+  const text = shown.uri === null ? null : snippet(client, shown.uri)
   return (
     <>
       <div className="grid gap-x-4 sm:grid-cols-3">
@@ -124,9 +129,9 @@ function Choices({ shown, client, setClient, onChange }: ChoicesProps) {
       />
       <div className="mt-2 flex items-start gap-1">
         <pre className="min-w-0 flex-1 rounded-md bg-raised px-3 py-2 text-xs break-all whitespace-pre-wrap">
-          <code>{text}</code>
+          <code>{text ?? '…'}</code>
         </pre>
-        <Copy text={text} label="connection string" />
+        {text !== null && <Copy text={text} label="connection string" />}
       </div>
       <p className="mt-2 text-xs text-muted">
         A suspended compute is started while the client waits.
