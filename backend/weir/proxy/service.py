@@ -26,8 +26,8 @@ from weir.proxy.schemas import ProxyEndpoint
 
 ACTOR = "proxy"
 # Between two looks at a compute that starts: the first pause, by how much each is longer, and the longest. Seconds.
-_PAUSE = 0.05
-_PAUSE_GROWTH = 1.15
+_PAUSE = 0.02
+_PAUSE_GROWTH = 1.1
 _PAUSE_MOST = 0.5
 
 State = Literal["running", "suspended", "disabled"]

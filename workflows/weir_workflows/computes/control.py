@@ -15,6 +15,9 @@ from weir_workflows.runtime.process import ProcessId
 log = structlog.get_logger()
 
 POLL_SECONDS = 0.1
+# A client may wait for a start, which takes a sixth of a second: it is looked at more often for so long.
+FIRST_POLL_SECONDS = 0.02
+FIRST_POLLS = 50
 SUSPEND_PATIENCE_SECONDS = 60
 TERM_PATIENCE_SECONDS = 10
 KILL_PATIENCE_SECONDS = 10
@@ -98,7 +101,9 @@ async def _wait_running(
     runtime: LocalRuntime, agent: ComputeAgent, compute_id: str, process: ProcessId
 ) -> ComputeStatus:
     last: str | None = None
+    polls = 0
     while process.alive():
+        polls += 1
         try:
             status = await agent.status()
         except RemoteError:
@@ -114,7 +119,7 @@ async def _wait_running(
             if status.state in _BEYOND_HELP:
                 await _end(runtime, process)
                 break
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(FIRST_POLL_SECONDS if polls <= FIRST_POLLS else POLL_SECONDS)
     why = runtime.how_it_ended(process) if last is None else f"{last}; {runtime.how_it_ended(process)}"
     raise ComputeStartError(
         f"compute {compute_id} did not start: {why}; its log ends with:\n{runtime.log_tail(compute_id)}"
