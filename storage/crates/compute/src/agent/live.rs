@@ -8,7 +8,7 @@ use pg_types::{Lsn, Term};
 use proposer::ProposerHandle;
 
 use crate::pages::PageClient;
-use crate::postgres::{Admin, AdminError, DataDirectory, Postmaster, Reloader};
+use crate::postgres::{Admin, AdminError, DataDirectory, Postmaster, PostmasterHandle};
 use crate::volume::Volume;
 use crate::volume::mount::Mounted;
 
@@ -26,8 +26,8 @@ pub struct Live {
     pub volume: Arc<Volume>,
     /// The data directory of this Postgres.
     pub data: DataDirectory,
-    /// Makes this Postgres read its configuration again.
-    pub reloader: Reloader,
+    /// What signals this Postgres.
+    pub postmaster: PostmasterHandle,
     /// Directory of the private socket.
     pub socket: PathBuf,
     /// The port that Postgres listens on, which is also part of the socket's name.

@@ -249,8 +249,8 @@ impl Agent {
             user: SUPERUSER.to_owned(),
             slot: postgres::SLOT.to_owned(),
         };
-        let quitter = postmaster.quitter();
-        let proposer = elected.stream(postgres, move || quitter.quit());
+        let handle = postmaster.handle();
+        let proposer = elected.stream(postgres, move || handle.quit());
         let live = Arc::new(Live {
             term,
             start_lsn: lsn,
@@ -258,7 +258,7 @@ impl Agent {
             client,
             volume,
             data,
-            reloader: postmaster.reloader(),
+            postmaster: postmaster.handle(),
             socket: self.paths.socket.clone(),
             port: spec.port,
             ingested: AtomicU64::new(lsn.0),

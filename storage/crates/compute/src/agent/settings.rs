@@ -121,7 +121,7 @@ impl Agent {
             spec,
             data: &live.data,
             socket: &live.socket,
-            reloader: &live.reloader,
+            postmaster: &live.postmaster,
             user: &self.pg_user,
             full_page_writes: switched.is_none_or(|switched| switched.enabled),
         }

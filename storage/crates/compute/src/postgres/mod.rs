@@ -12,5 +12,5 @@ pub use admin::{Admin, AdminError, Look};
 pub use apply::{apply, drop_named};
 pub use config::{Files, SLOT, STANDBY};
 pub use data::{DataDirectory, OsUser, SERVED, make_directory};
-pub use process::{Exit, Postmaster, Reloader, adopt_orphans};
+pub use process::{Exit, Postmaster, PostmasterHandle, adopt_orphans};
 pub use settings::{InForce, SettingsError, SettingsFile};

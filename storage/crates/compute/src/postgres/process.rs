@@ -74,45 +74,41 @@ pub fn check_configuration(
     Err(told.unwrap_or_else(|| text.trim().to_owned()))
 }
 
-/// Makes a Postgres read its configuration again, whether or not anybody can connect to it.
+/// What signals a Postgres, from any thread and without its owner. Nothing is asked of one that has ended.
 #[derive(Clone)]
-pub struct Reloader {
+pub struct PostmasterHandle {
     pid: Pid,
     exit: watch::Receiver<Option<Exit>>,
 }
 
-impl Reloader {
-    /// Asks for it; Postgres does it soon. Nothing is asked of one that has ended.
+impl PostmasterHandle {
+    /// Makes Postgres read its configuration again, whether or not anybody can connect to it. Postgres does it soon.
     pub fn reload(&self) {
-        let gone = self.exit.borrow().is_some() || self.exit.has_changed().is_err();
-        if !gone && let Err(error) = kill(self.pid, Signal::SIGHUP) {
-            tracing::warn!(%error, "cannot ask Postgres to read its configuration");
-        }
+        self.signal(Signal::SIGHUP);
     }
-}
 
-/// Stops a Postgres at once, from any thread, without waiting for its end.
-#[derive(Clone)]
-pub struct Quitter {
-    pid: Pid,
-    exit: watch::Receiver<Option<Exit>>,
-}
-
-impl Quitter {
-    /// Asks for an immediate shutdown: every session ends without another answer. Nothing is asked of a Postgres that
-    /// has ended.
+    /// Asks for an immediate shutdown: every session ends without another answer.
     pub fn quit(&self) {
-        let gone = self.exit.borrow().is_some() || self.exit.has_changed().is_err();
-        if !gone && let Err(error) = kill(self.pid, Signal::SIGQUIT) {
-            tracing::warn!(%error, "cannot stop Postgres");
+        self.signal(Signal::SIGQUIT);
+    }
+
+    /// Whether the postmaster has ended. Sessions may still be there until [`Postmaster::kill`].
+    pub fn has_exited(&self) -> bool {
+        self.exit.borrow().is_some() || self.exit.has_changed().is_err()
+    }
+
+    fn signal(&self, signal: Signal) {
+        if !self.has_exited()
+            && let Err(error) = kill(self.pid, signal)
+        {
+            tracing::warn!(%error, %signal, "cannot signal Postgres");
         }
     }
 }
 
 /// A running Postgres. Dropping it stops it at once.
 pub struct Postmaster {
-    pid: Pid,
-    exit: watch::Receiver<Option<Exit>>,
+    handle: PostmasterHandle,
     log: PathBuf,
     log_start: u64,
 }
@@ -167,8 +163,10 @@ impl Postmaster {
             .context("the thread for Postgres ended early")?
             .with_context(|| format!("start {}", program.display()))?;
         Ok(Postmaster {
-            pid: Pid::from_raw(pid as i32),
-            exit,
+            handle: PostmasterHandle {
+                pid: Pid::from_raw(pid as i32),
+                exit,
+            },
             log: log.to_owned(),
             log_start,
         })
@@ -176,28 +174,17 @@ impl Postmaster {
 
     /// Process id of the postmaster.
     pub fn pid(&self) -> i32 {
-        self.pid.as_raw()
+        self.handle.pid.as_raw()
     }
 
-    /// A handle that makes this Postgres read its configuration again; of no effect once Postgres has ended.
-    pub fn reloader(&self) -> Reloader {
-        Reloader {
-            pid: self.pid,
-            exit: self.exit.clone(),
-        }
-    }
-
-    /// What stops this Postgres where its owner cannot be asked.
-    pub fn quitter(&self) -> Quitter {
-        Quitter {
-            pid: self.pid,
-            exit: self.exit.clone(),
-        }
+    /// What signals this Postgres where its owner cannot be asked.
+    pub fn handle(&self) -> PostmasterHandle {
+        self.handle.clone()
     }
 
     /// Resolves when the postmaster has ended.
     pub async fn exited(&self) -> Exit {
-        let mut exit = self.exit.clone();
+        let mut exit = self.handle.exit.clone();
         match exit.wait_for(Option::is_some).await {
             Ok(exit) => exit.unwrap_or(Exit {
                 status: ExitStatus::from_raw(-1),
@@ -208,41 +195,33 @@ impl Postmaster {
         }
     }
 
-    /// Whether the postmaster has ended. Sessions may still be there until [`Postmaster::kill`].
+    /// [`PostmasterHandle::has_exited`].
     pub fn has_exited(&self) -> bool {
-        self.exit.borrow().is_some() || self.exit.has_changed().is_err()
+        self.handle.has_exited()
     }
 
     /// Asks for a fast shutdown: sessions end, a shutdown checkpoint is written and streamed.
     pub fn stop_fast(&self) {
-        self.signal(Signal::SIGINT);
+        self.handle.signal(Signal::SIGINT);
     }
 
-    /// Asks for an immediate shutdown.
+    /// [`PostmasterHandle::quit`].
     pub fn quit(&self) {
-        self.signal(Signal::SIGQUIT);
-    }
-
-    fn signal(&self, signal: Signal) {
-        if !self.has_exited()
-            && let Err(error) = kill(self.pid, signal)
-        {
-            tracing::warn!(%error, %signal, "cannot signal Postgres");
-        }
+        self.handle.quit();
     }
 
     /// Ends it now, with everything it left behind. Blocks for a few seconds at most.
     pub fn kill(&self) {
-        self.signal(Signal::SIGQUIT);
+        self.handle.signal(Signal::SIGQUIT);
         let deadline = Instant::now() + QUIT_PATIENCE;
         while !self.has_exited() {
             if Instant::now() > deadline {
                 tracing::warn!("Postgres does not quit: killing it");
                 // The postmaster last: a session that sees it die lets its waiting commit go before it ends itself.
-                for session in children_of(self.pid.as_raw() as u32) {
+                for session in children_of(self.handle.pid.as_raw() as u32) {
                     kill(session, Signal::SIGKILL).ok();
                 }
-                self.signal(Signal::SIGKILL);
+                self.handle.signal(Signal::SIGKILL);
                 break;
             }
             std::thread::sleep(Duration::from_millis(5));

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::trial::{Session, TrialError, knock};
-use super::{DataDirectory, OsUser, Reloader, config, process};
+use super::{DataDirectory, OsUser, PostmasterHandle, config, process};
 use crate::settings::needs_restart;
 use crate::spec::{SUPERUSER, SettingValue, Spec};
 
@@ -68,8 +68,8 @@ pub struct SettingsFile<'a> {
     pub data: &'a DataDirectory,
     /// Directory of the private socket.
     pub socket: &'a std::path::Path,
-    /// Makes Postgres read the files again.
-    pub reloader: &'a Reloader,
+    /// Of the Postgres that reads the files again.
+    pub postmaster: &'a PostmasterHandle,
     /// The operating-system user that owns the files, and that trials run as when the agent is root.
     pub user: &'a OsUser,
     /// As Postgres has it.
@@ -146,7 +146,7 @@ impl SettingsFile<'_> {
         let before = self.loaded().await.ok();
         let text = config::settings_file(settings);
         self.data.replace(config::SETTINGS_FILE, text.as_bytes())?;
-        self.reloader.reload();
+        self.postmaster.reload();
         let deadline = Instant::now() + RELOAD_TIMEOUT;
         // Without a session before there is nothing to compare with, and the trial that follows is the judge: give
         // Postgres a moment.
