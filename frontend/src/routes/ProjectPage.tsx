@@ -42,7 +42,9 @@ function DeleteProject({ id, name }: { id: string; name: string }) {
       </Button>
       <Dialog
         open={open}
-        onOpenChange={setOpen}
+        onClose={() => {
+          setOpen(false)
+        }}
         title={`Delete ${name}?`}
         description="Every branch, compute and byte of it goes. This cannot be undone."
       >

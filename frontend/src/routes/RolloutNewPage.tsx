@@ -51,12 +51,12 @@ function StartDialog({
   plan,
   form,
   open,
-  onOpenChange,
+  onClose,
 }: {
   plan: RolloutPlan
   form: PlanForm
   open: boolean
-  onOpenChange: (open: boolean) => void
+  onClose: () => void
 }) {
   const navigate = useNavigate()
   const start = useAction(createRollout, {
@@ -65,20 +65,9 @@ function StartDialog({
     onDone: ({ rollout }) => void navigate({ to: '/rollouts/$rolloutId', params: { rolloutId: rollout.id } }),
   })
   return (
-    <Dialog
-      open={open}
-      onOpenChange={onOpenChange}
-      title={`Start “${form.name.trim()}”?`}
-      description={startSays(plan, form)}
-    >
+    <Dialog open={open} onClose={onClose} title={`Start “${form.name.trim()}”?`} description={startSays(plan, form)}>
       <div className="flex flex-wrap justify-end gap-2">
-        <Button
-          onClick={() => {
-            onOpenChange(false)
-          }}
-        >
-          Cancel
-        </Button>
+        <Button onClick={onClose}>Cancel</Button>
         <Button
           variant="primary"
           busy={start.isPending}
@@ -241,7 +230,16 @@ export function RolloutNewPage() {
           )}
         </Card>
       </div>
-      {plan.data && <StartDialog plan={plan.data.plan} form={form} open={asking} onOpenChange={setAsking} />}
+      {plan.data && (
+        <StartDialog
+          plan={plan.data.plan}
+          form={form}
+          open={asking}
+          onClose={() => {
+            setAsking(false)
+          }}
+        />
+      )}
     </>
   )
 }

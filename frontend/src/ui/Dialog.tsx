@@ -2,16 +2,23 @@ import { Dialog as Radix } from 'radix-ui'
 import type { ReactNode } from 'react'
 
 type Props = {
-  open: boolean
-  onOpenChange: (open: boolean) => void
+  /** Whether it is there; most are made when they are asked for and go when they are closed. */
+  open?: boolean
+  /** Escape was pressed, or something outside. */
+  onClose: () => void
   title: string
   description?: string
   children: ReactNode
 }
 
-export function Dialog({ open, onOpenChange, title, description, children }: Props) {
+export function Dialog({ open = true, onClose, title, description, children }: Props) {
   return (
-    <Radix.Root open={open} onOpenChange={onOpenChange}>
+    <Radix.Root
+      open={open}
+      onOpenChange={(stays) => {
+        if (!stays) onClose()
+      }}
+    >
       <Radix.Portal>
         <Radix.Overlay className="fixed inset-0 z-40 bg-black/45" />
         <Radix.Content

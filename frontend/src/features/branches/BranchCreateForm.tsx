@@ -34,10 +34,7 @@ export function BranchCreateForm({ projectId, since, parent: first, branches, on
   const chosen = usePoint(projectId, parent.id, point)
   return (
     <Dialog
-      open
-      onOpenChange={(open) => {
-        if (!open) onClose()
-      }}
+      onClose={onClose}
       title={`Branch from ${parent.name}`}
       description="Nothing is copied: both share their past."
     >

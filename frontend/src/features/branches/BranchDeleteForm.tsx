@@ -37,10 +37,7 @@ export function BranchDeleteForm({ projectId, branch, below, endpoints, onClose,
   })
   return (
     <Dialog
-      open
-      onOpenChange={(open) => {
-        if (!open) onClose()
-      }}
+      onClose={onClose}
       title={below.length > 0 ? `Delete ${branch.name} and all below it?` : `Delete ${branch.name}?`}
       description={
         below.length > 0

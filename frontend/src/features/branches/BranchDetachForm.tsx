@@ -26,10 +26,7 @@ export function BranchDetachForm({ projectId, branch: given, parent: name, onClo
   })
   return (
     <Dialog
-      open
-      onOpenChange={(open) => {
-        if (!open) onClose()
-      }}
+      onClose={onClose}
       title={operations ? `Detaching ${branch.name}` : `Detach ${branch.name} from ${parent}?`}
       description={
         operations

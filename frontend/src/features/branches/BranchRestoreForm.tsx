@@ -34,10 +34,7 @@ export function BranchRestoreForm(props: Props) {
   const [operations, setOperations] = useState<Operation[] | null>(null)
   return (
     <Dialog
-      open
-      onOpenChange={(open) => {
-        if (!open) props.onClose()
-      }}
+      onClose={props.onClose}
       title={operations ? `Restoring ${branch.name}` : `Restore ${branch.name}`}
       description={
         operations

@@ -29,10 +29,7 @@ export function IdleTimeForm({ projectId, endpoint, onClose }: Props) {
   })
   return (
     <Dialog
-      open
-      onOpenChange={(open) => {
-        if (!open) onClose()
-      }}
+      onClose={onClose}
       title="Suspend when idle"
       description={`When compute ${endpoint.id} is suspended by itself.`}
     >

@@ -34,14 +34,7 @@ export function BranchDurabilityForm({ projectId, branch, durability: given, onC
     if (blocked === null) change.mutate(level)
   }
   return (
-    <Dialog
-      open
-      onOpenChange={(open) => {
-        if (!open) onClose()
-      }}
-      title={`Commits of ${branch.name}`}
-      description="A commit returns once it is …"
-    >
+    <Dialog onClose={onClose} title={`Commits of ${branch.name}`} description="A commit returns once it is …">
       <form onSubmit={submit}>
         <fieldset className="mb-3">
           <legend className="sr-only">Level</legend>

@@ -35,10 +35,7 @@ export function CommitPolicyForm({ project, branches, onClose }: Props) {
   }
   return (
     <Dialog
-      open
-      onOpenChange={(open) => {
-        if (!open) onClose()
-      }}
+      onClose={onClose}
       title="Policy of commits"
       description={`Levels that no branch of ${project.name} may have, beside those that the installation forbids.`}
     >

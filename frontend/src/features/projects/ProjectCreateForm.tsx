@@ -29,10 +29,7 @@ export function ProjectCreateForm({ onClose }: { onClose: () => void }) {
   })
   return (
     <Dialog
-      open
-      onOpenChange={(open) => {
-        if (!open) onClose()
-      }}
+      onClose={onClose}
       title="New project"
       description="A project gets a main branch and a read-write compute."
     >

@@ -55,10 +55,7 @@ export function HistoryWindowForm({ project, branches, onClose }: Props) {
         : null
   return (
     <Dialog
-      open
-      onOpenChange={(open) => {
-        if (!open) onClose()
-      }}
+      onClose={onClose}
       title="History window"
       description={`How far back every branch of ${project.name} can be restored or branched from.`}
     >
@@ -145,10 +142,7 @@ export function QuotaForm({ project, branches, onClose }: Props) {
   })
   return (
     <Dialog
-      open
-      onOpenChange={(open) => {
-        if (!open) onClose()
-      }}
+      onClose={onClose}
       title="Storage quota"
       description={`How much data each branch of ${project.name} may hold, its indexes and system tables included.`}
     >

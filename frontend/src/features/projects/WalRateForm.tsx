@@ -36,10 +36,7 @@ export function WalRateForm({ project, onClose }: { project: Project; onClose: (
   })
   return (
     <Dialog
-      open
-      onOpenChange={(open) => {
-        if (!open) onClose()
-      }}
+      onClose={onClose}
       title="Limit of WAL"
       description={`How much WAL each compute of ${project.name} may write a second.`}
     >

@@ -57,7 +57,9 @@ export function ControlButton({ rollout, control, target = null, refusal, label,
       </Button>
       <Dialog
         open={open}
-        onOpenChange={setOpen}
+        onClose={() => {
+          setOpen(false)
+        }}
         title={`${label ?? `${words.label} “${rollout.name}”`}?`}
         description={consequence(control, asked ?? rollout, target)}
       >

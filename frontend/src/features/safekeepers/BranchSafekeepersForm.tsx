@@ -31,10 +31,7 @@ export function BranchSafekeepersForm({ projectId, branch, held: given, onClose 
   }
   return (
     <Dialog
-      open
-      onOpenChange={(open) => {
-        if (!open) onClose()
-      }}
+      onClose={onClose}
       title={`Safekeepers of ${branch.name}`}
       description="Those chosen become the voters of its log."
     >

@@ -31,10 +31,7 @@ export function SafekeeperReplaceForm({ safekeeper: given, safekeepers, onClose 
   }
   return (
     <Dialog
-      open
-      onOpenChange={(open) => {
-        if (!open) onClose()
-      }}
+      onClose={onClose}
       title={`Replace safekeeper ${String(id)}`}
       description={
         answer
