@@ -141,14 +141,47 @@ def start_lsn(data: Path) -> str:
     return found[1]
 
 
-def compare(replay: Path, recorded: Recorded, decoding: Decoding, rounds: int, core: int) -> dict[str, Any]:
+def replayed(program: Path, recorded: Recorded, core: int) -> dict[str, Any]:
+    """What the program says of its own replay of the recorded WAL, `seconds` of CPU among it."""
+    return run_json(pinned(core, [str(program), "wal", str(recorded.wal), "--before", str(recorded.before)]))
+
+
+class Earlier:
+    """Another build of the replaying program, measured in turns with ours on the same WAL.
+
+    Two builds are compared by this only: each run of the bench records a WAL of its own, and ratios to Postgres's
+    programs of two runs differ by a few percent for one build.
+    """
+
+    def __init__(self, program: Path, recorded: Recorded, decoding: Decoding, core: int) -> None:
+        self._program, self._recorded, self._decoding, self._core = program, recorded, decoding, core
+        self._seconds: list[float] = []
+
+    def round(self, end: str) -> None:
+        self._seconds.append(replayed(self._program, self._recorded, self._core)["seconds"])
+        self._decoding.round(end)
+
+    def report(self, replay_seconds: Sequence[float], decoding: Decoding) -> dict[str, Any]:
+        """Ratios of the other build's CPU seconds to ours: above 1, ours takes less."""
+        return {
+            "replay_ratio_vs_beside": ratio(self._seconds, replay_seconds),
+            "decode_ratio_vs_beside": ratio(self._decoding.cpu_seconds(), decoding.cpu_seconds()),
+            "replay_cpu_seconds": spread(self._seconds),
+            "decode_cpu_seconds": spread(self._decoding.cpu_seconds()),
+        }
+
+
+def compare(
+    replay: Path, recorded: Recorded, decoding: Decoding, rounds: int, core: int, earlier: Earlier | None
+) -> dict[str, Any]:
     """Rounds of ours and Postgres's in turn."""
     ours: list[dict[str, Any]] = []
     theirs: list[float] = []
     theirs_own: list[float] = []
     for number in range(rounds):
-        command = [str(replay), "wal", str(recorded.wal), "--before", str(recorded.before)]
-        ours.append(run_json(pinned(core, command)))
+        ours.append(replayed(replay, recorded, core))
+        if earlier:
+            earlier.round(ours[-1]["end"])
         own, kernel = recorded.recover(core)
         theirs.append(own + kernel)
         theirs_own.append(own)
@@ -173,6 +206,7 @@ def compare(replay: Path, recorded: Recorded, decoding: Decoding, rounds: int, c
             "where_ours_goes_seconds": steps,
         },
         "decode": decoding.report(ours[0]["bytes"]),
+        **({"beside": earlier.report(replay_seconds, decoding)} if earlier else {}),
     }
 
 
@@ -202,6 +236,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--replay", type=Path, help="the replaying program, instead of building it")
+    parser.add_argument("--beside", type=Path, help="an older build of it, measured on the same WAL in turns")
     parser.add_argument("--out", type=Path, default=RESULT)
     arguments = parser.parse_args()
     replay = arguments.replay or build()
@@ -217,8 +252,13 @@ def main() -> int:
         progress(f"{recorded.run.processed} transactions")
         with in_huge_pages(recorded.wal, work / "wal") as huge:
             start = start_lsn(recorded.before)
-            decoding = Decoding(replay, huge or recorded.wal, start, arguments.core, bool(huge))
-            compared = compare(replay, recorded, decoding, arguments.rounds, arguments.core)
+            core, wal = arguments.core, huge or recorded.wal
+            decoding = Decoding(replay, wal, start, core, bool(huge))
+            earlier = None
+            if arguments.beside:
+                other = Decoding(arguments.beside, wal, start, core, bool(huge))
+                earlier = Earlier(arguments.beside, recorded, other, core)
+            compared = compare(replay, recorded, decoding, arguments.rounds, core, earlier)
         report = {
             "short_heap_ns": short(by_length, "heap"),
             "short_btree_ns": short(by_length, "btree"),
@@ -235,7 +275,8 @@ def main() -> int:
             },
         }
         arguments.out.write_text(json.dumps(report, indent=2) + "\n")
-        print(json.dumps({name: report[name] for name in list(report)[:7]}, indent=2))
+        shown = [*list(report)[:7], *(["beside"] if earlier else [])]
+        print(json.dumps({name: report[name] for name in shown}, indent=2))
         return 0
     finally:
         shutil.rmtree(work, ignore_errors=True)

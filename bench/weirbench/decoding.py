@@ -128,6 +128,10 @@ class Decoding:
             "decode_ratio_without_kernel": ratio([c.own for c in theirs], [c.own for c in one]),
         }
 
+    def cpu_seconds(self) -> list[float]:
+        """CPU seconds of ours on one core, one for each round, read as `reading` says."""
+        return [cpu.all for cpu in self._one[self.reading]]
+
     def report(self, wal_bytes: int) -> dict[str, Any]:
         return {
             "read": self.reading,

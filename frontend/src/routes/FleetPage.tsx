@@ -84,7 +84,10 @@ export function FleetPage() {
         actions={
           <Link
             to="/fleet/pushdown"
-            className="inline-flex min-h-8 items-center rounded-md border border-line bg-panel px-3 py-1 text-sm font-medium hover:bg-raised"
+            className={
+              'inline-flex min-h-8 items-center rounded-md border border-line bg-panel px-3 py-1 ' +
+              'text-sm font-medium hover:bg-raised'
+            }
           >
             Who has image pushdown
           </Link>

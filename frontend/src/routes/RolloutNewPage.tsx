@@ -44,7 +44,16 @@ function startSays(plan: RolloutPlan, form: PlanForm): string {
     form.feature === 'image_pushdown'
       ? `; ${bytesPerSecond(plan.expected_wal_saved_bytes_per_second)} of WAL is expected to be saved`
       : ''
-  return `${computes(plan.computes_total)} in ${count(plan.waves.length)} ${plan.waves.length === 1 ? 'wave' : 'waves'} ${FEATURES[form.feature].does(plan.target_version)}${saves}. ${begins} ${between} You can pause, abort or roll back at any moment.`
+  const waves = `${count(plan.waves.length)} ${plan.waves.length === 1 ? 'wave' : 'waves'}`
+  const does = `${computes(plan.computes_total)} in ${waves} ${FEATURES[form.feature].does(plan.target_version)}`
+  return `${does}${saves}. ${begins} ${between} You can pause, abort or roll back at any moment.`
+}
+
+/** The hard bounds of a plan, in one line. */
+function boundsText(form: PlanForm): string {
+  const latency = `p99 at most ${form.p99Ratio}×`
+  if (form.feature === 'postgres_minor') return latency
+  return `${latency}, ${form.chainLength.trim() ? `chains to ${form.chainLength}` : 'no bound on chains'}`
 }
 
 function StartDialog({
@@ -123,7 +132,10 @@ export function RolloutNewPage() {
           </Link>
         }
         title="New rollout"
-        note={`${FEATURES[form.feature].name}: ${FEATURES[form.feature].explains} What you see is a dry run; nothing changes before you start it.`}
+        note={
+          `${FEATURES[form.feature].name}: ${FEATURES[form.feature].explains} ` +
+          'What you see is a dry run; nothing changes before you start it.'
+        }
         actions={
           <Button variant="primary" type="submit" form="plan" disabledReason={refusal}>
             Start rollout
@@ -198,11 +210,7 @@ export function RolloutNewPage() {
             >
               <CareFields form={editor} />
             </Section>
-            <Section
-              title="Hard bounds"
-              says={`p99 at most ${form.p99Ratio}×${form.feature === 'postgres_minor' ? '' : form.chainLength.trim() ? `, chains to ${form.chainLength}` : ', no bound on chains'}`}
-              bad={has(...BOUND_FIELDS)}
-            >
+            <Section title="Hard bounds" says={boundsText(form)} bad={has(...BOUND_FIELDS)}>
               <BoundFields form={editor} />
             </Section>
           </form>

@@ -121,6 +121,18 @@ function Computes({
   )
 }
 
+/** What the rollout does, how it judges and who made it, in one line. */
+function summary(rollout: Rollout): string {
+  const { strategy } = rollout
+  const feature = [featureOf(rollout.feature).name, strategy.target_version].filter(Boolean).join(' ')
+  const by = rollout.created_by ? ` by ${rollout.created_by}` : ''
+  return [
+    `${feature} on ${computes(rollout.computes_total)}`,
+    `baseline ${duration(strategy.baseline_seconds)}, bake ${duration(strategy.bake_seconds)}`,
+    `created ${time(rollout.created_at)}${by}`,
+  ].join(' · ')
+}
+
 export function RolloutPage() {
   const { rolloutId } = useParams({ from: '/app/rollouts/$rolloutId' })
   const search = useSearch({ from: '/app/rollouts/$rolloutId' })
@@ -133,7 +145,6 @@ export function RolloutPage() {
   const open = (compute: string) => {
     onSearch({ ...search, compute })
   }
-  const { strategy } = rollout
   return (
     <>
       <PageHeader
@@ -144,7 +155,7 @@ export function RolloutPage() {
         }
         title={rollout.name}
         badge={<StateBadge state={rollout.status} reason={rollout.status_reason} />}
-        note={`${featureOf(rollout.feature).name}${strategy.target_version ? ` ${strategy.target_version}` : ''} on ${computes(rollout.computes_total)} · baseline ${duration(strategy.baseline_seconds)}, bake ${duration(strategy.bake_seconds)} · created ${time(rollout.created_at)}${rollout.created_by ? ` by ${rollout.created_by}` : ''}`}
+        note={summary(rollout)}
         actions={
           <>
             <ReportLinks rollout={rollout} />

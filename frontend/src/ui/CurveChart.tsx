@@ -54,10 +54,9 @@ export function CurveChart({ title, curves, xText, yText, xLabel, yBytes, mark }
     curve.points
       .flatMap((point) => (point.y === null ? [] : [`${String(x(point.x))},${String(y(point.y))}`]))
       .join(' ')
-  const said = curves.map(
-    (curve) =>
-      `${curve.label}: ${curve.points.map((point) => `${xText(point.x)} ${point.y === null ? 'not measured' : yText(point.y)}`).join(', ')}`,
-  )
+  const pointText = ({ x: at, y: value }: Curve['points'][number]) =>
+    `${xText(at)} ${value === null ? 'not measured' : yText(value)}`
+  const said = curves.map((curve) => `${curve.label}: ${curve.points.map(pointText).join(', ')}`)
   return (
     <figure>
       <svg

@@ -23,7 +23,10 @@ export function Dialog({ open = true, onClose, title, description, children }: P
         <Radix.Overlay className="fixed inset-0 z-40 bg-black/45" />
         <Radix.Content
           {...(description ? {} : { 'aria-describedby': undefined })}
-          className="fixed top-1/2 left-1/2 z-50 max-h-[90dvh] w-[min(34rem,calc(100vw-2rem))] -translate-x-1/2 -translate-y-1/2 overflow-y-auto rounded-lg border border-line bg-panel p-5 shadow-xl"
+          className={
+            'fixed top-1/2 left-1/2 z-50 max-h-[90dvh] w-[min(34rem,calc(100vw-2rem))] -translate-x-1/2 ' +
+            '-translate-y-1/2 overflow-y-auto rounded-lg border border-line bg-panel p-5 shadow-xl'
+          }
         >
           <Radix.Title className="text-lg font-semibold">{title}</Radix.Title>
           {description && <Radix.Description className="mt-1 text-sm text-muted">{description}</Radix.Description>}

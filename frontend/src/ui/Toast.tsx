@@ -8,6 +8,11 @@ const Context = createContext<Show>(() => {
   throw new Error('useToast outside ToastProvider')
 })
 
+const TONES: Record<Message['tone'], string> = {
+  good: 'border-line bg-panel text-text',
+  bad: 'border-bad bg-bad-soft text-bad',
+}
+
 let nextId = 0
 
 /** Short word on what an action did; announced to screen readers, dismissed by itself or by swipe or key. */
@@ -26,7 +31,7 @@ export function ToastProvider({ children }: { children: ReactNode }) {
           <Toast.Root
             key={message.id}
             type={message.tone === 'bad' ? 'foreground' : 'background'}
-            className={`rounded-md border px-4 py-3 text-sm shadow-lg ${message.tone === 'bad' ? 'border-bad bg-bad-soft text-bad' : 'border-line bg-panel text-text'}`}
+            className={`rounded-md border px-4 py-3 text-sm shadow-lg ${TONES[message.tone]}`}
             onOpenChange={(open) => {
               if (!open) setMessages((current) => current.filter((other) => other.id !== message.id))
             }}

@@ -65,7 +65,11 @@ export function restoreSteps({ branch, source, branches, endpoints, preserveUnde
           `${running.map((endpoint) => endpoint.id).join(', ')} stops: its connections end, and what is not committed is lost.`,
         ]
       : []),
-    `Branch ${branch.name} gets that state. Its id${source.id === branch.id ? ', its addresses and its passwords' : ' and its addresses'} stay.${source.id === branch.id ? '' : ` Roles and databases are those of ${source.name} today; a role that ${branch.name} has too keeps its password.`}`,
+    `Branch ${branch.name} gets that state. ` +
+      (source.id === branch.id
+        ? 'Its id, its addresses and its passwords stay.'
+        : `Its id and its addresses stay. Roles and databases are those of ${source.name} today; ` +
+          `a role that ${branch.name} has too keeps its password.`),
     ...(running.length > 0 ? ['The compute starts again at the same address.'] : []),
     preserveUnder === null
       ? `What ${branch.name} is now is deleted for good.`

@@ -61,7 +61,8 @@ function Totals({ cost }: { cost: Cost }) {
         value={bytes(settings?.max_wal_size_bytes)}
         note={
           settings
-            ? `checkpoint_timeout ${seconds(settings.checkpoint_timeout_seconds)}, wal_compression ${settings.wal_compression ?? '—'}, asked of Postgres`
+            ? `checkpoint_timeout ${seconds(settings.checkpoint_timeout_seconds)}, ` +
+              `wal_compression ${settings.wal_compression ?? '—'}, asked of Postgres`
             : 'the compute does not answer'
         }
       />

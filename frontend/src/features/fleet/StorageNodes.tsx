@@ -31,7 +31,8 @@ function Health({
       {node.reason && <span className="text-xs text-muted">{node.reason}</span>}
       {sick.map((each) => (
         <span key={each.kind} className="text-xs text-muted">
-          {`${STATES[each.kind].text} in ${count(each.branches)} ${each.branches === 1 ? 'branch' : 'branches'}, first seen ${ago(each.since, now)}${each.reason === node.reason ? '' : `: ${each.reason}`}`}
+          {`${STATES[each.kind].text} in ${count(each.branches)} ${each.branches === 1 ? 'branch' : 'branches'}`}
+          {`, first seen ${ago(each.since, now)}${each.reason === node.reason ? '' : `: ${each.reason}`}`}
         </span>
       ))}
     </div>

@@ -168,7 +168,8 @@ export function RolloutEvidence({ rollout }: { rollout: Rollout }) {
   const { data, error } = useQuery(rolloutEvidenceQuery(rollout.id, !isOver(rollout)))
   const note =
     data && data.members_measured > 0
-      ? `${count(data.members_measured)} of ${computes(data.members_total)} measured in both windows and taken together; kept when Prometheus has forgotten.`
+      ? `${count(data.members_measured)} of ${computes(data.members_total)} measured in both windows ` +
+        'and taken together; kept when Prometheus has forgotten.'
       : undefined
   return (
     <Card title="Evidence" note={note}>

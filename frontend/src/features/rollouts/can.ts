@@ -105,7 +105,10 @@ export function consequence(control: RolloutControl, rollout: Rollout, target: T
     case 'skip':
       return skipSays(rollout, target)
     case 'abort':
-      return `Nothing more is switched. Switched computes without a passed verdict go back; ${computes(counts.passed ?? 0)} that passed stay switched. An aborted rollout cannot be resumed.`
+      return (
+        'Nothing more is switched. Switched computes without a passed verdict go back; ' +
+        `${computes(counts.passed ?? 0)} that passed stay switched. An aborted rollout cannot be resumed.`
+      )
     case 'rollback':
       return rollbackSays(rollout, target)
   }

@@ -186,7 +186,8 @@ export function selectorText(form: PlanForm): string {
 /** When the rollout may begin something, in one line. */
 export function whenText(form: PlanForm): string {
   const freezes = form.freezes.length
-  return `${form.maintenance ? 'in maintenance windows' : 'at any hour'}, ${freezes === 0 ? 'no freeze' : freezes === 1 ? '1 freeze' : `${String(freezes)} freezes`}`
+  const hours = form.maintenance ? 'in maintenance windows' : 'at any hour'
+  return `${hours}, ${freezes === 0 ? 'no' : String(freezes)} ${freezes > 1 ? 'freezes' : 'freeze'}`
 }
 
 export function wavesText(form: PlanForm): string {

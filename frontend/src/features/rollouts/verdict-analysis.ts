@@ -64,5 +64,8 @@ export function alphaText({ alpha, alphaSpent }: Analysis): string | null {
   if (alpha === null || alphaSpent === null) return null
   const share = (value: number) =>
     `${Number((value * 100).toPrecision(2)).toLocaleString('en-GB', { maximumFractionDigits: 6 })} %`
-  return `A compute that is no worse is called worse in at most ${share(alpha)} of rollouts, over all figures and looks; ${share(alphaSpent)} of that has been spent so far.`
+  return (
+    `A compute that is no worse is called worse in at most ${share(alpha)} of rollouts, over all figures and looks; ` +
+    `${share(alphaSpent)} of that has been spent so far.`
+  )
 }

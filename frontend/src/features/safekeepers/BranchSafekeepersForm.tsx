@@ -63,13 +63,17 @@ export function BranchSafekeepersForm({ projectId, branch, held: given, onClose 
   )
 }
 
+/** What the member is in the branch's configuration, and how it stands. */
+function standing(member: BranchSafekeeper): string {
+  const role = ROLES[member.role].text
+  if (member.state !== 'active') return `${role}, ${STATES[member.state].text}`
+  return member.lag_bytes ? `${role}, ${bytes(member.lag_bytes)} behind` : role
+}
+
 function Choice({ id, member }: { id: number; member: BranchSafekeeper | undefined }) {
-  const standing = !member
-    ? 'does not hold it'
-    : `${ROLES[member.role].text}${member.state === 'active' ? (member.lag_bytes ? `, ${bytes(member.lag_bytes)} behind` : '') : `, ${STATES[member.state].text}`}`
   return (
     <span>
-      Safekeeper {id} <span className="text-xs text-muted">({standing})</span>
+      Safekeeper {id} <span className="text-xs text-muted">({member ? standing(member) : 'does not hold it'})</span>
     </span>
   )
 }

@@ -72,7 +72,8 @@ export function SafekeeperReplaceForm({ safekeeper: given, safekeepers, onClose 
             <li>
               {by === id
                 ? `The ${count(lost)} logs that it has lost are made again from their other members.`
-                : `It is a member of ${count(safekeeper.branches)} branches’ logs. Each is copied to the other one, which then votes in its place.`}
+                : `It is a member of ${count(safekeeper.branches)} branches’ logs. ` +
+                  'Each is copied to the other one, which then votes in its place.'}
             </li>
             <li>Computes run on meanwhile, and idle branches are changed as well.</li>
             <li>
