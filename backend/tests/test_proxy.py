@@ -1,6 +1,7 @@
 """What the proxy is told of endpoints, how it wakes them, and the addresses that clients are given with one."""
 
 import asyncio
+import datetime as dt
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from sqlalchemy import func, select, update
 from weir_testing.fixtures import Weir
 
+from weir.cli.certificates import Files, prepare
 from weir.config import Settings, get_settings
 from weir.databases.models import Role
 from weir.identity.models import AuditEntry
@@ -218,3 +222,50 @@ async def test_without_a_proxy_nothing_is_pooled(weir: Weir) -> None:
     assert refused["code"] == "NOT_SUPPORTED"
     assert "pooled by the proxy, which this installation has not" in refused["message"]
     await weir.finish(await weir.call("POST", f"{_path(created)}/suspend"))
+
+
+@pytest.fixture
+def certificates(weir: Weir, tmp_path: Path) -> Generator[Files]:
+    """The files of an installation, whose CA the API knows."""
+    del weir
+    files = Files(tmp_path)
+    (tmp_path / "secrets").mkdir()
+    prepare(files, ["localhost"], dt.datetime.now(dt.UTC))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WEIR_PROXY_PORT", "7432")
+        patch.setenv("WEIR_PROXY_CA", str(files.ca))
+        get_settings.cache_clear()
+        yield files
+    get_settings.cache_clear()
+
+
+async def test_clients_get_the_ca_that_signs_the_proxys_certificate(weir: Weir, certificates: Files) -> None:
+    found = (await weir.call("GET", "/certificate_authority"))["certificate_authority"]
+    given = x509.load_pem_x509_certificate(found["pem"].encode())
+    x509.load_pem_x509_certificate(certificates.certificate.read_bytes()).verify_directly_issued_by(given)
+    assert found["sha256_fingerprint"] == given.fingerprint(hashes.SHA256()).hex(":")
+    assert dt.datetime.fromisoformat(found["expires_at"]) == given.not_valid_after_utc
+    async with httpx.AsyncClient(base_url=weir.url) as nobody:
+        assert (await nobody.get("/api/v2/certificate_authority")).status_code == 401
+
+
+async def test_only_a_certificate_is_given_away(weir: Weir, certificates: Files) -> None:
+    """A key that somebody has put into the same file stays there."""
+    key = certificates.ca_key.read_text()
+    certificates.ca.write_text(key + certificates.ca.read_text() + key)
+    answer = await weir.client.get("/api/v2/certificate_authority")
+    assert answer.status_code == 200
+    assert "PRIVATE" not in answer.text
+    certificates.ca.write_text(key)
+    answer = await weir.client.get("/api/v2/certificate_authority")
+    assert answer.status_code == 503
+    assert "PRIVATE" not in answer.text
+
+
+async def test_an_operators_own_certificate_has_no_ca_here(weir: Weir, with_proxy: Settings) -> None:
+    del with_proxy
+    assert "operator" in (await weir.call("GET", "/certificate_authority", 404))["message"]
+
+
+async def test_without_a_proxy_there_is_no_ca(weir: Weir) -> None:
+    assert "no proxy" in (await weir.call("GET", "/certificate_authority", 404))["message"]

@@ -70,6 +70,8 @@ class Settings(BaseSettings):
     proxy_domain: str = ""
     # Its metrics; empty: there is none.
     proxy_http: str = ""
+    # The certificate of the CA that signs the proxy's, for clients. None: the operator's own CA does.
+    proxy_ca: Path | None = None
 
     worker_metrics_port: int = 7402
     console_dir: Path = Field(default_factory=_default_console_dir)

@@ -36,6 +36,7 @@ from weir.identity.router import router as identity
 from weir.operations.dispatcher import Dispatcher
 from weir.operations.router import router as operations
 from weir.projects.router import router as projects
+from weir.proxy.authority_router import router as certificate_authority
 from weir.proxy.router import router as proxy
 from weir.rollouts import assembly as rollouts
 from weir.rollouts.control.dispatch import RolloutDispatch
@@ -153,6 +154,7 @@ def create_app() -> FastAPI:
         branch_safekeepers,
         databases,
         branch_schemas,
+        certificate_authority,
         absent,
         endpoints,
         operations,

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -81,6 +82,15 @@ def test_a_connection_string_works_as_it_is(shop: Shop) -> None:
     assert shop.value("SELECT ssl FROM (SELECT true AS ssl) AS one") is True
     # Who is not told the CA does not take this one.
     assert "certificate verify failed" in shop.refusal(sslrootcert="system")
+
+
+def test_a_client_elsewhere_gets_the_ca_by_the_api(shop: Shop, tmp_path: Path) -> None:
+    """The installation's folder is for its owner alone; a client on another machine has a key and the API."""
+    found = shop.stack.api().get("/certificate_authority")["certificate_authority"]
+    file = tmp_path / "weir-ca.pem"
+    file.write_text(found["pem"])
+    with shop.connect(sslrootcert=str(file)) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_a_client_that_comes_before_its_compute_waits_for_it(shop: Shop) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,9 @@ def test_secrets_of_the_proxy_stay_what_they_were(made: Installation):
 def test_the_api_is_told_of_the_proxy_only_when_there_is_one(made: Installation):
     environment = made.environment()
     assert (environment["WEIR_PROXY_HOST"], environment["WEIR_PROXY_PORT"]) == ("localhost", "17432")
+    assert environment["WEIR_PROXY_CA"] == str(made.proxy_files.ca)
+    given = replace(made, proxy=replace(made.proxy, given=(Path("/c.pem"), Path("/k.pem"))))
+    assert "WEIR_PROXY_CA" not in given.environment()
     for off in (_change(made, "enabled = true", "enabled = false"), _change(made, '"local"', '"simulated"')):
         assert _command(off) == []
         assert "WEIR_PROXY_PORT" not in off.environment()

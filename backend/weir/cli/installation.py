@@ -230,6 +230,8 @@ class Installation:
                 WEIR_PROXY_DOMAIN=self.proxy.domain,
                 WEIR_PROXY_HTTP=f"http://{self.address('proxy_http')}",
             )
+            if self.proxy.given is None:
+                environment["WEIR_PROXY_CA"] = str(self.proxy_files.ca)
         if self.is_simulated:
             environment.update(
                 WEIR_SIMULATOR_URL=self.simulator_url,

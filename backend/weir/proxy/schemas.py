@@ -1,6 +1,6 @@
 from typing import Literal
 
-from weir.kit.schemas import View
+from weir.kit.schemas import Timestamp, View
 
 
 class ProxyEndpoint(View):
@@ -10,3 +10,16 @@ class ProxyEndpoint(View):
     state: Literal["running", "suspended", "disabled"]
     address: str | None = None
     roles: dict[str, str]
+
+
+class CertificateAuthority(View):
+    """The CA that signs the proxy's certificate. `pem`: its certificate, as a file for `sslrootcert` has it;
+    `sha256_fingerprint`: of that certificate, 32 bytes in hex with colons."""
+
+    pem: str
+    sha256_fingerprint: str
+    expires_at: Timestamp
+
+
+class CertificateAuthorityResponse(View):
+    certificate_authority: CertificateAuthority

@@ -5,7 +5,7 @@ import click
 from weir.cli.resources.branches import branches
 from weir.cli.resources.complete import completion
 from weir.cli.resources.computes import computes
-from weir.cli.resources.connect import connection_string, psql
+from weir.cli.resources.connect import ca_certificate, connection_string, psql
 from weir.cli.resources.databases import databases, roles
 from weir.cli.resources.operations import operations
 from weir.cli.resources.projects import projects
@@ -20,6 +20,7 @@ COMMANDS: tuple[click.Command, ...] = (
     operations,
     rollouts,
     connection_string,
+    ca_certificate,
     psql,
     completion,
 )

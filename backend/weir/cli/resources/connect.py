@@ -1,4 +1,4 @@
-"""`weir connection-string` and `weir psql`."""
+"""`weir connection-string`, `weir ca-certificate` and `weir psql`."""
 
 import os
 import shutil
@@ -77,6 +77,21 @@ def connection_string(use: Use, branch: str, database: str | None, role: str | N
     """
     found = uri_of(use, use.branch(branch), database, role, pooled=pooled)
     use.say(found, found["uri"])
+
+
+@click.command("ca-certificate", short_help="Print the certificate by which clients know the server.")
+@resource(project=False)
+def ca_certificate(use: Use) -> None:
+    """Print the certificate of the installation's CA, by which clients know the server that they reach.
+
+    \b
+      weir ca-certificate > weir-ca.pem
+      psql "$(weir connection-string main)&sslmode=verify-full&sslrootcert=weir-ca.pem"
+
+    The last `sslmode` of a URI counts.
+    """
+    found = use.api.call("GET", "/certificate_authority")
+    use.say(found, found["certificate_authority"]["pem"].rstrip())
 
 
 @click.command("psql", short_help="Open psql on a branch.")

@@ -648,6 +648,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v2/certificate_authority": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Certificate Authority
+         * @description The certificate of the CA by which clients know the proxy: `sslrootcert` of libpq, with `sslmode=verify-full`.
+         *
+         *     404 where there is no proxy, or where the operator has given the proxy a certificate: clients know such a
+         *     certificate by the CA that issued it.
+         */
+        get: operations["get_certificate_authority"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v2/projects/{project_id}/branches/{branch_id}/buckets": {
         parameters: {
             query?: never;
@@ -2197,6 +2220,26 @@ export interface components {
             region_id: string;
             /** Cell */
             cell: string;
+        };
+        /**
+         * CertificateAuthority
+         * @description The CA that signs the proxy's certificate. `pem`: its certificate, as a file for `sslrootcert` has it;
+         *     `sha256_fingerprint`: of that certificate, 32 bytes in hex with colons.
+         */
+        CertificateAuthority: {
+            /** Pem */
+            pem: string;
+            /** Sha256 Fingerprint */
+            sha256_fingerprint: string;
+            /**
+             * Expires At
+             * Format: date-time
+             */
+            expires_at: string;
+        };
+        /** CertificateAuthorityResponse */
+        CertificateAuthorityResponse: {
+            certificate_authority: components["schemas"]["CertificateAuthority"];
         };
         /** CheckpointSettings */
         CheckpointSettings: {
@@ -7769,6 +7812,53 @@ export interface operations {
             };
             /** @description PRECONDITION_FAILED: Precondition Failed */
             412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description DEPENDENCY_UNAVAILABLE: A program Weir depends on does not answer. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_certificate_authority: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CertificateAuthorityResponse"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -9,19 +9,22 @@ import { ConnectionString } from './ConnectionString'
 vi.mock('~/api/client', () => ({ client: { GET: vi.fn() }, unwrap: (answer: unknown) => answer }))
 afterEach(cleanup)
 
+const PEM = '-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n'
+
 type Query = { role_name: string; database_name: string; pooled: boolean }
 type Asked = { query: Query; say: (uri: string) => void }
 
 /** Strings are said when the test says them. */
 function show(): Asked[] {
   const asked: Asked[] = []
-  vi.mocked(client.GET).mockImplementation(((path: string, { params }: { params: { query: Query } }) => {
+  vi.mocked(client.GET).mockImplementation(((path: string, options?: { params: { query: Query } }) => {
     if (path.endsWith('/roles')) return Promise.resolve({ roles: [{ name: 'app_owner' }, { name: 'reporter' }] })
     if (path.endsWith('/databases'))
       return Promise.resolve({ databases: [{ name: 'appdb', owner_name: 'app_owner' }] })
+    if (path.endsWith('/certificate_authority')) return Promise.resolve({ certificate_authority: { pem: PEM } })
     return new Promise((resolve) => {
       asked.push({
-        query: params.query,
+        query: options?.params.query as Query,
         say: (uri) => {
           resolve({ uri })
         },
@@ -62,4 +65,16 @@ it('can be copied only once the string is known', async () => {
   expect(screen.queryByRole('button', { name: /^Copy/ })).toBeNull()
   asked[0]?.say('postgresql://direct')
   expect(await screen.findByRole('button', { name: 'Copy connection string' })).toBeInTheDocument()
+})
+
+it('gives the CA to a client that verifies the server', async () => {
+  const asked = show()
+  await pooled()
+  asked[0]?.say('postgresql://localhost/appdb?sslmode=require')
+  fireEvent.click(await screen.findByRole('checkbox', { name: /^Verify the server/ }))
+  expect(screen.getByText(/sslmode=verify-full&sslrootcert=weir-ca\.pem/)).toBeInTheDocument()
+  const file = screen.getByRole('link', { name: 'weir-ca.pem' })
+  expect(file).toHaveAttribute('download', 'weir-ca.pem')
+  const pem = decodeURIComponent(file.getAttribute('href')?.split(',')[1] ?? '')
+  expect(pem).toBe(PEM)
 })

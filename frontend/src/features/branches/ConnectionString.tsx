@@ -2,17 +2,29 @@ import { useState } from 'react'
 
 import { errorText } from '~/api/errors'
 import type { Branch } from '~/api/types'
-import { connectionUri, rolesAndDatabases, type RolesAndDatabases } from '~/features/computes/endpoint-queries'
+import {
+  certificateAuthority,
+  connectionUri,
+  rolesAndDatabases,
+  type RolesAndDatabases,
+} from '~/features/computes/endpoint-queries'
 import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
 import { Copy } from '~/ui/Copy'
 import { Checkbox, SelectField } from '~/ui/Field'
 import { Notice } from '~/ui/Notice'
 
-import { type Client, CLIENTS, snippet } from './connect-snippets'
+import { CA_FILE, type Client, CLIENTS, snippet, verifying } from './connect-snippets'
 
-/** What a branch has, what was chosen of it, and the string of that choice; null until the API has said it. */
-type Shown = RolesAndDatabases & { role: string; database: string; pooled: boolean; uri: string | null }
+/** What a branch has, what was chosen of it, and the string of that choice; null until the API has said it.
+ * `authority`: the certificate of the proxy's CA, PEM; null where there is none to give. */
+type Shown = RolesAndDatabases & {
+  authority: string | null
+  role: string
+  database: string
+  pooled: boolean
+  uri: string | null
+}
 
 const options = (names: string[]) =>
   names.map((name) => (
@@ -71,9 +83,16 @@ export function ConnectionString({ projectId, branch }: { projectId: string; bra
 }
 
 async function begin(projectId: string, branchId: string): Promise<Shown> {
-  const found = await rolesAndDatabases(projectId, branchId)
+  const [found, authority] = await Promise.all([rolesAndDatabases(projectId, branchId), certificateAuthority()])
   const database = found.databases[0]
-  return { ...found, database: database?.name ?? '', role: database?.owner ?? '', pooled: false, uri: null }
+  return {
+    ...found,
+    authority,
+    database: database?.name ?? '',
+    role: database?.owner ?? '',
+    pooled: false,
+    uri: null,
+  }
 }
 
 type ChoicesProps = {
@@ -84,7 +103,9 @@ type ChoicesProps = {
 }
 
 function Choices({ shown, client, setClient, onChange }: ChoicesProps) {
-  const text = shown.uri === null ? null : snippet(client, shown.uri)
+  const [verified, setVerified] = useState(false)
+  const { authority, uri } = shown
+  const text = uri === null ? null : snippet(client, verified && authority ? verifying(uri) : uri)
   return (
     <>
       <div className="grid gap-x-4 sm:grid-cols-3">
@@ -127,6 +148,8 @@ function Choices({ shown, client, setClient, onChange }: ChoicesProps) {
           onChange({ pooled })
         }}
       />
+      {authority && <Checkbox label="Verify the server by its CA" checked={verified} onChange={setVerified} />}
+      {authority && verified && <AuthorityFile pem={authority} />}
       <div className="mt-2 flex items-start gap-1">
         <pre className="min-w-0 flex-1 rounded-md bg-raised px-3 py-2 text-xs break-all whitespace-pre-wrap">
           <code>{text ?? '…'}</code>
@@ -139,5 +162,17 @@ function Choices({ shown, client, setClient, onChange }: ChoicesProps) {
           ' Session settings, LISTEN, temporary tables and SQL-level PREPARE need a connection that is not pooled.'}
       </p>
     </>
+  )
+}
+
+function AuthorityFile({ pem }: { pem: string }) {
+  return (
+    <p className="mt-1 text-xs text-muted">
+      The client reads{' '}
+      <a className="underline" download={CA_FILE} href={`data:application/x-pem-file,${encodeURIComponent(pem)}`}>
+        {CA_FILE}
+      </a>{' '}
+      from the folder in which it runs.
+    </p>
   )
 }

@@ -9,6 +9,16 @@ export const CLIENTS: Record<Client, string> = {
   sqlalchemy: 'Python, SQLAlchemy',
 }
 
+/** The name under which the CA's certificate is saved, and looked for by clients in their working directory. */
+export const CA_FILE = 'weir-ca.pem'
+
+/** The connection string of a client that knows the server by the CA, and reaches no other. */
+export function verifying(uri: string): string {
+  const [address = '', query = ''] = uri.split('?')
+  const kept = query.split('&').filter((part) => part !== '' && !/^ssl(mode|rootcert)=/.test(part))
+  return `${address}?${[...kept, 'sslmode=verify-full', `sslrootcert=${CA_FILE}`].join('&')}`
+}
+
 /** What to paste. The string has no character that needs care within double quotes: what is special in it is escaped. */
 export function snippet(client: Client, uri: string): string {
   switch (client) {

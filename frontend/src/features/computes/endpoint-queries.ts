@@ -1,6 +1,7 @@
 import { queryOptions } from '@tanstack/react-query'
 
 import { client, unwrap } from '~/api/client'
+import { ApiError } from '~/api/errors'
 import { projectKeys } from '~/shared/project-keys'
 
 export const endpointsQuery = (projectId: string) =>
@@ -63,6 +64,17 @@ export async function connectionUri(projectId: string, branchId: string, choice:
     }),
   )
   return uri
+}
+
+/** The certificate of the CA by which clients know the proxy, PEM; null where Weir has none to give. */
+export async function certificateAuthority(): Promise<string | null> {
+  try {
+    const { certificate_authority } = await unwrap(client.GET('/api/v2/certificate_authority'))
+    return certificate_authority.pem
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) return null
+    throw error
+  }
 }
 
 export type RolesAndDatabases = { roles: string[]; databases: { name: string; owner: string }[] }
