@@ -11,10 +11,13 @@ const FEATURES = [
   'computes',
   'durability',
   'safekeepers',
+  'databases',
   'branches',
   'projects',
   'fleet',
   'rollouts',
+  'keys',
+  'audit',
 ]
 
 /** Each layer, and those above it, which it must not know. */

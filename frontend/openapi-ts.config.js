@@ -4,11 +4,14 @@ export default {
     filters: {
       schemas: {
         include: [
+          'ApiKeyCreateRequest',
           'BranchCreateRequest',
           'BranchRestoreRequest',
           'BranchSafekeepersRequest',
+          'DatabaseCreateRequest',
           'ProjectCreateRequest',
           'ProjectUpdateRequest',
+          'RoleCreateRequest',
           'RolloutCreateRequest',
           'SessionCreateRequest',
         ],

@@ -3,6 +3,10 @@ import type { components } from './generated/schema'
 type Schemas = components['schemas']
 
 export type Branch = Schemas['BranchView']
+export type Role = Schemas['RoleView']
+export type BranchDatabase = Schemas['DatabaseView']
+export type ApiKey = Schemas['ApiKeyItem']
+export type AuditEntry = Schemas['AuditEntryView']
 export type Endpoint = Schemas['EndpointView']
 export type Operation = Schemas['OperationView']
 export type ComputeSummary = Schemas['ComputeSummary']

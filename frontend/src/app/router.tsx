@@ -9,12 +9,14 @@ import {
 } from '@tanstack/react-router'
 
 import { ApiError } from '~/api/errors'
+import { parseAudit } from '~/features/audit/search'
 import { branchesQuery, branchQuery } from '~/features/branches/queries'
 import { endpointsQuery } from '~/features/computes/endpoint-queries'
 import { computeQuery } from '~/features/computes/queries'
 import { parseComputes } from '~/features/computes/search'
 import { fleetQuery, storageQuery } from '~/features/fleet/queries'
 import { parseCoverage } from '~/features/fleet/search'
+import { keysQuery } from '~/features/keys/queries'
 import { projectQuery, projectSearchQuery } from '~/features/projects/queries'
 import { rolloutGridQuery, rolloutQuery, rolloutsQuery } from '~/features/rollouts/queries'
 import { parseRolloutSearch } from '~/features/rollouts/search'
@@ -148,6 +150,20 @@ const coverage = createRoute({
   component: lazyRouteComponent(() => import('~/routes/CoveragePage'), 'CoveragePage'),
 })
 
+const keys = createRoute({
+  getParentRoute: () => app,
+  path: '/keys',
+  loader: ({ context }) => context.queryClient.ensureQueryData(keysQuery),
+  component: lazyRouteComponent(() => import('~/routes/KeysPage'), 'KeysPage'),
+})
+
+const audit = createRoute({
+  getParentRoute: () => app,
+  path: '/audit',
+  validateSearch: parseAudit,
+  component: lazyRouteComponent(() => import('~/routes/AuditPage'), 'AuditPage'),
+})
+
 const routeTree = root.addChildren([
   login,
   app.addChildren([
@@ -162,6 +178,8 @@ const routeTree = root.addChildren([
     rollout,
     fleet,
     coverage,
+    keys,
+    audit,
   ]),
 ])
 

@@ -13,6 +13,7 @@ import { branchesQuery, branchHistoryQuery, branchQuery, protectBranch } from '~
 import { QuotaMeter } from '~/features/branches/QuotaMeter'
 import { ComputeRow } from '~/features/computes/ComputeRow'
 import { createEndpoint, endpointsQuery } from '~/features/computes/endpoint-queries'
+import { RolesAndDatabases } from '~/features/databases/RolesAndDatabases'
 import { BranchCommits } from '~/features/durability/BranchCommits'
 import { Operations } from '~/features/operations/Operations'
 import { projectQuery } from '~/features/projects/queries'
@@ -240,6 +241,7 @@ export function BranchPage() {
         <Card title="Computes">
           <Computes projectId={projectId} branch={branch} endpoints={endpoints} />
         </Card>
+        <RolesAndDatabases projectId={projectId} branchId={branch.id} />
         <BranchCommits projectId={projectId} branch={branch} endpoints={endpoints} />
         <Card
           title="History"

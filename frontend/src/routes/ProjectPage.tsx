@@ -16,14 +16,12 @@ import { projectKeys } from '~/shared/project-keys'
 import { useAction } from '~/shared/use-action'
 import { Button } from '~/ui/Button'
 import { Card } from '~/ui/Card'
-import { Dialog } from '~/ui/Dialog'
-import { TextField } from '~/ui/Field'
+import { DeleteDialog } from '~/ui/DeleteDialog'
 
 const BranchDialogs = lazyDialog(() => import('~/features/branches/BranchDialogs'), 'BranchDialogs')
 
 function DeleteProject({ id, name }: { id: string; name: string }) {
   const [open, setOpen] = useState(false)
-  const [typed, setTyped] = useState('')
   const navigate = useNavigate()
   const remove = useAction(() => deleteProject(id), {
     done: `Project ${name} is being deleted`,
@@ -40,32 +38,20 @@ function DeleteProject({ id, name }: { id: string; name: string }) {
       >
         Delete project
       </Button>
-      <Dialog
-        open={open}
-        onClose={() => {
-          setOpen(false)
-        }}
-        title={`Delete ${name}?`}
-        description="Every branch, compute and byte of it goes. This cannot be undone."
-      >
-        <TextField
-          label={`Type ${name} to confirm`}
-          value={typed}
-          onChange={(event) => {
-            setTyped(event.target.value)
-          }}
-        />
-        <Button
-          variant="danger"
-          disabled={typed !== name}
+      {open && (
+        <DeleteDialog
+          name={name}
+          title={`Delete ${name}?`}
+          description="Every branch, compute and byte of it goes. This cannot be undone."
           busy={remove.isPending}
-          onClick={() => {
+          onDelete={() => {
             remove.mutate(undefined)
           }}
-        >
-          Delete for good
-        </Button>
-      </Dialog>
+          onClose={() => {
+            setOpen(false)
+          }}
+        />
+      )}
     </>
   )
 }

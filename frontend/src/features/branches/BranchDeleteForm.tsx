@@ -1,11 +1,7 @@
-import { useState } from 'react'
-
 import type { Branch, Endpoint } from '~/api/types'
 import { projectKeys } from '~/shared/project-keys'
 import { useAction } from '~/shared/use-action'
-import { Button } from '~/ui/Button'
-import { Dialog } from '~/ui/Dialog'
-import { TextField } from '~/ui/Field'
+import { DeleteDialog } from '~/ui/DeleteDialog'
 
 import { leaving } from './can'
 import { deleteBranch } from './queries'
@@ -21,7 +17,6 @@ type Props = {
 
 /** Lists what goes. With branches below, the name has to be typed, since those go too. */
 export function BranchDeleteForm({ projectId, branch, below, endpoints, onClose, onDeleted }: Props) {
-  const [typed, setTyped] = useState('')
   // Where none was listed, one that is made meanwhile makes the API refuse.
   const children = below.length > 0 ? 'delete' : 'refuse'
   const remove = useAction(() => deleteBranch(projectId, branch.id, children), {
@@ -36,14 +31,20 @@ export function BranchDeleteForm({ projectId, branch, below, endpoints, onClose,
     },
   })
   return (
-    <Dialog
-      onClose={onClose}
+    <DeleteDialog
+      name={branch.name}
       title={below.length > 0 ? `Delete ${branch.name} and all below it?` : `Delete ${branch.name}?`}
       description={
         below.length > 0
           ? 'Branches were made from it and need its data, so they go with it. This cannot be undone.'
           : 'Its data and its history go for good. This cannot be undone.'
       }
+      {...(below.length > 0 ? { action: `Delete ${String(below.length + 1)} branches` } : {})}
+      busy={remove.isPending}
+      onDelete={() => {
+        remove.mutate(undefined)
+      }}
+      onClose={onClose}
     >
       <ul
         aria-label="What goes"
@@ -53,26 +54,6 @@ export function BranchDeleteForm({ projectId, branch, below, endpoints, onClose,
           <li key={each.id}>{each.text}</li>
         ))}
       </ul>
-      <TextField
-        label={`Type ${branch.name} to confirm`}
-        value={typed}
-        onChange={(event) => {
-          setTyped(event.target.value)
-        }}
-      />
-      <div className="flex flex-wrap justify-end gap-2">
-        <Button onClick={onClose}>Cancel</Button>
-        <Button
-          variant="danger"
-          disabled={typed !== branch.name}
-          busy={remove.isPending}
-          onClick={() => {
-            remove.mutate(undefined)
-          }}
-        >
-          {below.length > 0 ? `Delete ${String(below.length + 1)} branches` : 'Delete for good'}
-        </Button>
-      </div>
-    </Dialog>
+    </DeleteDialog>
   )
 }

@@ -3,6 +3,7 @@ import { useQuery } from '@tanstack/react-query'
 import { errorText } from '~/api/errors'
 import type { Rollout } from '~/api/types'
 import { bytesPerSecond, count, time } from '~/lib/format'
+import { detailText } from '~/shared/audit-text'
 import { stateText } from '~/shared/states'
 import { Button } from '~/ui/Button'
 import { Loading, Notice } from '~/ui/Notice'
@@ -79,16 +80,6 @@ export function RolloutPlanTab({ rollout }: { rollout: Rollout }) {
       )}
     </>
   )
-}
-
-/** What an entry of the audit log says beyond who and what: whom it reached, what came of it, why. */
-export function detailText(detail: Record<string, unknown>): string {
-  const parts = Object.entries(detail).flatMap(([name, value]) =>
-    value == null || value === ''
-      ? []
-      : [`${stateText(name)}: ${typeof value === 'string' ? value : JSON.stringify(value)}`],
-  )
-  return parts.join('; ') || '—'
 }
 
 export function RolloutAudit({ rolloutId }: { rolloutId: string }) {

@@ -118,6 +118,21 @@ export const zRolloutCreateRequest = z.object({
 });
 
 /**
+ * RoleCreate
+ */
+export const zRoleCreate = z.object({
+    name: z.string().check(z.minLength(1), z.maxLength(63), z.regex(/^[^\x00\"]+$/)),
+    no_login: z._default(z.optional(z.boolean()), false)
+});
+
+/**
+ * RoleCreateRequest
+ */
+export const zRoleCreateRequest = z.object({
+    role: zRoleCreate
+});
+
+/**
  * DefaultEndpointSettings
  */
 export const zDefaultEndpointSettings = z.object({
@@ -239,6 +254,21 @@ export const zProjectCreateRequest = z.object({
 });
 
 /**
+ * DatabaseCreate
+ */
+export const zDatabaseCreate = z.object({
+    name: z.string().check(z.minLength(1), z.maxLength(63), z.regex(/^[^\x00\"]+$/)),
+    owner_name: z.string().check(z.minLength(1), z.maxLength(63), z.regex(/^[^\x00\"]+$/))
+});
+
+/**
+ * DatabaseCreateRequest
+ */
+export const zDatabaseCreateRequest = z.object({
+    database: zDatabaseCreate
+});
+
+/**
  * BranchSafekeepersRequest
  *
  * Which safekeepers are to be the log's voters: 3 or 5, or the only one of the installation. One that is named
@@ -314,4 +344,11 @@ export const zBranchCreateRequest = z.object({
     branch: z.nullish(zBranchFields),
     endpoints: z.nullish(z.array(zBranchEndpoint)),
     annotation_value: z.nullish(z.record(z.string(), z.unknown()))
+});
+
+/**
+ * ApiKeyCreateRequest
+ */
+export const zApiKeyCreateRequest = z.object({
+    key_name: z.string().check(z.minLength(1), z.maxLength(256))
 });
