@@ -13,7 +13,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from weir.config import get_settings
 from weir.db import Database
-from weir.errors import WeirError
+from weir.errors import BadRequestError, WeirError
+from weir.identity import seals
 from weir.identity import service as identity
 from weir.kit.crypto import ensure_secrets
 
@@ -77,6 +78,26 @@ async def _account(arguments: argparse.Namespace) -> str:
     return await account(arguments.name, email, operator=operator)
 
 
+async def _audit(arguments: argparse.Namespace) -> int:
+    """Prints what the chain over the audit log shows; the exit code is 1 when something does not fit."""
+    try:
+        known = seals.Head.parse(arguments.known) if arguments.known else None
+    except ValueError:
+        raise BadRequestError(
+            f"--known {arguments.known!r} is no head; give POSITION:HASH as `audit verify` printed it"
+        ) from None
+    database = Database(get_settings())
+    try:
+        async with database.transaction() as session:
+            found = await seals.verify(session, known)
+    finally:
+        await database.close()
+    for fault in found.faults:
+        print(f"FAULT: {fault}")  # noqa: T201  its answer
+    print(f"{found.head.position} entries sealed, {found.pending} waiting; head {found.head}")  # noqa: T201
+    return 1 if found.faults else 0
+
+
 def openapi() -> str:
     from weir.main import create_app  # noqa: PLC0415  other commands need no application
 
@@ -99,11 +120,17 @@ def main() -> None:
     role = verbs.add_parser("operator", help="say whether an account is an operator")
     role.add_argument("name")
     role.add_argument("wanted", choices=["yes", "no"])
+    chain = commands.add_parser("audit", help="check the chain of hashes over the audit log")
+    checks = chain.add_subparsers(dest="verb", required=True)
+    check = checks.add_parser("verify", help="go through all of it; print its head, to be noted elsewhere")
+    check.add_argument("--known", metavar="POSITION:HASH", help="a head noted before, which has to lie on the chain")
     arguments = parser.parse_args()
     if arguments.command == "migrate":
         asyncio.run(migrate())
-    elif arguments.command == "account":
+    elif arguments.command in {"account", "audit"}:
         try:
+            if arguments.command == "audit":
+                parser.exit(asyncio.run(_audit(arguments)))
             print(asyncio.run(_account(arguments)))  # noqa: T201  its answer
         except WeirError as error:
             parser.exit(1, f"weir-admin: {error.message}\n")

@@ -33,6 +33,7 @@ from weir.endpoints.router import router as endpoints
 from weir.fleet.router import internal_router
 from weir.fleet.router import router as fleet
 from weir.identity.router import router as identity
+from weir.identity.sealing import keep_sealing
 from weir.operations.dispatcher import Dispatcher
 from weir.operations.router import router as operations
 from weir.projects.router import router as projects
@@ -75,13 +76,18 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
         telemetry.instrument_engine(database.engine)
     temporal = await connect_temporal(settings)
     app.state.database, app.state.http, app.state.temporal = database, http, temporal
-    dispatcher = asyncio.create_task(Dispatcher(settings, database, temporal, [RolloutDispatch]).run())
+    tasks = [
+        asyncio.create_task(Dispatcher(settings, database, temporal, [RolloutDispatch]).run()),
+        asyncio.create_task(keep_sealing(database)),
+    ]
     try:
         yield
     finally:
-        dispatcher.cancel()
-        with suppress(asyncio.CancelledError):
-            await dispatcher
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
         await http.aclose()
         await database.close()
         if provider is not None:

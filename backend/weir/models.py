@@ -4,7 +4,7 @@ from weir.branches.members import TimelineMember
 from weir.branches.models import Branch
 from weir.databases.models import BranchDatabase, DroppedName, Role
 from weir.endpoints.models import Endpoint
-from weir.identity.models import Account, ApiKey, AuditEntry, ConsoleSession
+from weir.identity.models import Account, ApiKey, AuditEntry, AuditPending, AuditSeal, ConsoleSession
 from weir.kit.models import Base
 from weir.operations.models import Operation
 from weir.projects.models import Project
@@ -22,6 +22,8 @@ __all__ = [
     "Account",
     "ApiKey",
     "AuditEntry",
+    "AuditPending",
+    "AuditSeal",
     "Base",
     "Branch",
     "BranchDatabase",

@@ -74,7 +74,7 @@ test('roles and databases are made, changed and deleted, and what was done is on
   await expect(card.getByRole('button', { name: 'Delete role reporter' })).toHaveCount(0, { timeout: STEP })
 
   await goTo(page, 'Audit')
-  await page.getByLabel('Project').fill(project.id)
+  await page.getByLabel('Project', { exact: true }).fill(project.id)
   const log = page.getByRole('region', { name: 'Audit log' })
   for (const action of ['role.create', 'database.create', 'database.update', 'role.delete'])
     await expect(log.getByText(action, { exact: true }).first()).toBeVisible()

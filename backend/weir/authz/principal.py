@@ -22,6 +22,7 @@ from weir.kit.clock import now
 from weir.kit.crypto import hash_token
 
 SESSION_COOKIE = "weir_session"
+SESSION_METHOD = "session_cookie"
 SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 
 _bearer = HTTPBearer(auto_error=False, description="An API key")
@@ -36,6 +37,8 @@ class Principal:
     method: str
     api_key_id: int
     request_id: str
+    # Of the client, as the connection has it.
+    address: str = ""
     operator: bool = False
 
     @property
@@ -56,21 +59,35 @@ async def current_principal(
         if found is None:
             raise UnauthorizedError("the API key is unknown or revoked; use one from GET /api/v2/api_keys' account")
         key, account = found
-        await repository.touch_key(key.id, request.client.host if request.client else "", now())
-        return _principal(account, "api_key_user", key.id, request)
+        await repository.touch_key(key.id, address_of(request), now())
+        return principal_of(account, "api_key_user", key.id, request)
     if cookie:
         found = await repository.account_of_session(hash_token(cookie), now())
         if found is None:
             raise UnauthorizedError("the console session has ended; sign in again")
         refuse_foreign_origin(request)
         key, account = found
-        return _principal(account, "session_cookie", key.id, request)
+        return principal_of(account, SESSION_METHOD, key.id, request)
     raise UnauthorizedError("send an API key as `Authorization: Bearer <key>`, or sign in to the console")
 
 
-def _principal(account: Account, method: str, key_id: int, request: Request) -> Principal:
-    request_id = request_id_of(request)
-    return Principal(account.id, account.name, account.email, method, key_id, request_id, account.operator)
+def address_of(request: Request) -> str:
+    """The client's address as the connection has it; empty where there is none."""
+    return request.client.host if request.client else ""
+
+
+def principal_of(account: Account, method: str, key_id: int, request: Request) -> Principal:
+    """Who a request is by: the account, and the key that it was made with or that opened its session."""
+    return Principal(
+        account_id=account.id,
+        name=account.name,
+        email=account.email,
+        method=method,
+        api_key_id=key_id,
+        request_id=request_id_of(request),
+        address=address_of(request),
+        operator=account.operator,
+    )
 
 
 def refuse_foreign_origin(request: Request) -> None:

@@ -83,7 +83,9 @@ async def get_project_branch_role_password(
 ) -> RolePasswordResponse:
     branch = await access.branch(await access.project(project_id), branch_id)
     role = await service.get_role(access, branch, role_name)
-    return RolePasswordResponse(password=service.password_of(role))
+    password = service.password_of(role)
+    service.record_reveal(access, branch, role)
+    return RolePasswordResponse(password=password)
 
 
 @router.post(f"{_BRANCH}/roles/{{role_name}}/reset_password", tags=["roles"], responses=_CHANGE)
@@ -216,4 +218,5 @@ async def get_connection_uri(
     role = await service.get_role(access, branch, role_name)
     database = await service.get_database(access, branch, database_name)
     details = service.connection(endpoint, role.name, service.password_of(role), database.name, pooled=pooled)
+    service.record_reveal(access, branch, role)
     return ConnectionUriResponse(uri=details.connection_uri)

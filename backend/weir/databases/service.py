@@ -114,6 +114,15 @@ async def reset_password(
     return role, password, operations
 
 
+def record_reveal(access: ProjectAccess, branch: Branch, role: Role) -> None:
+    """Has the audit log say who was shown the role's password. Of an answer that makes the password, the change says
+    it."""
+    resource = f"branch/{branch.id}"
+    audit.record(
+        access.session, access.principal, "role.reveal_password", resource, branch.project_id, name=role.name
+    )
+
+
 async def create_database(
     access: ProjectAccess, project_id: str, branch_id: str, name: str, owner_name: str
 ) -> tuple[BranchDatabase, list[Operation]]:

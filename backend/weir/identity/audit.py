@@ -1,4 +1,4 @@
-"""One line of the audit log for every change, in the transaction of the change."""
+"""One line of the audit log for every change, every secret shown and every sign-in, in the transaction of it."""
 
 from typing import Any, Protocol
 from uuid import UUID
@@ -15,6 +15,10 @@ class Actor(Protocol):
     def name(self) -> str: ...
     @property
     def request_id(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def api_key_id(self) -> int: ...
 
 
 def record(
@@ -30,6 +34,8 @@ def record(
             account_id=actor.account_id,
             actor=actor.name,
             request_id=actor.request_id,
+            address=actor.address,
+            api_key_id=actor.api_key_id,
             action=action,
             resource=resource,
             project_id=project_id,

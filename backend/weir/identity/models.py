@@ -47,10 +47,11 @@ class ConsoleSession(Base):
 
 
 class AuditEntry(Base):
-    """Who changed what. Written in the transaction of the change itself, never updated."""
+    """Who changed what, or was shown a secret. Written in the transaction of the change itself, never updated: the
+    database refuses it (migration 0016)."""
 
     __tablename__ = "audit_log"
-    __table_args__ = (Index("ix_audit_log_resource", "resource", "id"),)
+    __table_args__ = (Index("ix_audit_log_resource", "resource", "id"), Index("ix_audit_log_at", "at"))
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
     at: Mapped[datetime] = mapped_column(server_default=func.now())
@@ -61,3 +62,25 @@ class AuditEntry(Base):
     resource: Mapped[str]
     project_id: Mapped[str | None]
     detail: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    # Of the request: the address it came from, and the key it was made with or that opened its session.
+    address: Mapped[str] = mapped_column(default="", server_default="")
+    api_key_id: Mapped[int | None] = mapped_column(BigInteger)
+
+
+class AuditSeal(Base):
+    """One link of the chain of hashes over the audit log (`weir.identity.seals`)."""
+
+    __tablename__ = "audit_seals"
+
+    position: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    entry_id: Mapped[int] = mapped_column(BigInteger, unique=True)
+    sealed_at: Mapped[datetime]
+    hash: Mapped[bytes]
+
+
+class AuditPending(Base):
+    """An entry without a seal; a trigger of `audit_log` writes it with the entry."""
+
+    __tablename__ = "audit_pending"
+
+    entry_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)

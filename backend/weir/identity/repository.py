@@ -1,3 +1,4 @@
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -11,6 +12,37 @@ from weir.kit.pagination import PageRequest, big, moment
 from weir.projects.models import Project
 
 TOUCH_EVERY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class AuditFilter:
+    """Which entries of the audit log; None leaves a thing open. An `action` that ends in a dot means all that begin
+    with it. From `since` on, and before `until`."""
+
+    resource: str | None = None
+    project_id: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def narrow(self, statement: "Select[AuditEntry]") -> "Select[AuditEntry]":
+        exact = (
+            (AuditEntry.resource, self.resource),
+            (AuditEntry.project_id, self.project_id),
+            (AuditEntry.actor, self.actor),
+        )
+        for column, value in exact:
+            if value is not None:
+                statement = statement.where(column == value)
+        if self.action is not None:
+            has = AuditEntry.action.startswith(self.action, autoescape=True)
+            statement = statement.where(has if self.action.endswith(".") else AuditEntry.action == self.action)
+        if self.since is not None:
+            statement = statement.where(AuditEntry.at >= self.since)
+        if self.until is not None:
+            statement = statement.where(AuditEntry.at < self.until)
+        return statement
 
 
 class IdentityRepository:
@@ -107,8 +139,7 @@ class IdentityRepository:
         self,
         account_id: UUID,
         fleet: UUID | None,
-        resource: str | None,
-        project_id: str | None,
+        wanted: AuditFilter,
         page: PageRequest,
     ) -> list[AuditEntry]:
         """What the account did, and what anybody did to its projects and its other resources (`owned`). An operator
@@ -122,11 +153,7 @@ class IdentityRepository:
             others = [AuditEntry.project_id.in_(projects)]
             others += [AuditEntry.resource.in_(names) for names in owned.names_of(fleet)]
         statement = select(AuditEntry).where(or_(AuditEntry.account_id == account_id, *others))
-        if resource is not None:
-            statement = statement.where(AuditEntry.resource == resource)
-        if project_id is not None:
-            statement = statement.where(AuditEntry.project_id == project_id)
-        return await self._audit(statement, page)
+        return await self._audit(wanted.narrow(statement), page)
 
     async def _audit(self, statement: Select[AuditEntry], page: PageRequest) -> list[AuditEntry]:
         key = page.after(moment, big)

@@ -1,15 +1,22 @@
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi import status as http
+from fastapi.responses import StreamingResponse
 
-from weir.authz.principal import SESSION_COOKIE, CurrentPrincipal, refuse_foreign_origin
+from weir.authz.principal import (
+    SESSION_COOKIE,
+    SESSION_METHOD,
+    CurrentPrincipal,
+    principal_of,
+    refuse_foreign_origin,
+)
 from weir.config import get_settings
-from weir.db import Session
+from weir.db import Database, Session
 from weir.errors import BadRequestError, NotFoundError, UnauthorizedError, responses
-from weir.identity import service
+from weir.identity import audit, export, service
 from weir.identity.models import AuditEntry
-from weir.identity.repository import IdentityRepository
+from weir.identity.repository import AuditFilter, IdentityRepository
 from weir.identity.schemas import (
     ApiKeyCreated,
     ApiKeyCreateRequest,
@@ -25,9 +32,8 @@ from weir.identity.schemas import (
     SessionResponse,
     SessionUser,
 )
-from weir.kit.crypto import hash_token
 from weir.kit.pagination import Page, Pagination
-from weir.kit.schemas import MOST_BIGINT
+from weir.kit.schemas import MOST_BIGINT, Timestamp
 
 router = APIRouter(responses=responses(UnauthorizedError, BadRequestError))
 
@@ -37,7 +43,9 @@ async def create_session(body: SessionCreateRequest, request: Request, response:
     """Sign in to the console with an API key; the answer sets an HttpOnly cookie."""
     refuse_foreign_origin(request)
     settings = get_settings()
-    token, _ = await service.open_session(session, body.api_key.strip(), settings.session_hours)
+    token, key, account = await service.open_session(session, body.api_key.strip(), settings.session_hours)
+    actor = principal_of(account, SESSION_METHOD, key.id, request)
+    audit.record(session, actor, "session.create", f"account/{account.name}", key=key.name)
     response.set_cookie(
         SESSION_COOKIE,
         token,
@@ -62,8 +70,11 @@ async def delete_session(request: Request, response: Response, session: Session)
     """Sign out. Repeating it changes nothing."""
     refuse_foreign_origin(request)
     token = request.cookies.get(SESSION_COOKIE)
-    if token:
-        await IdentityRepository(session).end_session(hash_token(token))
+    ended = await service.close_session(session, token) if token else None
+    if ended is not None:
+        key, account = ended
+        actor = principal_of(account, SESSION_METHOD, key.id, request)
+        audit.record(session, actor, "session.delete", f"account/{account.name}", key=key.name)
     response.delete_cookie(SESSION_COOKIE, path="/")
 
 
@@ -129,18 +140,47 @@ async def revoke_api_key(key_id: KeyId, principal: CurrentPrincipal, session: Se
     )
 
 
+def audit_filter(
+    resource: Annotated[str | None, Query(max_length=120, description="Such as `rollout/ro-...`")] = None,
+    project_id: Annotated[str | None, Query(max_length=60)] = None,
+    actor: Annotated[str | None, Query(max_length=256, description="An account's name")] = None,
+    action: Annotated[
+        str | None, Query(max_length=60, description="`role.delete`, or `role.` for all of them")
+    ] = None,
+    since: Annotated[Timestamp | None, Query()] = None,
+    until: Annotated[Timestamp | None, Query(description="Not itself")] = None,
+) -> AuditFilter:
+    return AuditFilter(resource, project_id, actor, action, since, until)
+
+
 @router.get("/audit", tags=["audit"])
 async def list_audit(
     principal: CurrentPrincipal,
     session: Session,
     page: Page,
-    resource: Annotated[str | None, Query(max_length=120, description="Such as `rollout/ro-...`")] = None,
-    project_id: Annotated[str | None, Query(max_length=60)] = None,
+    wanted: Annotated[AuditFilter, Depends(audit_filter)],
 ) -> AuditEntries:
-    rows = await IdentityRepository(session).audit_page(
-        principal.account_id, principal.fleet, resource, project_id, page
-    )
+    """Every change, every secret that was shown and every sign-in that the account may know of, newest first."""
+    rows = await IdentityRepository(session).audit_page(principal.account_id, principal.fleet, wanted, page)
     return audit_view(rows, page)
+
+
+@router.get(
+    "/audit/export",
+    tags=["audit"],
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}}},
+)
+async def export_audit(
+    request: Request,
+    principal: CurrentPrincipal,
+    wanted: Annotated[AuditFilter, Depends(audit_filter)],
+) -> StreamingResponse:
+    """The same entries, all of them, one JSON object a line."""
+    database: Database = request.app.state.database
+    lines = export.lines(database, principal, wanted)
+    headers = {"Content-Disposition": 'attachment; filename="weir-audit.ndjson"'}
+    return StreamingResponse(lines, media_type="application/x-ndjson", headers=headers)
 
 
 def audit_view(rows: list[AuditEntry], page: Page) -> AuditEntries:

@@ -95,6 +95,9 @@ class AuditEntryView(View):
     resource: str
     project_id: str | None
     request_id: str
+    # Where the request came from, and the key it was made with; empty and null for what Weir did by itself.
+    address: str
+    api_key_id: int | None
     detail: dict[str, Any]
 
 

@@ -79,8 +79,8 @@ async def revoke_key(session: AsyncSession, principal: Principal, key_id: int) -
     return row
 
 
-async def open_session(session: AsyncSession, api_key: str, hours: int) -> tuple[str, Account]:
-    """The token of a new console session."""
+async def open_session(session: AsyncSession, api_key: str, hours: int) -> tuple[str, ApiKey, Account]:
+    """The token of a new console session, and whose it is."""
     repository = IdentityRepository(session)
     found = await repository.account_of_key(crypto.hash_token(api_key))
     if found is None:
@@ -96,7 +96,15 @@ async def open_session(session: AsyncSession, api_key: str, hours: int) -> tuple
             expires_at=now() + timedelta(hours=hours),
         )
     )
-    return token, account
+    return token, key, account
+
+
+async def close_session(session: AsyncSession, token: str) -> tuple[ApiKey, Account] | None:
+    """Ends a console session; whose it was, or None when there is none of that token any more."""
+    repository = IdentityRepository(session)
+    found = await repository.account_of_session(crypto.hash_token(token), now())
+    await repository.end_session(crypto.hash_token(token))
+    return found
 
 
 async def keys(session: AsyncSession, account_id: UUID) -> list[ApiKey]:

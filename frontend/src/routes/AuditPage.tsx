@@ -3,12 +3,19 @@ import { useNavigate, useSearch } from '@tanstack/react-router'
 import { useDeferredValue } from 'react'
 
 import { AuditTable } from '~/features/audit/AuditTable'
-import { auditQuery } from '~/features/audit/queries'
+import { auditQuery, exportPath } from '~/features/audit/queries'
 import { parseAudit } from '~/features/audit/search'
 import { PagedList } from '~/shared/PagedList'
 import { PageHeader } from '~/shared/PageHeader'
 import { Card } from '~/ui/Card'
 import { TextField } from '~/ui/Field'
+
+const FIELDS = [
+  { name: 'project', label: 'Project', placeholder: 'its id' },
+  { name: 'resource', label: 'Resource', placeholder: 'such as branch/br-…' },
+  { name: 'actor', label: 'Who', placeholder: 'an account’s name' },
+  { name: 'action', label: 'Action', placeholder: 'role.delete, or role. for all' },
+] as const
 
 export function AuditPage() {
   const filter = useSearch({ from: '/app/audit' })
@@ -19,27 +26,36 @@ export function AuditPage() {
     void navigate({ search: parseAudit({ ...filter, ...change }), replace: true, resetScroll: false })
   return (
     <>
-      <PageHeader title="Audit log" note="Every change: who made it, to what, by which request. Newest first." />
+      <PageHeader
+        title="Audit log"
+        note="Every change, every password that was shown and every sign-in. Newest first."
+        actions={
+          <a
+            href={exportPath(filter)}
+            download="weir-audit.ndjson"
+            className={
+              'inline-flex min-h-8 items-center rounded-md border border-line bg-panel px-3 py-1 ' +
+              'text-sm font-medium hover:bg-raised'
+            }
+          >
+            Export
+          </a>
+        }
+      />
       <Card>
-        <div className="mb-2 grid gap-x-3 sm:grid-cols-2">
-          <TextField
-            label="Project"
-            type="search"
-            placeholder="its id"
-            value={filter.project ?? ''}
-            onChange={(event) => {
-              set({ project: event.target.value })
-            }}
-          />
-          <TextField
-            label="Resource"
-            type="search"
-            placeholder="such as branch/br-…"
-            value={filter.resource ?? ''}
-            onChange={(event) => {
-              set({ resource: event.target.value })
-            }}
-          />
+        <div className="mb-2 grid gap-x-3 sm:grid-cols-2 lg:grid-cols-4">
+          {FIELDS.map(({ name, label, placeholder }) => (
+            <TextField
+              key={name}
+              label={label}
+              type="search"
+              placeholder={placeholder}
+              value={filter[name] ?? ''}
+              onChange={(event) => {
+                set({ [name]: event.target.value })
+              }}
+            />
+          ))}
         </div>
         <PagedList query={query} what="audit log" shown={entries.length}>
           <AuditTable entries={entries} partial={query.hasNextPage} />

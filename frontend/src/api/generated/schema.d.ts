@@ -125,8 +125,31 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List Audit */
+        /**
+         * List Audit
+         * @description Every change, every secret that was shown and every sign-in that the account may know of, newest first.
+         */
         get: operations["list_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/audit/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export Audit
+         * @description The same entries, all of them, one JSON object a line.
+         */
+        get: operations["export_audit"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1765,6 +1788,10 @@ export interface components {
             project_id: string | null;
             /** Request Id */
             request_id: string;
+            /** Address */
+            address: string;
+            /** Api Key Id */
+            api_key_id: number | null;
             /** Detail */
             detail: {
                 [key: string]: unknown;
@@ -5558,11 +5585,18 @@ export interface operations {
     list_audit: {
         parameters: {
             query?: {
+                cursor?: string | null;
+                limit?: number;
                 /** @description Such as `rollout/ro-...` */
                 resource?: string | null;
                 project_id?: string | null;
-                cursor?: string | null;
-                limit?: number;
+                /** @description An account's name */
+                actor?: string | null;
+                /** @description `role.delete`, or `role.` for all of them */
+                action?: string | null;
+                since?: string | null;
+                /** @description Not itself */
+                until?: string | null;
             };
             header?: never;
             path?: never;
@@ -5577,6 +5611,55 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AuditEntries"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    export_audit: {
+        parameters: {
+            query?: {
+                /** @description Such as `rollout/ro-...` */
+                resource?: string | null;
+                project_id?: string | null;
+                /** @description An account's name */
+                actor?: string | null;
+                /** @description `role.delete`, or `role.` for all of them */
+                action?: string | null;
+                since?: string | null;
+                /** @description Not itself */
+                until?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": string;
                 };
             };
             /** @description BAD_REQUEST: Bad Request */

@@ -22,7 +22,17 @@ export function AuditTable({ entries, partial }: { entries: AuditEntry[]; partia
           sort: (row) => Date.parse(row.at),
           cell: (row) => <span className="whitespace-nowrap">{time(row.at)}</span>,
         },
-        { key: 'actor', header: 'Who', sort: (row) => row.actor, cell: (row) => row.actor },
+        {
+          key: 'actor',
+          header: 'Who',
+          sort: (row) => row.actor,
+          cell: (row) => (
+            <div>
+              {row.actor}
+              {row.address && <p className="text-xs whitespace-nowrap text-muted">from {row.address}</p>}
+            </div>
+          ),
+        },
         { key: 'action', header: 'What', sort: (row) => row.action, cell: (row) => <code>{row.action}</code> },
         {
           key: 'resource',

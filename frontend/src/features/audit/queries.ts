@@ -2,21 +2,27 @@ import { infiniteQueryOptions, keepPreviousData } from '@tanstack/react-query'
 
 import { client, unwrap } from '~/api/client'
 
-/** Which entries: those of one project, of one resource such as `branch/br-...`, or all. */
-export type AuditFilter = { project?: string; resource?: string }
+/** Which entries: those of one project, of one resource such as `branch/br-...`, of one account or action, or all.
+ * An action that ends in a dot means all that begin with it. */
+export type AuditFilter = { project?: string; resource?: string; actor?: string; action?: string }
+
+const asked = ({ project, ...rest }: AuditFilter) => ({ ...rest, ...(project ? { project_id: project } : {}) })
+
+/** Where the same entries are as a file. */
+export const exportPath = (filter: AuditFilter) =>
+  `/api/v2/audit/export?${new URLSearchParams(asked(filter)).toString()}`
 
 /** Newest first, a page at a time. */
-export const auditQuery = ({ project, resource }: AuditFilter) =>
+export const auditQuery = (filter: AuditFilter) =>
   infiniteQueryOptions({
-    queryKey: ['audit', project ?? '', resource ?? ''],
+    queryKey: ['audit', filter],
     queryFn: ({ pageParam }) =>
       unwrap(
         client.GET('/api/v2/audit', {
           params: {
             query: {
               limit: 50,
-              ...(project ? { project_id: project } : {}),
-              ...(resource ? { resource } : {}),
+              ...asked(filter),
               ...(pageParam ? { cursor: pageParam } : {}),
             },
           },

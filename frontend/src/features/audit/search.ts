@@ -1,5 +1,7 @@
 import type { AuditFilter } from './queries'
 
+const FIELDS = ['project', 'resource', 'actor', 'action'] as const
+
 const text = (value: unknown): string | undefined => {
   const trimmed = typeof value === 'string' ? value.trim() : ''
   return trimmed === '' ? undefined : trimmed
@@ -7,7 +9,9 @@ const text = (value: unknown): string | undefined => {
 
 /** The page's address as a filter; what makes no sense is left out. */
 export function parseAudit(search: Record<string, unknown>): AuditFilter {
-  const project = text(search.project)
-  const resource = text(search.resource)
-  return { ...(project ? { project } : {}), ...(resource ? { resource } : {}) }
+  const found = FIELDS.flatMap((name) => {
+    const value = text(search[name])
+    return value === undefined ? [] : [[name, value] as const]
+  })
+  return Object.fromEntries(found)
 }
