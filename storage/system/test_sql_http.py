@@ -151,7 +151,7 @@ def test_bodies_and_answers_have_limits_with_clear_errors(proxy: Proxy) -> None:
 def test_requests_hold_no_more_memory_together_than_there_is() -> None:
     """Bodies of 60 MiB that do not end: one has room, the next is refused at once, and small ones are not harmed."""
     body = json.dumps({"query": "SELECT 1", "x": "y" * (60 << 20)}).encode()
-    with proxied("--http-memory-mib", "256") as proxy, encrypted(proxy, ["http/1.1"]) as first:
+    with proxied("--http-memory-mib", "320") as proxy, encrypted(proxy, ["http/1.1"]) as first:
         first.sendall(request(b"", length=len(body)) + body[:-1])
         first.settimeout(0.5)
         with pytest.raises(TimeoutError):

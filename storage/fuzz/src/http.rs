@@ -39,7 +39,9 @@ fn answers(data: &[u8]) {
     assert!(is_json(&error(data)));
     for (raw, arrays) in [(true, true), (false, false)] {
         let mut out = Vec::new();
-        let mut answer = Answer::begin(&mut out, Style { raw, arrays });
+        let Ok(mut answer) = Answer::begin(&mut out, 1 << 20, Style { raw, arrays }) else {
+            return;
+        };
         let mut rest = data;
         let mut is_first = true;
         while let Some((length, after)) = rest.split_first_chunk::<2>() {

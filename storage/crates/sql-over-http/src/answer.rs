@@ -29,6 +29,9 @@ pub enum AnswerError {
     /// A database in SQL_ASCII can have any bytes.
     #[error("a value is not UTF-8, which JSON is made of")]
     NotUtf8,
+    /// The JSON would be longer than it may be.
+    #[error("the answer is too long")]
+    TooLong,
 }
 
 struct Column {
@@ -38,10 +41,42 @@ struct Column {
 
 /// One query's result while it is made.
 pub struct Answer<'a> {
-    out: &'a mut Vec<u8>,
+    out: Json<'a>,
     style: Style,
     columns: Vec<Column>,
     rows: u64,
+}
+
+/// JSON that is being written, and its longest length.
+struct Json<'a> {
+    out: &'a mut Vec<u8>,
+    most: usize,
+}
+
+impl Json<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), AnswerError> {
+        if bytes.len() > self.most.saturating_sub(self.out.len()) {
+            return Err(AnswerError::TooLong);
+        }
+        self.out.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// A text in quotes. Each of its characters may take six, so that it is looked at while it is written.
+    fn string(&mut self, text: &str) -> Result<(), AnswerError> {
+        serde_json::to_writer(self, text).map_err(|_| AnswerError::TooLong)
+    }
+}
+
+impl std::io::Write for Json<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.put(bytes).map_err(std::io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Takes fixed pieces off a message's body.
@@ -71,32 +106,35 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn string(out: &mut Vec<u8>, text: &str) {
-    // A vector takes whatever is written.
-    let _ = serde_json::to_writer(out, text);
-}
-
 impl<'a> Answer<'a> {
-    /// Begins a result behind `out`.
-    pub fn begin(out: &'a mut Vec<u8>, style: Style) -> Answer<'a> {
-        out.extend(b"{\"fields\":[");
-        Answer {
+    /// Begins a result behind `out`, which may have `most` bytes in all.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub fn begin(
+        out: &'a mut Vec<u8>,
+        most: usize,
+        style: Style,
+    ) -> Result<Answer<'a>, AnswerError> {
+        let mut out = Json { out, most };
+        out.put(b"{\"fields\":[")?;
+        Ok(Answer {
             out,
             style,
             columns: Vec::new(),
             rows: 0,
-        }
+        })
     }
 
-    /// Bytes of the JSON so far, results before this one included.
-    pub fn bytes(&self) -> usize {
-        self.out.capacity()
+    /// Bytes of memory that the JSON holds so far, results before this one included.
+    pub fn held(&self) -> usize {
+        self.out.out.capacity()
     }
 
     /// Takes a RowDescription, once and before rows.
     ///
     /// # Errors
-    /// The message is malformed.
+    /// The message is malformed, or there is no room.
     pub fn columns(&mut self, body: &[u8]) -> Result<(), AnswerError> {
         let mut reader = Reader(body);
         for number in 0..u16::from_be_bytes(reader.take()?) {
@@ -107,16 +145,14 @@ impl<'a> Answer<'a> {
             let size = i16::from_be_bytes(reader.take()?);
             let modifier = i32::from_be_bytes(reader.take()?);
             let _format: [u8; 2] = reader.take()?;
-            self.out.extend(match number {
-                0 => &b"{\"name\":"[..],
-                _ => b",{\"name\":",
-            });
-            string(self.out, &name);
+            let comma = if number == 0 { "" } else { "," };
+            self.out.put(format!("{comma}{{\"name\":").as_bytes())?;
+            self.out.string(&name)?;
             let rest = format!(
                 ",\"dataTypeID\":{oid},\"tableID\":{table},\"columnID\":{column},\"dataTypeSize\":{size},\
                  \"dataTypeModifier\":{modifier},\"format\":\"text\"}}"
             );
-            self.out.extend(rest.as_bytes());
+            self.out.put(rest.as_bytes())?;
             self.columns.push(Column { name, oid });
         }
         Ok(())
@@ -125,83 +161,82 @@ impl<'a> Answer<'a> {
     /// Takes a DataRow.
     ///
     /// # Errors
-    /// The message is malformed, has another number of values than there are columns, or a value is not UTF-8.
+    /// The message is malformed, has another number of values than there are columns, a value is not UTF-8, or there is no
+    /// room.
     pub fn row(&mut self, body: &[u8]) -> Result<(), AnswerError> {
         let mut reader = Reader(body);
         if usize::from(u16::from_be_bytes(reader.take()?)) != self.columns.len() {
             return Err(AnswerError::Malformed);
         }
-        self.out.extend(match self.rows {
+        let begin = match self.rows {
             0 => &b"],\"rows\":["[..],
             _ => b",",
-        });
+        };
+        self.out.put(begin)?;
         self.rows += 1;
-        let brackets = if self.style.arrays { b"[]" } else { b"{}" };
-        self.out.push(brackets[0]);
+        let [open, close] = if self.style.arrays {
+            ["[", "]"]
+        } else {
+            ["{", "}"]
+        };
+        self.out.put(open.as_bytes())?;
         for (number, column) in self.columns.iter().enumerate() {
             if number > 0 {
-                self.out.push(b',');
+                self.out.put(b",")?;
             }
             if !self.style.arrays {
-                string(self.out, &column.name);
-                self.out.push(b':');
+                self.out.string(&column.name)?;
+                self.out.put(b":")?;
             }
             match usize::try_from(i32::from_be_bytes(reader.take()?)) {
-                Err(_) => self.out.extend(b"null"),
+                Err(_) => self.out.put(b"null")?,
                 Ok(length) => {
                     let text = std::str::from_utf8(reader.bytes(length)?)
                         .map_err(|_| AnswerError::NotUtf8)?;
                     match self.style.raw {
-                        true => string(self.out, text),
-                        false => typed(self.out, text, column.oid),
+                        true => self.out.string(text)?,
+                        false => typed(&mut self.out, text, column.oid)?,
                     }
                 }
             }
         }
-        self.out.push(brackets[1]);
-        Ok(())
+        self.out.put(close.as_bytes())
     }
 
     /// Takes a CommandComplete, or an EmptyQueryResponse without a tag, and ends the result.
     ///
     /// # Errors
-    /// The message is malformed.
-    pub fn end(self, tag: &[u8]) -> Result<(), AnswerError> {
+    /// The message is malformed, or there is no room.
+    pub fn end(mut self, tag: &[u8]) -> Result<(), AnswerError> {
         if self.rows == 0 {
-            self.out.extend(b"],\"rows\":[");
+            self.out.put(b"],\"rows\":[")?;
         }
         let tag = match tag {
             [] => "",
             tag => Reader(tag).text()?,
         };
-        self.out.extend(b"],\"command\":");
-        string(self.out, tag.split(' ').next().unwrap_or_default());
-        let count = tag
-            .rsplit(' ')
-            .next()
-            .and_then(|word| word.parse::<u64>().ok());
+        self.out.put(b"],\"command\":")?;
+        self.out.string(tag.split(' ').next().unwrap_or_default())?;
+        let count = tag.rsplit(' ').next();
+        let count = count.and_then(|word| word.parse::<u64>().ok());
         let count = count.map_or("null".to_owned(), |count| count.to_string());
         let arrays = self.style.arrays;
         let rest = format!(",\"rowCount\":{count},\"rowAsArray\":{arrays}}}");
-        self.out.extend(rest.as_bytes());
-        Ok(())
+        self.out.put(rest.as_bytes())
     }
 }
 
 /// A value as JSON has its type, where it has one and the value is one of its.
-fn typed(out: &mut Vec<u8>, text: &str, oid: u32) {
+fn typed(out: &mut Json<'_>, text: &str, oid: u32) -> Result<(), AnswerError> {
     let numeric = |first: char| first == '-' || first.is_ascii_digit();
     match oid {
-        BOOL => out.extend(match text {
-            "t" => &b"true"[..],
-            _ => b"false",
-        }),
+        BOOL => out.put(if text == "t" { b"true" } else { b"false" }),
         // What is no JSON here would break the whole answer: NaN, say, or a document that is nested too deep.
         _ if NUMBERS.contains(&oid) && text.starts_with(numeric) && is_json(text) => {
-            out.extend(text.as_bytes());
+            out.put(text.as_bytes())
         }
-        _ if JSONS.contains(&oid) && is_json(text) => out.extend(text.as_bytes()),
-        _ => string(out, text),
+        _ if JSONS.contains(&oid) && is_json(text) => out.put(text.as_bytes()),
+        _ => out.string(text),
     }
 }
 
@@ -228,18 +263,13 @@ const ERROR_FIELDS: [(u8, &str); 17] = [
 
 /// An ErrorResponse's body as JSON: all fields, null where there is none.
 pub fn error(body: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(body.len() + 512);
-    for (number, (code, name)) in ERROR_FIELDS.iter().enumerate() {
-        out.push(if number == 0 { b'{' } else { b',' });
-        string(&mut out, name);
-        out.push(b':');
-        match field(body, *code) {
-            Some(text) => string(&mut out, &String::from_utf8_lossy(text)),
-            None => out.extend(b"null"),
-        }
-    }
-    out.push(b'}');
-    out
+    let all = ERROR_FIELDS.iter().map(|(code, name)| {
+        let text = field(body, *code).map(String::from_utf8_lossy);
+        let value = serde_json::Value::from(text);
+        format!("\"{name}\":{value}")
+    });
+    let all: Vec<_> = all.collect();
+    format!("{{{}}}", all.join(",")).into_bytes()
 }
 
 /// A field of an ErrorResponse's body.
@@ -283,7 +313,7 @@ mod tests {
 
     fn made(style: Style, columns: &[(&str, u32)], rows: &[&[Option<&str>]], tag: &str) -> Value {
         let mut out = Vec::new();
-        let mut answer = Answer::begin(&mut out, style);
+        let mut answer = Answer::begin(&mut out, MOST, style).expect("there is room");
         answer.columns(&described(columns)).expect("well formed");
         for values in rows {
             answer.row(&row(values)).expect("well formed");
@@ -294,6 +324,7 @@ mod tests {
         serde_json::from_slice(&out).expect("JSON")
     }
 
+    const MOST: usize = 10_000;
     const RAW: Style = Style {
         raw: true,
         arrays: true,
@@ -379,14 +410,14 @@ mod tests {
     #[test]
     fn what_is_cut_or_does_not_fit_is_refused() {
         let mut out = Vec::new();
-        let mut answer = Answer::begin(&mut out, RAW);
+        let mut answer = Answer::begin(&mut out, MOST, RAW).expect("there is room");
         let description = described(&[("a", 23)]);
         assert_eq!(
             answer.columns(&description[..9]),
             Err(AnswerError::Malformed)
         );
         let mut out = Vec::new();
-        let mut answer = Answer::begin(&mut out, RAW);
+        let mut answer = Answer::begin(&mut out, MOST, RAW).expect("there is room");
         answer.columns(&description).expect("well formed");
         assert_eq!(answer.row(&row(&[None, None])), Err(AnswerError::Malformed));
         assert_eq!(
@@ -397,6 +428,21 @@ mod tests {
             answer.row(b"\0\x01\0\0\0\x01\xFF"),
             Err(AnswerError::NotUtf8)
         );
+    }
+
+    #[test]
+    fn an_answer_ends_where_it_may_not_grow_and_has_not_grown_further() {
+        for text in ["x".repeat(MOST), "\u{1}".repeat(MOST / 5)] {
+            for style in [RAW, TYPED] {
+                let mut out = Vec::new();
+                let mut answer = Answer::begin(&mut out, MOST, style).expect("there is room");
+                answer
+                    .columns(&described(&[("a", 25)]))
+                    .expect("there is room");
+                assert_eq!(answer.row(&row(&[Some(&text)])), Err(AnswerError::TooLong));
+                assert!(answer.held() <= 2 * MOST);
+            }
+        }
     }
 
     proptest! {

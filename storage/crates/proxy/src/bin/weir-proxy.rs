@@ -110,7 +110,7 @@ const MOST_CONNECTIONS: usize = 1_000_000;
 const MOST_POOL_CONNECTIONS: usize = 10_000;
 const SECRET_BYTES: usize = 32;
 /// What the longest request takes by itself, and what a machine can have.
-const MOST_HTTP_MIB_EACH: usize = 256;
+const MOST_HTTP_MIB_EACH: usize = 320;
 const MOST_HTTP_MIB: usize = 1 << 20;
 
 fn main() -> anyhow::Result<()> {

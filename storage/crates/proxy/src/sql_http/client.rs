@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use pg_protocol::messages::{Fatal, message};
 use pg_protocol::startup::CancelRequest;
-use sql_over_http::answer::{Answer, Style};
+use sql_over_http::answer::{Answer, AnswerError, Style};
 use sql_over_http::request::Query;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::headers::Transaction;
 use crate::memory::{Memory, Taken};
@@ -14,6 +14,12 @@ use crate::packets::{self, Message, PacketError};
 
 /// No answer is longer, as JSON; nor is any message of it.
 pub const MOST_ANSWER_BYTES: usize = 64 << 20;
+/// A message, and the JSON that it becomes.
+const COPIES: usize = 2;
+/// The type byte and the length word of a message.
+const HEADER_BYTES: usize = 5;
+/// Memory is not asked for with messages as short as this: so many fit into the pipe to the session.
+const SMALL_BYTES: usize = 1024;
 /// What an answer may grow by between two looks at the memory that is left.
 const STEP_BYTES: usize = 64 << 10;
 
@@ -72,9 +78,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// # Errors
     /// The session did not begin, and said why.
     pub async fn begin(mut stream: S, memory: &Arc<Memory>) -> Result<Client<S>, Failure> {
-        let mut cancel = None;
+        let (mut cancel, mut held) = (None, memory.begin());
         loop {
-            let Message { tag, body } = receive(&mut stream).await?;
+            let Message { tag, body } = receive(&mut stream, |bytes| held.hold(bytes)).await?;
             match (tag, body.split_first_chunk::<4>()) {
                 (b'K', Some((process_id, key))) => {
                     let process_id = u32::from_be_bytes(*process_id);
@@ -90,7 +96,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             stream,
             cancel: cancel.ok_or_else(|| Fatal::new("XX000", "a pooled session has no key"))?,
             out: Vec::new(),
-            held: memory.begin(),
+            held,
         })
     }
 
@@ -143,7 +149,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let mut refused = None;
         let mut done = false;
         loop {
-            let Message { tag, body } = receive(&mut self.stream).await?;
+            let hold = |bytes: usize| self.held.hold(self.out.capacity() + bytes);
+            let Message { tag, body } = receive(&mut self.stream, hold).await?;
             match tag {
                 b'E' => refused = Some(body),
                 b'C' => done = body.strip_suffix(b"\0") == Some(expected.as_bytes()),
@@ -164,12 +171,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             arrays: query.arrays.unwrap_or(style.arrays),
             ..style
         };
-        self.stream.write_all(&messages_of(query)?).await?;
-        let mut answer = Some(Answer::begin(&mut self.out, style));
-        let mut refused = None;
-        let mut held = 0;
+        let (before, after) = around_parameters(query)?;
+        for piece in [&before, &query.parameters.encoded, &after] {
+            self.stream.write_all(piece).await?;
+        }
+        let begun = Answer::begin(&mut self.out, MOST_ANSWER_BYTES, style);
+        let mut answer = Some(begun.map_err(of_answer)?);
+        let (mut refused, mut looked_at) = (None, 0);
         loop {
-            let Message { tag, body } = receive(&mut self.stream).await?;
+            let held = answer.as_ref().map_or(0, Answer::held);
+            if held > looked_at + STEP_BYTES {
+                looked_at = held;
+                self.held.hold(held)?;
+            }
+            let hold = |bytes: usize| self.held.hold(held + COPIES * bytes);
+            let Message { tag, body } = receive(&mut self.stream, hold).await?;
             let taken = match (tag, &mut answer) {
                 (b'T', Some(answer)) => answer.columns(&body),
                 (b'D', Some(answer)) => answer.row(&body),
@@ -185,22 +201,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 }
                 _ => Ok(()),
             };
-            taken.map_err(|error| Fatal::new("22021", error.to_string()))?;
-            if let Some(answer) = &answer {
-                if answer.bytes() > MOST_ANSWER_BYTES {
-                    return Err(too_long());
-                }
-                if answer.bytes() >= held + STEP_BYTES {
-                    held = answer.bytes();
-                    self.held.hold(held)?;
-                }
-            }
+            taken.map_err(of_answer)?;
         }
     }
 }
 
-async fn receive(stream: &mut (impl AsyncRead + Unpin)) -> Result<Message, PacketError> {
-    packets::message(stream, MOST_ANSWER_BYTES as u32).await
+/// Reads a message, once there is memory for as many bytes as it has.
+async fn receive(
+    stream: &mut (impl AsyncRead + Unpin),
+    hold: impl FnOnce(usize) -> Result<(), Fatal>,
+) -> Result<Message, Failure> {
+    let mut header = [0; HEADER_BYTES];
+    stream.read_exact(&mut header).await?;
+    let [_, length @ ..] = header;
+    let bytes = u32::from_be_bytes(length) as usize;
+    if bytes > MOST_ANSWER_BYTES {
+        return Err(too_long());
+    }
+    if bytes > SMALL_BYTES {
+        hold(bytes)?;
+    }
+    let mut whole = (&header[..]).chain(stream);
+    Ok(packets::message(&mut whole, MOST_ANSWER_BYTES as u32).await?)
+}
+
+fn of_answer(error: AnswerError) -> Failure {
+    match error {
+        AnswerError::TooLong => too_long(),
+        error => Failure::Own(Fatal::new("22021", error.to_string())),
+    }
 }
 
 fn no_copy() -> Failure {
@@ -209,24 +238,29 @@ fn no_copy() -> Failure {
     Failure::Own(Fatal::new("0A000", text).with_hint(hint))
 }
 
-/// Parse, Bind, Describe, Execute and Sync of a query.
-fn messages_of(query: &Query) -> Result<Vec<u8>, Fatal> {
-    let parse = [b"\0", query.text.as_bytes(), b"\0\0\0"].concat();
+/// Parse, Bind, Describe, Execute and Sync of a query, without the parameters' values, which belong between the two.
+fn around_parameters(query: &Query) -> Result<(Vec<u8>, Vec<u8>), Fatal> {
     let parameters = &query.parameters;
-    let count = parameters.count.to_be_bytes();
-    // Unnamed portal and statement; all parameters and columns as text.
-    let bind = [&[0; 4][..], &count, &parameters.encoded, &[0; 2]].concat();
-    if i32::try_from(parse.len().max(bind.len()) + 4).is_err() {
+    // The unnamed portal and the unnamed statement; all parameters and columns as text.
+    let bind = [&[0; 4][..], &parameters.count.to_be_bytes()].concat();
+    let formats = [0; 2];
+    let length = 4 + bind.len() + parameters.encoded.len() + formats.len();
+    let length = i32::try_from(length);
+    let parse = [b"\0", query.text.as_bytes(), b"\0\0\0"].concat();
+    let (Ok(length), Ok(_)) = (length, i32::try_from(parse.len() + 4)) else {
         return Err(Fatal::new("54000", "the query is too long"));
-    }
-    let all = [
-        message(b'P', &parse),
-        message(b'B', &bind),
-        message(b'D', b"P\0"),
-        message(b'E', &[0; 5]),
-        message(b'S', b""),
+    };
+    let mut before = message(b'P', &parse);
+    before.push(b'B');
+    before.extend(length.to_be_bytes());
+    before.extend(bind);
+    let after = [
+        &formats[..],
+        &message(b'D', b"P\0"),
+        &message(b'E', &[0; 5]),
+        &message(b'S', b""),
     ];
-    Ok(all.concat())
+    Ok((before, after.concat()))
 }
 
 #[cfg(test)]
@@ -242,13 +276,15 @@ mod tests {
         };
         let expected = [
             &b"P\0\0\0\x09\0q\0\0\0"[..],
-            b"B\0\0\0\x17\0\0\0\0\0\x02\0\0\0\x01a\xFF\xFF\xFF\xFF\0\0",
+            b"B\0\0\0\x15\0\0\0\0\0\x02\0\0\0\x01a\xFF\xFF\xFF\xFF\0\0",
             b"D\0\0\0\x06P\0",
             b"E\0\0\0\x09\0\0\0\0\0",
             b"S\0\0\0\x04",
         ]
         .concat();
-        assert_eq!(messages_of(&query).expect("short"), expected);
+        let (before, after) = around_parameters(&query).expect("short");
+        let sent = [before, query.parameters.encoded, after].concat();
+        assert_eq!(sent, expected);
     }
 
     /// A session that says what it is told to say, whatever it is asked.

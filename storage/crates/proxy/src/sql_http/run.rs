@@ -26,8 +26,8 @@ use crate::throttle::LONGEST_WAIT;
 
 /// No body is longer.
 const MOST_BODY_BYTES: usize = 64 << 20;
-/// A body, its parameters as they are sent, and the messages that they are sent in.
-const COPIES: usize = 3;
+/// A body, what it becomes, which is longest for many short parameters, and the message that a query is sent in.
+const COPIES: usize = 4;
 /// Memory is taken for so many bytes of a body at once.
 const STEP_BYTES: usize = 64 << 10;
 /// Bytes between the request and its session.
@@ -144,8 +144,9 @@ async fn run(
         shared.request_limit,
         read(&parts.headers, incoming, &mut held),
     );
-    let body = body.await.map_err(|_| late(shared, "did not come"))??;
-    let body = request::parse(&body)?;
+    let read = body.await.map_err(|_| late(shared, "did not come"))??;
+    let body = request::parse(&read)?;
+    drop(read);
     let work = Work {
         startup,
         login,
