@@ -14,6 +14,7 @@ import asyncpg
 import pytest
 from proxying import DOMAIN, ENDPOINT, PASSWORD, Proxy, proxied
 
+TOOLS = Path(os.environ.get("WEIR_TOOLS_DIR", Path.home() / ".cache/weir/bin"))
 SCRIPTS = Path(__file__).resolve().parents[2] / "e2e" / "clients"
 
 
@@ -26,15 +27,25 @@ def proxy() -> Iterator[Proxy]:
 
 @pytest.mark.parametrize("script", ["serverless-http", "serverless-ws", "node-postgres"])
 def test_a_driver_of_node_works_unchanged(proxy: Proxy, script: str) -> None:
+    run_client(proxy, "node", str(SCRIPTS / f"{script}.mjs"))
+
+
+def test_pgx_works_unchanged(proxy: Proxy) -> None:
+    """The program is `e2e/clients/pgx`, which `scripts/setup --only pgx-client` builds."""
+    run_client(proxy, str(TOOLS / "weir-pgx-client"))
+
+
+def run_client(proxy: Proxy, *command: str) -> None:
+    """Runs a program that tries a driver, fails with what went wrong, and says when it is done."""
     environment = {
         **os.environ,
         "NODE_EXTRA_CA_CERTS": str(proxy.authority.root),
+        "PROXY_CA": str(proxy.authority.root),
         "PROXY_PORT": str(proxy.port),
         "PROXY_DOMAIN": DOMAIN,
         "PROXY_ENDPOINT": ENDPOINT,
         "PROXY_PASSWORD": PASSWORD,
     }
-    command = ["node", str(SCRIPTS / f"{script}.mjs")]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
     assert PASSWORD not in proxy.log
