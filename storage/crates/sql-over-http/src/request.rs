@@ -400,7 +400,7 @@ mod tests {
             b"{\"queries\": [{}]}",
             b"{\"query\": \"\xFF\"}",
         ] {
-            let told = parse(wrong).err().expect("it is refused");
+            let told = parse(wrong).expect_err("it is refused");
             assert_eq!(told.sqlstate, "22P02", "{wrong:?}");
         }
     }

@@ -262,6 +262,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Frames<S> {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if out.remaining() == 0 {
+            // Nothing read would look like the end.
+            return Poll::Ready(Ok(()));
+        }
         let found = this.poll_to_data(cx);
         if !this.waiting.is_empty() {
             // Answers to pings; whoever writes next tries again.
