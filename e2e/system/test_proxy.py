@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import ssl
 import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import psycopg
 import pytest
 from stack import Stack, running_stack, wait_for
@@ -81,6 +83,19 @@ def test_a_connection_string_works_as_it_is(shop: Shop) -> None:
     assert shop.value("SELECT ssl FROM (SELECT true AS ssl) AS one") is True
     # Who is not told the CA does not take this one.
     assert "certificate verify failed" in shop.refusal(sslrootcert="system")
+
+
+def test_a_connection_string_works_over_http_and_wakes_a_suspended_compute(shop: Shop) -> None:
+    shop.change("POST", f"{shop.path}/suspend")
+    split = urlsplit(shop.uri)
+    answer = httpx.post(
+        f"https://{split.hostname}:{split.port}/sql",
+        json={"query": "SELECT $1::int + 1 AS n, current_user AS u", "params": [41]},
+        headers={"Neon-Connection-String": shop.uri},
+        verify=ssl.create_default_context(cafile=str(shop.stack.home / "tls" / "ca.pem")),
+        timeout=60,
+    )
+    assert answer.json()["rows"] == [{"n": 42, "u": "app_owner"}]
 
 
 def test_a_client_that_comes_before_its_compute_waits_for_it(shop: Shop) -> None:
