@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model bench-reconciler
+.PHONY: bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model bench-reconciler bench-proxy
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -147,7 +147,7 @@ bench-wal-distance: ## WAL volume against checkpoint distance on a stock Postgre
 oracle: ## redo against Postgres, two minors: its own suites, every page after every record (about half an hour, 20 GB of disk)
 	@$(VENV)/python bench/oracle.py && $(VENV)/python bench/oracle_compute.py && $(VENV)/python bench/readback.py
 
-# Seconds for each of the 13 fuzz targets.
+# Seconds for each fuzz target.
 SECONDS_EACH ?= 600
 
 fuzz: ## fuzz decoding, redo, layer files and frames, SECONDS_EACH for each target, from seeds of real WAL (needs cargo-fuzz)
@@ -158,6 +158,9 @@ bench-redo: ## what decoding and redo cost, beside Postgres's recovery and pg_wa
 
 bench-pageserver: ## ingest, reads, and what is written and kept, on the WAL of real workloads (15 to 35 min)
 	@$(VENV)/python bench/pageserver.py
+
+bench-proxy: ## what the proxy costs beside none, and its pooler beside PgBouncer (PGBOUNCER=PATH; about 15 min)
+	@$(VENV)/python bench/proxy.py $(if $(PGBOUNCER),--pgbouncer $(PGBOUNCER))
 
 bench-verdict: ## how often verdicts on computes and waves are wrong, on recorded traces
 	@$(VENV)/python bench/verdict/calibrate.py

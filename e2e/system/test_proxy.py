@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import ssl
 import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import psycopg
 import pytest
 from stack import Stack, running_stack, wait_for
@@ -91,6 +93,19 @@ def test_a_client_elsewhere_gets_the_ca_by_the_api(shop: Shop, tmp_path: Path) -
     file.write_text(found["pem"])
     with shop.connect(sslrootcert=str(file)) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_connection_string_works_over_http_and_wakes_a_suspended_compute(shop: Shop) -> None:
+    shop.change("POST", f"{shop.path}/suspend")
+    split = urlsplit(shop.uri)
+    answer = httpx.post(
+        f"https://{split.hostname}:{split.port}/sql",
+        json={"query": "SELECT $1::int + 1 AS n, current_user AS u", "params": [41]},
+        headers={"Neon-Connection-String": shop.uri},
+        verify=ssl.create_default_context(cafile=str(shop.stack.home / "tls" / "ca.pem")),
+        timeout=60,
+    )
+    assert answer.json()["rows"] == [{"n": 42, "u": "app_owner"}]
 
 
 def test_a_client_that_comes_before_its_compute_waits_for_it(shop: Shop) -> None:

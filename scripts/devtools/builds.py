@@ -1,4 +1,4 @@
-"""What set-up builds: the Python environment, four Go programs, the storage engine, the console."""
+"""What set-up builds: the Python environment, five Go programs, the storage engine, the console."""
 
 from __future__ import annotations
 
@@ -146,6 +146,15 @@ def build_torture() -> str:
     command = (go(), "build", "-trimpath", "-buildvcs=false", "-o", BIN / "weir-torture", ".")
     must("torture-build", command, cwd=source, environment=environment)
     return f"built {BIN / 'weir-torture'}"
+
+
+def build_pgx_client() -> str:
+    """A client of the proxy by the driver pgx, for tests. Go knows what is fresh; what is pinned is fetched once."""
+    BIN.mkdir(parents=True, exist_ok=True)
+    environment = dict(tool_environment(), CGO_ENABLED="0")
+    command = (go(), "build", "-trimpath", "-buildvcs=false", "-o", BIN / "weir-pgx-client", ".")
+    must("pgx-client-build", command, cwd=E2E / "clients" / "pgx", environment=environment)
+    return f"built {BIN / 'weir-pgx-client'}"
 
 
 def build_storage() -> str:

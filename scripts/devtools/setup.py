@@ -34,10 +34,11 @@ STEPS = (
     Step("supervisor", "process-compose (cold: about 2 min)", builds.build_supervisor),
     Step("s3-server", "an S3 server, for tests of object storage (cold: about 2 min)", builds.build_s3_server),
     Step("torture", "the checker and the proxy of the torture of storage, in Go", builds.build_torture),
+    Step("pgx-client", "a client of the proxy by pgx, in Go", builds.build_pgx_client),
     Step("storage", "the storage engine, in Rust (cold: about 8 min)", builds.build_storage),
     Step("console-deps", "the console's npm packages", builds.install_console_packages),
     Step("console", "the console", builds.build_console),
-    Step("e2e-deps", "the browser journeys' npm packages", builds.install_e2e_packages),
+    Step("e2e-deps", "npm packages of the browser journeys and of the proxy's clients", builds.install_e2e_packages),
 )
 
 

@@ -1,20 +1,17 @@
-"""The pooler's wire: clients that break the protocol or come slowly, what clients cost, and other drivers."""
+"""The pooler's wire: clients that break the protocol or come slowly, and what clients cost."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
-import ssl
 import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from pooling import POOLER, Raw, backend, backends, pooled, status_kib, value
-from proxying import ENDPOINT, PASSWORD, Proxy, proxied
+from proxying import PASSWORD, Proxy, proxied
 
 
 @pytest.fixture(scope="module")
@@ -105,26 +102,3 @@ def test_pgbench_runs_with_more_clients_than_server_connections(proxy: Proxy, mo
     # A thread each: pgbench prepares while the thread's other clients, which may be within transactions, wait.
     done = bench("-c", "16", "-j", "16", "-T", "3", "-M", mode, "-n")
     assert "number of failed transactions: 0" in done.stdout
-
-
-def test_asyncpg_works_with_its_cache_of_statements(proxy: Proxy) -> None:
-    asyncpg: Any = pytest.importorskip("asyncpg")
-
-    async def run() -> None:
-        context = ssl.create_default_context(cafile=str(proxy.authority.root))
-        context.check_hostname = False
-        where = {"host": "127.0.0.1", "port": proxy.port, "database": "appdb", "password": PASSWORD, "ssl": context}
-        user = f"endpoint={ENDPOINT}-pooler;app"
-        clients = [await asyncpg.connect(user=user, **where) for _ in range(6)]
-
-        async def work(client: Any) -> None:
-            for number in range(20):
-                assert await client.fetchval("SELECT $1::int + 1", number) == number + 1
-                async with client.transaction():
-                    assert await client.fetchval("SELECT $1::text", str(number)) == str(number)
-
-        await asyncio.gather(*(work(client) for client in clients))
-        for client in clients:
-            await client.close()
-
-    asyncio.run(run())

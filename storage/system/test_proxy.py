@@ -77,7 +77,9 @@ def test_direct_tls_needs_its_protocol_named(proxy: Proxy) -> None:
     with proxy.connect(sslnegotiation="direct") as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
     context = ssl.create_default_context(cafile=str(proxy.authority.root))
-    for protocols, refused in ((["postgresql"], b""), ([], b"ALPN")):
+    body = struct.pack("!I", 3 << 16) + b"user\0app\0\0"
+    startup = struct.pack("!I", len(body) + 4) + body
+    for protocols, told_of in ((["postgresql"], b"SCRAM-SHA-256"), ([], b"ALPN")):
         if protocols:
             context.set_alpn_protocols(protocols)
         else:
@@ -86,15 +88,13 @@ def test_direct_tls_needs_its_protocol_named(proxy: Proxy) -> None:
             socket.create_connection(("127.0.0.1", proxy.port)) as plain,
             context.wrap_socket(plain, server_hostname=f"{ENDPOINT}.{DOMAIN}") as stream,
         ):
-            stream.settimeout(1)
-            try:
-                told = stream.recv(1000)
-            except TimeoutError:
-                told = b""
-            assert refused in told
-            assert bool(refused) == bool(told)
-    # A client of another protocol gets no connection at all.
-    context.set_alpn_protocols(["http/1.1"])
+            stream.settimeout(10)
+            stream.sendall(startup)
+            told = stream.recv(1000)
+            assert told_of in told
+            assert (b"SCRAM" in told) == bool(protocols)
+    # A client of another protocol gets no connection at all; that of HTTP is `test_sql_http.py`'s.
+    context.set_alpn_protocols(["h2", "smtp"])
     with (
         socket.create_connection(("127.0.0.1", proxy.port)) as plain,
         pytest.raises(ssl.SSLError),

@@ -17,6 +17,7 @@ PROGRAMS: Mapping[str, Use] = {
     "process-compose": Use.RUN,
     "versitygw": Use.BUILD,
     "weir-torture": Use.BUILD,
+    "weir-pgx-client": Use.BUILD,
 }
 
 

@@ -7,10 +7,12 @@
 #![forbid(unsafe_code)]
 
 mod frames;
+mod http;
 mod layer;
 mod protocol;
 
 pub use frames::frames;
+pub use http::sql_over_http;
 pub use layer::layer;
 pub use protocol::{messages, scram_messages, startup};
 

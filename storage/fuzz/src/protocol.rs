@@ -2,7 +2,7 @@
 
 use pg_protocol::endpoint::{of_host, of_options, of_prefix};
 use pg_protocol::messages::parse_sasl_initial;
-use pg_protocol::scram::{Client, Mechanism, MockSecret, Server, Verifier};
+use pg_protocol::scram::{Client, LoginKeys, Mechanism, MockSecret, Server, Verifier};
 use pg_protocol::startup::{FirstPacket, parse};
 use pg_protocol::tracker::Tracker;
 
@@ -47,7 +47,7 @@ pub fn scram_messages(data: &[u8]) {
     assert!(server.finish(data).is_err());
 
     let stored = Verifier::of_password(b"password", 1, b"salt").expect("iterations");
-    let keys = pg_protocol::scram::test_support::keys_of(b"password", &stored);
+    let keys = LoginKeys::of_password("password", &stored).expect("the password of the verifier");
     let (client, _) = Client::start(&random);
     if let Ok((waiting, _)) = client.answer(data, &keys) {
         assert!(waiting.verify(data).is_err());

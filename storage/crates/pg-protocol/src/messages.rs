@@ -91,6 +91,16 @@ pub fn sasl_final_and_ok(data: &str) -> Vec<u8> {
     [authentication(12, data.as_bytes()), authentication(0, &[])].concat()
 }
 
+/// AuthenticationCleartextPassword.
+pub fn cleartext_password() -> Vec<u8> {
+    authentication(3, &[])
+}
+
+/// AuthenticationOk.
+pub fn authentication_ok() -> Vec<u8> {
+    authentication(0, &[])
+}
+
 /// BackendKeyData.
 pub fn backend_key(process_id: u32, key: &[u8]) -> Vec<u8> {
     message(b'K', &[&process_id.to_be_bytes(), key].concat())

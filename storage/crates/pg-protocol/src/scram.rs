@@ -2,7 +2,9 @@
 //!
 //! The server's side ([`Server`]) checks a client against a stored [`Verifier`]. A verifier does not let its holder log
 //! in. The proof of a client that knows the password does: it gives the client key ([`LoginKeys`]), with which the
-//! client's side ([`Client`]) logs in to another server that has the same verifier. The password itself never comes by.
+//! client's side ([`Client`]) logs in to another server that has the same verifier. With SCRAM the
+//! password itself never comes by; a client that sends it in clear has it compared with the verifier
+//! ([`LoginKeys::of_password`]).
 //!
 //! Of channel bindings `tls-server-end-point` (RFC 5929) is the only one that libpq can ask for, and the only one here.
 
@@ -59,17 +61,6 @@ fn nonce(text: &str) -> Result<&str, ScramError> {
 
 fn utf8(bytes: &[u8]) -> Result<&str, ScramError> {
     std::str::from_utf8(bytes).map_err(|_| ScramError::Malformed("not UTF-8"))
-}
-
-/// For tests of other crates.
-#[doc(hidden)]
-pub mod test_support {
-    use super::keys::{LoginKeys, Verifier};
-
-    /// The keys that a login with this password would leave behind.
-    pub fn keys_of(password: &[u8], verifier: &Verifier) -> LoginKeys {
-        LoginKeys::of_password(password, verifier).expect("the password of the verifier")
-    }
 }
 
 #[cfg(test)]

@@ -80,6 +80,15 @@ pub struct Startup {
 }
 
 impl Startup {
+    /// A startup packet of protocol 3.0 with these parameters.
+    pub fn new(parameters: Vec<(String, String)>) -> Startup {
+        Startup {
+            minor: 0,
+            parameters,
+            protocol_options: Vec::new(),
+        }
+    }
+
     /// The value of a parameter; of one that is given twice, the last, as Postgres has it.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.parameters

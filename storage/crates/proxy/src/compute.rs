@@ -197,10 +197,9 @@ mod tests {
         }
     }
 
-    /// Keys of a login, made by both sides of one.
-    fn keys(password: &[u8]) -> LoginKeys {
-        let verifier = Verifier::of_password(password, 1, b"salt").expect("iterations");
-        pg_protocol::scram::test_support::keys_of(password, &verifier)
+    fn keys(password: &str) -> LoginKeys {
+        let verifier = Verifier::of_password(password.as_bytes(), 1, b"salt").expect("iterations");
+        LoginKeys::of_password(password, &verifier).expect("the password of the verifier")
     }
 
     async fn outcome_with(answers: &[u8]) -> ComputeError {
@@ -213,7 +212,7 @@ mod tests {
             // The client reads or not; the connection stays open until it has said why.
             stream
         };
-        let (_, startup, keys) = ((), startup(), keys(b"pencil"));
+        let (_, startup, keys) = ((), startup(), keys("pencil"));
         let (_held, outcome) = tokio::join!(server, connect(&address, &startup, &keys));
         outcome.err().expect("nothing of this is a compute")
     }

@@ -34,7 +34,7 @@ pub struct Login {
     /// Whether the client shares server connections with others.
     pub pooled: bool,
     /// What logs in to the compute.
-    pub keys: LoginKeys,
+    pub keys: Arc<LoginKeys>,
     /// What the client's proof was checked against.
     pub verifier: Verifier,
 }
@@ -149,18 +149,20 @@ pub struct Context<'a> {
     pub address: IpAddr,
 }
 
-/// Takes the client through the exchange. It has been told of success when this returns well, and of nothing otherwise.
-pub async fn log_in(
-    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    wanted: Wanted,
+/// The verifier that a client's password has to fit, once it is the client's turn: a made-up one where the endpoint or
+/// the role does not exist.
+///
+/// # Errors
+/// Too many logins have failed, or the directory does not answer.
+pub async fn verifier(
+    endpoint: &EndpointName,
     role: &str,
     context: &Context<'_>,
-) -> Result<Login, LoginError> {
-    let Wanted { endpoint, pooled } = wanted;
-    wait_for_turn(&endpoint, context).await?;
+) -> Result<Verifier, Fatal> {
+    wait_for_turn(endpoint, context).await?;
     let known = context
         .directory
-        .endpoint(&endpoint)
+        .endpoint(endpoint)
         .await
         .map_err(|error| {
             tracing::error!(%endpoint, %error, "the directory does not answer");
@@ -170,10 +172,27 @@ pub async fn log_in(
             )
         })?;
     let mock = context.mock.verifier(endpoint.as_str(), role);
-    let verifier = known
-        .and_then(|known| known.roles.get(role).cloned())
-        .unwrap_or(mock);
+    let known = known.and_then(|known| known.roles.get(role).cloned());
+    Ok(known.unwrap_or(mock))
+}
 
+/// Notes a wrong endpoint, role or password, and answers with what Postgres says of it, to the letter.
+pub fn refuse(endpoint: &EndpointName, role: &str, context: &Context<'_>) -> Fatal {
+    let now = Instant::now();
+    context.throttle.failed(context.address, endpoint, now);
+    let text = format!("password authentication failed for user \"{role}\"");
+    Fatal::new("28P01", text)
+}
+
+/// Takes the client through the exchange. It has been told of success when this returns well, and of nothing otherwise.
+pub async fn log_in(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    wanted: Wanted,
+    role: &str,
+    context: &Context<'_>,
+) -> Result<Login, LoginError> {
+    let Wanted { endpoint, pooled } = wanted;
+    let verifier = verifier(&endpoint, role, context).await?;
     let with_binding = [SCRAM_SHA_256_PLUS, SCRAM_SHA_256];
     let offered = match context.end_point {
         Some(_) => &with_binding[..],
@@ -204,25 +223,13 @@ pub async fn log_in(
             Ok(Login {
                 endpoint,
                 pooled,
-                keys,
+                keys: Arc::new(keys),
                 verifier,
             })
         }
-        Err(ScramError::Refused) => {
-            let now = Instant::now();
-            context.throttle.failed(context.address, &endpoint, now);
-            Err(wrong_password(role).into())
-        }
+        Err(ScramError::Refused) => Err(refuse(&endpoint, role, context).into()),
         Err(error) => Err(malformed(error).into()),
     }
-}
-
-/// What Postgres says, to the letter.
-fn wrong_password(role: &str) -> Fatal {
-    Fatal::new(
-        "28P01",
-        format!("password authentication failed for user \"{role}\""),
-    )
 }
 
 fn malformed(error: ScramError) -> Fatal {

@@ -8,7 +8,7 @@ use prometheus::{
     register_int_gauge_vec,
 };
 
-/// Connections that are open, by phase: `login` until the client may send statements, then `session`.
+/// Connections that are open, by phase: `login` until the client may send statements, then `session`; or `http`.
 pub static CONNECTIONS: LazyLock<IntGaugeVec> = LazyLock::new(|| {
     register_int_gauge_vec!(
         "weir_proxy_connections",
@@ -121,6 +121,25 @@ pub static POOL_PREPARES: LazyLock<IntCounterVec> = LazyLock::new(|| {
         "weir_proxy_pool_statements_total",
         "Needs of named prepared statements, by whether the server connection had it",
         &["result"]
+    )
+    .expect("registered once")
+});
+
+/// Requests of SQL over HTTP by result: `ok` or `error`.
+pub static HTTP_REQUESTS: LazyLock<IntCounterVec> = LazyLock::new(|| {
+    register_int_counter_vec!(
+        "weir_proxy_http_requests_total",
+        "Requests of SQL over HTTP",
+        &["result"]
+    )
+    .expect("registered once")
+});
+/// From a request's headers to its answer, without the sending.
+pub static HTTP_SECONDS: LazyLock<Histogram> = LazyLock::new(|| {
+    register_histogram!(
+        "weir_proxy_http_request_seconds",
+        "Time of a request of SQL over HTTP until its answer is known",
+        exponential_buckets(0.001, 2.0, 18).expect("valid buckets")
     )
     .expect("registered once")
 });

@@ -11,7 +11,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::relay::Drain;
-use crate::session::{self, Shared};
+use crate::session;
+use crate::shared::Shared;
 
 /// A client that does not answer for so long is probed, so often, and then given up.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(120);

@@ -6,28 +6,26 @@ use std::time::{Duration, Instant};
 
 use pg_protocol::endpoint::EndpointName;
 use pg_protocol::messages::{self, message};
-use pg_protocol::scram::MockSecret;
-use pg_protocol::startup::Startup;
-use tokio::io::AsyncWriteExt as _;
+use pg_protocol::startup::{CancelRequest, FirstPacket, Startup};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
-use tokio_rustls::server::TlsStream;
 
-use crate::accept::{self, Accepted, refuse};
-use crate::cancel::{Backend, Cancels, Registered};
+use crate::accept::{self, Accepted, Both, refuse};
+use crate::cancel::{Backend, Registered};
 use crate::compute::Ready;
-use crate::directory::Directory;
 use crate::login::{self, Login, LoginError};
 use crate::metrics::{self, Open};
-use crate::pooled::pools::Pools;
 use crate::pooled::serve::Context;
 use crate::pooled::session::Session;
-use crate::reach::{Unreached, Ways, reach};
+use crate::reach::{Unreached, reach};
 use crate::relay::{Drain, End, Passed, Relay};
-use crate::throttle::{LONGEST_WAIT, Throttle};
-use crate::tls::Certificate;
-use crate::wake::Wakes;
+use crate::shared::Shared;
+use crate::sql_http::run::Surroundings;
+use crate::sql_http::serve::{self as http, Became};
+use crate::sql_http::websocket;
+use crate::throttle::LONGEST_WAIT;
 use crate::why::Why;
 
 /// A client that asked to cancel has so long to take the end of its connection.
@@ -36,30 +34,6 @@ const GOODBYE: Duration = Duration::from_secs(2);
 const SHORT_KEY_BYTES: usize = 4;
 const LONG_KEY_BYTES: usize = 32;
 const FIRST_MINOR_WITH_LONG_KEYS: u16 = 2;
-
-/// What connections have in common.
-pub struct Shared {
-    /// Knows endpoints, their computes and roles.
-    pub directory: Arc<dyn Directory>,
-    /// What clients are shown in TLS.
-    pub certificate: Arc<Certificate>,
-    /// Host names of endpoints are `NAME.DOMAIN`, in lower case.
-    pub domains: Vec<String>,
-    /// Makes verifiers of roles that do not exist.
-    pub mock: MockSecret,
-    /// Slows addresses whose logins fail.
-    pub throttle: Throttle,
-    /// The wakes that are under way.
-    pub wakes: Wakes,
-    /// The connections that can be asked to cancel.
-    pub cancels: Cancels,
-    /// The server connections that pooled clients share.
-    pub pools: Arc<Pools>,
-    /// How long a client may take to say who it is.
-    pub login_limit: Duration,
-    /// How long a client waits for a compute.
-    pub wake_limit: Duration,
-}
 
 /// What the log says of a connection that has ended.
 #[derive(Default)]
@@ -104,40 +78,152 @@ pub async fn serve(
     );
 }
 
+/// How a client came to its startup packet.
+struct Way<'a> {
+    /// The host that it says it connects to.
+    host: Option<String>,
+    /// What its login can be bound to.
+    end_point: Option<&'a [u8]>,
+    /// Whether it is asked for its password in clear, in place of SCRAM.
+    is_clear: bool,
+}
+
 async fn run(
     stream: TcpStream,
     peer: SocketAddr,
-    shared: &Shared,
+    shared: &Arc<Shared>,
     drain: watch::Receiver<Drain>,
     account: &mut Account,
     begun: Instant,
 ) -> Result<End, Why> {
     let open = Open::new("login");
-    let begun_as = begin(stream, peer, shared, account).await?;
-    match begun_as {
-        Begun::Cancelled => Ok(End::Client { said: true }),
-        Begun::Direct(client, ready, _registered) => {
-            let _open = serving(open, begun);
-            let relay = Box::pin(Relay::new(client, ready.stream, ready.rest).run(drain));
-            let (end, passed) = relay.await;
-            account.passed = passed;
-            Ok(end)
-        }
-        Begun::Pooled(client, startup, login) => {
-            let key_bytes = key_bytes(&startup);
-            let context = Context {
-                pools: &shared.pools,
-                ways: shared.ways(),
-                cancels: &shared.cancels,
+    let identity = shared.certificate.current();
+    let accepted = Box::pin(timeout(
+        shared.login_limit,
+        accept::accept(stream, &identity),
+    ));
+    let accepted = accepted.await.map_err(|_| silent())??;
+    let place = Place {
+        peer,
+        shared,
+        account,
+        begun,
+    };
+    match accepted {
+        Accepted::Session(client, startup) => {
+            let way = Way {
+                host: client.get_ref().1.server_name().map(str::to_owned),
+                end_point: identity.end_point.as_deref(),
+                is_clear: false,
             };
-            let session = Session::begin(client, &startup, login, key_bytes, context);
-            let mut session = Box::pin(session).await?;
-            let _open = serving(open, begun);
-            drop(startup);
-            let end = Box::pin(session.run(drain)).await;
-            account.passed = session.passed;
-            account.turns = session.turns;
-            end
+            place.session(client, startup, way, drain, open).await
+        }
+        Accepted::Cancel(request, waiting) => Ok(cancel(shared, &request, waiting).await),
+        Accepted::Http(stream) => {
+            drop(open);
+            Box::pin(place.http(stream, drain)).await
+        }
+    }
+}
+
+fn silent() -> Why {
+    let text = "it did not say in time what it wants";
+    Why("login_timeout", text.to_owned())
+}
+
+async fn cancel(
+    shared: &Shared,
+    request: &CancelRequest,
+    mut waiting: impl AsyncWrite + Unpin,
+) -> End {
+    shared.cancels.cancel(request).await;
+    let _ = timeout(GOODBYE, waiting.shutdown()).await;
+    End::Client { said: true }
+}
+
+/// A connection's place among the others.
+struct Place<'a> {
+    peer: SocketAddr,
+    shared: &'a Arc<Shared>,
+    account: &'a mut Account,
+    begun: Instant,
+}
+
+impl Place<'_> {
+    /// HTTP, until the connection ends or its WebSocket does.
+    async fn http(self, stream: Box<dyn Both>, drain: watch::Receiver<Drain>) -> Result<End, Why> {
+        let open = Open::new("http");
+        let surroundings = Surroundings {
+            shared: self.shared.clone(),
+            address: self.peer.ip(),
+            drain: drain.clone(),
+        };
+        let (mut client, host) = match http::serve(stream, surroundings).await {
+            Became::WebSocket(upgraded, host) => (websocket::stream(upgraded), host),
+            Became::Ended(Ok(())) => return Ok(End::Client { said: true }),
+            Became::Ended(Err(error)) => return Err(Why("client_broke", error.to_string())),
+        };
+        drop(open);
+        let open = Open::new("login");
+        let first = timeout(
+            self.shared.login_limit,
+            accept::within_websocket(&mut client),
+        );
+        match first.await.map_err(|_| silent())?? {
+            FirstPacket::Startup(startup) => {
+                let way = Way {
+                    host: Some(host),
+                    end_point: None,
+                    is_clear: true,
+                };
+                self.session(client, startup, way, drain, open).await
+            }
+            FirstPacket::Cancel(request) => Ok(cancel(self.shared, &request, client).await),
+            FirstPacket::SslRequest | FirstPacket::GssEncRequest => {
+                unreachable!("they were answered")
+            }
+        }
+    }
+
+    /// Postgres's protocol, from the startup packet on.
+    async fn session<C: AsyncRead + AsyncWrite + Unpin>(
+        self,
+        client: C,
+        startup: Startup,
+        way: Way<'_>,
+        drain: watch::Receiver<Drain>,
+        open: Open,
+    ) -> Result<End, Why> {
+        let Place {
+            peer,
+            shared,
+            account,
+            begun,
+        } = self;
+        match begin(client, startup, way, peer, shared, account).await? {
+            Begun::Direct(client, ready, _registered) => {
+                let _open = serving(open, begun);
+                let relay = Box::pin(Relay::new(client, ready.stream, ready.rest).run(drain));
+                let (end, passed) = relay.await;
+                account.passed = passed;
+                Ok(end)
+            }
+            Begun::Pooled(client, startup, login) => {
+                let key_bytes = key_bytes(&startup);
+                let context = Context {
+                    pools: &shared.pools,
+                    ways: shared.ways(),
+                    cancels: &shared.cancels,
+                };
+                let session = Session::begin(client, &startup, login, key_bytes, context);
+                let mut session = Box::pin(session).await?;
+                let _open = serving(open, begun);
+                drop(startup);
+                let end = Box::pin(session.run(drain)).await;
+                account.passed = session.passed;
+                account.turns = session.turns;
+                end
+            }
         }
     }
 }
@@ -150,56 +236,27 @@ fn serving(open: Open, begun: Instant) -> Open {
 }
 
 /// A connection whose client has logged in.
-enum Begun {
-    /// The connection was a request to cancel another one, and is over.
-    Cancelled,
-    Direct(Box<TlsStream<TcpStream>>, Ready, Option<Registered>),
+enum Begun<C> {
+    Direct(C, Ready, Option<Registered>),
     /// No server connection yet: it gets one for each transaction.
-    Pooled(Box<TlsStream<TcpStream>>, Startup, Login),
-}
-
-impl Shared {
-    fn ways(&self) -> Ways<'_> {
-        Ways {
-            directory: &self.directory,
-            wakes: &self.wakes,
-            limit: self.wake_limit,
-        }
-    }
+    Pooled(C, Startup, Login),
 }
 
 /// Takes the connection to where the client may send statements, or is known and will be pooled.
-async fn begin(
-    stream: TcpStream,
+async fn begin<C: AsyncRead + AsyncWrite + Unpin>(
+    mut client: C,
+    mut startup: Startup,
+    way: Way<'_>,
     peer: SocketAddr,
     shared: &Shared,
     account: &mut Account,
-) -> Result<Begun, Why> {
-    let identity = shared.certificate.current();
-    let accepted = Box::pin(timeout(
-        shared.login_limit,
-        accept::accept(stream, &identity),
-    ));
-    let accepted = accepted.await.map_err(|_| {
-        Why(
-            "login_timeout",
-            "it did not say in time what it wants".to_owned(),
-        )
-    })??;
-    let (mut client, mut startup) = match accepted {
-        Accepted::Session(client, startup) => (client, startup),
-        Accepted::Cancel(request, mut waiting) => {
-            shared.cancels.cancel(&request).await;
-            let _ = timeout(GOODBYE, waiting.shutdown()).await;
-            return Ok(Begun::Cancelled);
-        }
-    };
+) -> Result<Begun<C>, Why> {
     let login = Box::pin(log_in(
         &mut client,
         &mut startup,
+        way,
         peer,
         shared,
-        &identity,
         account,
     ));
     let limit = shared.login_limit + LONGEST_WAIT;
@@ -241,15 +298,14 @@ async fn begin(
 }
 
 async fn log_in(
-    client: &mut Box<TlsStream<TcpStream>>,
+    client: &mut (impl AsyncRead + AsyncWrite + Unpin),
     startup: &mut Startup,
+    way: Way<'_>,
     peer: SocketAddr,
     shared: &Shared,
-    identity: &crate::tls::Identity,
     account: &mut Account,
 ) -> Result<Login, LoginError> {
-    let server_name = client.get_ref().1.server_name().map(str::to_owned);
-    let wanted = login::endpoint_of(startup, server_name.as_deref(), &shared.domains);
+    let wanted = login::endpoint_of(startup, way.host.as_deref(), &shared.domains);
     account.role = Some(startup.user().to_owned());
     account.database = startup.get("database").map(str::to_owned);
     let wanted = wanted?;
@@ -264,15 +320,23 @@ async fn log_in(
         directory: &shared.directory,
         throttle: &shared.throttle,
         mock: &shared.mock,
-        end_point: identity.end_point.as_deref(),
+        end_point: way.end_point,
         address: peer.ip(),
     };
-    login::log_in(client, wanted, startup.user(), &context).await
+    match way.is_clear {
+        true => {
+            let passwords = &shared.passwords;
+            passwords
+                .ask(client, wanted, startup.user(), &context)
+                .await
+        }
+        false => login::log_in(client, wanted, startup.user(), &context).await,
+    }
 }
 
 /// What the compute said, with a key of the proxy's own, and ReadyForQuery.
 async fn greet(
-    client: &mut Box<TlsStream<TcpStream>>,
+    client: &mut (impl AsyncWrite + Unpin),
     startup: &Startup,
     ready: &Ready,
     address: String,

@@ -14,6 +14,8 @@ use crate::certificate;
 
 /// The name of Postgres's protocol in ALPN.
 pub const ALPN: &[u8] = b"postgresql";
+/// That of HTTP/1.1.
+pub const ALPN_HTTP: &[u8] = b"http/1.1";
 
 /// A certificate in use: a connection keeps what it began with.
 pub struct Identity {
@@ -86,7 +88,7 @@ fn read(chain: &Path, key: &Path) -> anyhow::Result<Identity> {
                 chain.display()
             )
         })?;
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = vec![ALPN.to_vec(), ALPN_HTTP.to_vec()];
     // libpq resumes no sessions, and drivers that would keep few connections: tickets would only cost bytes.
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});

@@ -13,9 +13,11 @@ use pg_protocol::endpoint::EndpointName;
 use pg_protocol::scram::MockSecret;
 use proxy::cancel::Cancels;
 use proxy::directory::{Directory, DirectoryError, Endpoint, State};
+use proxy::memory::Memory;
+use proxy::password::Passwords;
 use proxy::pooled::pools::{Pools, Settings};
 use proxy::server::{self, Limits};
-use proxy::session::Shared;
+use proxy::shared::Shared;
 use proxy::throttle::Throttle;
 use proxy::tls::Certificate;
 use proxy::wake::Wakes;
@@ -86,6 +88,9 @@ async fn a_herd_wakes_its_compute_once_and_all_get_their_rows() {
         wakes: Wakes::default(),
         cancels: Cancels::default(),
         pools: Pools::new(Settings::default()),
+        passwords: Passwords::new(1),
+        memory: Memory::new(64 << 20),
+        request_limit: Duration::from_secs(60),
         login_limit: Duration::from_secs(60),
         wake_limit: Duration::from_secs(60),
     });

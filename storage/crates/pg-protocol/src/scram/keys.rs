@@ -78,6 +78,11 @@ impl Verifier {
         })
     }
 
+    /// How often a password is hashed to be compared with this.
+    pub fn iterations(&self) -> u32 {
+        self.iterations
+    }
+
     /// As `rolpassword` has it. A method, so that nobody prints it by accident.
     pub fn to_text(&self) -> String {
         format!(
@@ -137,9 +142,13 @@ impl LoginKeys {
 }
 
 impl LoginKeys {
-    /// The keys of who knows the password itself.
-    pub(super) fn of_password(password: &[u8], verifier: &Verifier) -> Option<LoginKeys> {
-        let (client_key, _) = derive(password, verifier.iterations, &verifier.salt)?;
+    /// The keys, if the password is the one that the verifier was made of. It is prepared by SASLprep (RFC 4013), as
+    /// Postgres and its clients do it; one that cannot be prepared is taken as it is. The work is that of the verifier's
+    /// iterations, whether or not the password is right.
+    pub fn of_password(password: &str, verifier: &Verifier) -> Option<LoginKeys> {
+        let prepared = stringprep::saslprep(password).map(|text| Zeroizing::new(text.into_owned()));
+        let bytes = prepared.as_ref().map_or(password, |text| text.as_str());
+        let (client_key, _) = derive(bytes.as_bytes(), verifier.iterations, &verifier.salt)?;
         LoginKeys::proven(*client_key, verifier)
     }
 }

@@ -10,10 +10,12 @@ use clap::Parser;
 use pg_protocol::scram::MockSecret;
 use proxy::cancel::Cancels;
 use proxy::directory::{ControlPlane, Directory, FileDirectory};
+use proxy::memory::Memory;
+use proxy::password::Passwords;
 use proxy::pool::slots;
 use proxy::pooled::pools::{self, Pools};
 use proxy::server::{self, Limits};
-use proxy::session::Shared;
+use proxy::shared::Shared;
 use proxy::throttle::Throttle;
 use proxy::tls::Certificate;
 use proxy::wake::Wakes;
@@ -93,6 +95,12 @@ struct Args {
     /// Send DISCARD ALL before a pool's server connection goes to another client
     #[arg(long)]
     pool_discard: bool,
+    /// How long the statements of one request by HTTP may run
+    #[arg(long, default_value_t = 120)]
+    http_seconds: u64,
+    /// MiB that requests by HTTP and their answers may hold together
+    #[arg(long, default_value_t = 512)]
+    http_memory_mib: usize,
     /// How long sessions may finish their transactions when the proxy is to end
     #[arg(long, default_value_t = 30)]
     drain_seconds: u64,
@@ -101,6 +109,9 @@ struct Args {
 const MOST_CONNECTIONS: usize = 1_000_000;
 const MOST_POOL_CONNECTIONS: usize = 10_000;
 const SECRET_BYTES: usize = 32;
+/// What the longest request takes by itself, and what a machine can have.
+const MOST_HTTP_MIB_EACH: usize = 320;
+const MOST_HTTP_MIB: usize = 1 << 20;
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
@@ -119,6 +130,10 @@ async fn run(args: Args) -> anyhow::Result<()> {
     ensure!(
         (1..=MOST_CONNECTIONS).contains(&args.max_connections),
         "--max-connections has to be 1 to {MOST_CONNECTIONS}"
+    );
+    ensure!(
+        (MOST_HTTP_MIB_EACH..=MOST_HTTP_MIB).contains(&args.http_memory_mib),
+        "--http-memory-mib has to be {MOST_HTTP_MIB_EACH} to {MOST_HTTP_MIB}"
     );
     let pools = Pools::new(pool_settings(&args)?);
     let certificate = Arc::new(Certificate::open(&args.certificate, &args.private_key)?);
@@ -140,8 +155,11 @@ async fn run(args: Args) -> anyhow::Result<()> {
         wakes: Wakes::default(),
         cancels: Cancels::default(),
         pools: pools.clone(),
+        passwords: Passwords::new(processors().div_ceil(2)),
+        memory: Memory::new(args.http_memory_mib << 20),
         login_limit: Duration::from_secs(args.login_seconds),
         wake_limit: Duration::from_secs(args.wake_seconds),
+        request_limit: Duration::from_secs(args.http_seconds),
     });
     let limits = Limits {
         connections: args.max_connections,
@@ -171,6 +189,11 @@ async fn run(args: Args) -> anyhow::Result<()> {
     .await;
     tracing::info!("proxy stops");
     Ok(())
+}
+
+/// Processors of the machine; 1 where nobody says.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn pool_settings(args: &Args) -> anyhow::Result<pools::Settings> {

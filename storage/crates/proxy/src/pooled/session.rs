@@ -2,10 +2,8 @@
 
 use pg_protocol::messages::{self, Fatal, message};
 use pg_protocol::startup::Startup;
-use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::sync::watch;
-use tokio_rustls::server::TlsStream;
 
 use super::connection::Connection;
 use super::pools::Lease;
@@ -22,13 +20,11 @@ use crate::why::Why;
 /// While a client waits for a server connection, no more than this is read from it.
 const MOST_READ_AHEAD: usize = 64 << 10;
 
-type Stream = Box<TlsStream<TcpStream>>;
-
 /// A pooled client that may send statements.
-pub struct Session<'a> {
+pub struct Session<'a, S> {
     context: Context<'a>,
-    reader: ReadHalf<Stream>,
-    writer: WriteHalf<Stream>,
+    reader: ReadHalf<S>,
+    writer: WriteHalf<S>,
     login: Login,
     startup: PooledStartup,
     /// None while a turn has it.
@@ -41,18 +37,18 @@ pub struct Session<'a> {
     pub turns: u64,
 }
 
-impl<'a> Session<'a> {
+impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
     /// Greets a client that has logged in. `key_bytes` is the length of its key for cancelling.
     ///
     /// # Errors
     /// The client cannot be pooled, or no server connection could be had where one was needed. It has been told.
     pub async fn begin(
-        mut stream: Stream,
+        mut stream: S,
         startup: &Startup,
         login: Login,
         key_bytes: usize,
         context: Context<'a>,
-    ) -> Result<Session<'a>, Why> {
+    ) -> Result<Session<'a, S>, Why> {
         let greeted = Box::pin(greeting(startup, &login, context)).await;
         let (startup, settings, mut greeting) = match greeted {
             Ok(greeted) => greeted,
