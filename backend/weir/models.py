@@ -6,7 +6,7 @@ from weir.databases.models import BranchDatabase, DroppedName, Role
 from weir.endpoints.models import Endpoint
 from weir.identity.models import Account, ApiKey, AuditEntry, ConsoleSession
 from weir.kit.models import Base
-from weir.operations.models import Operation
+from weir.operations.models import Operation, OperationLock
 from weir.projects.models import Project
 from weir.rollouts.evidence.models import RolloutMeasurement
 from weir.rollouts.models import (
@@ -29,6 +29,7 @@ __all__ = [
     "DroppedName",
     "Endpoint",
     "Operation",
+    "OperationLock",
     "Project",
     "Role",
     "Rollout",

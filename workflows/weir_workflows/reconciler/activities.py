@@ -33,6 +33,7 @@ from weir.durability.policy import Policy, wanted
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.identity import audit
 from weir.kit.clock import now
+from weir.operations import scopes
 from weir.operations.models import OperationKind
 from weir.operations.repository import OperationRepository
 from weir.operations.service import enqueue
@@ -214,9 +215,10 @@ class ReconcilerActivities:
             return False
 
     async def _queue(self, row: ComputeRow, finding: _Finding) -> bool:
-        """Through the same operations as people's requests, so that the two never work on a project at once."""
+        """Through the same operations as people's requests, so that the two never work on an endpoint at once."""
         async with self._r.database.transaction() as session:
-            if await lock_idle(session, row.project.id, half_deleted_too=True) is None:
+            scope = scopes.of_endpoint(row.project.id, row.branch.id, row.endpoint.id)
+            if await lock_idle(session, row.project.id, scope, half_deleted_too=True) is None:
                 return False
             repository = OperationRepository(session)
             endpoint = await session.get(Endpoint, row.endpoint.id, populate_existing=True)

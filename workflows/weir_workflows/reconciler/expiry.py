@@ -11,6 +11,7 @@ from sqlalchemy.orm import aliased
 from weir.branches.models import Branch
 from weir.branches.service import enqueue_deletion
 from weir.identity import audit
+from weir.operations import scopes
 from weir.operations.models import OperationKind
 from weir.operations.repository import OperationRepository
 from weir_workflows.common.resources import Resources
@@ -54,7 +55,7 @@ def _expired(at: datetime) -> tuple[ColumnElement[bool], ...]:
 
 
 async def _delete(session: AsyncSession, project_id: str, ident: str, at: datetime) -> bool:
-    if await lock_idle(session, project_id) is None:
+    if await lock_idle(session, project_id, scopes.of_branch(project_id, ident)) is None:
         return False
     # With the project locked, as it is now: somebody may have put it off, protected it, or made a branch of it.
     statement = select(Branch).where(Branch.id == ident, *_expired(at)).with_for_update(of=Branch)

@@ -13,6 +13,7 @@ from weir.computes.repository import ComputeRow
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.identity import audit
 from weir.kit.clock import now
+from weir.operations import scopes
 from weir.operations.models import OperationKind
 from weir.operations.service import enqueue
 from weir.rollouts.run.restarts import restarting
@@ -70,7 +71,8 @@ async def _suspend(resources: Resources, row: ComputeRow) -> bool:
 
 
 async def _queue(session: AsyncSession, row: ComputeRow, idle: timedelta) -> bool:
-    if await lock_idle(session, row.project.id) is None:
+    scope = scopes.of_endpoint(row.project.id, row.branch.id, row.endpoint.id)
+    if await lock_idle(session, row.project.id, scope) is None:
         return False
     endpoint = await session.get(Endpoint, row.endpoint.id, populate_existing=True)
     if endpoint is None or endpoint.deleted_at is not None or await restarting(session, endpoint.id):

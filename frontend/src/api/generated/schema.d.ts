@@ -839,8 +839,8 @@ export interface paths {
         put?: never;
         /**
          * Start Project Endpoint
-         * @description Starts the compute. Of a running one: 200 with no operations. While the project is busy (the first
-         *     start still under way, say): 423.
+         * @description Starts the compute. Of a running one: 200 with no operations. While the endpoint or its branch is busy (the
+         *     first start still under way, say): 423.
          */
         post: operations["start_project_endpoint"];
         delete?: never;
@@ -917,6 +917,28 @@ export interface paths {
         get: operations["get_project_operation"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/projects/{project_id}/operations/{operation_id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel Project Operation
+         * @description Stops an operation and undoes what it has done: a start, the making of a branch, a detach, a change of
+         *     safekeepers. It is `cancelling` until that is done, then `cancelled`; one that ends before it could be stopped is
+         *     `finished`. Operations that wait for it are skipped. Others are refused with 409, with the reason.
+         */
+        post: operations["cancel_project_operation"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3519,6 +3541,8 @@ export interface components {
             updated_at: string;
             /** Total Duration Ms */
             total_duration_ms: number;
+            /** Cancellable */
+            cancellable: boolean;
         };
         /** OperationsPage */
         OperationsPage: {
@@ -5821,7 +5845,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -5892,7 +5916,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -6026,7 +6050,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -6206,7 +6230,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -6287,7 +6311,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -6368,7 +6392,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -6445,7 +6469,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -6513,7 +6537,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -6882,7 +6906,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -7004,7 +7028,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -7131,7 +7155,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -7251,7 +7275,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -7373,7 +7397,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -7500,7 +7524,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -7573,7 +7597,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -8194,7 +8218,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -8362,7 +8386,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -8425,7 +8449,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -8484,7 +8508,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -8543,7 +8567,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -8602,7 +8626,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description PROJECT_BUSY: Another operation holds the project. Clients repeat the request on 423 and only then. */
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
                 headers: {
                     [name: string]: unknown;
@@ -8706,6 +8730,65 @@ export interface operations {
             };
             /** @description NOT_FOUND: Not Found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    cancel_project_operation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                operation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OperationResponse"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description CONFLICT: The request contradicts what exists; repeating it does not help. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
