@@ -132,6 +132,22 @@ async def test_a_start_that_waits_for_its_branch_is_cancelled_before_it_begins(w
     await weir.finish(await project.call("POST", f"/endpoints/{endpoint}/start"))
 
 
+async def test_a_change_of_safekeepers_is_cancelled_between_its_steps(weir: Weir) -> None:
+    """The log keeps members that work, and the same can be asked for again."""
+    project = await make(weir, "cancel-members")
+    weir.storage.fail("safekeeper-4", "POST", "/timeline", 503, times=1_000)
+    where = f"/branches/{project.dev['id']}/safekeepers"
+    asked = await project.call("POST", where, json={"safekeepers": [1, 2, 4]})
+    ident = str(asked["operations"][0]["id"])
+    await project.until(ident, "running")
+    assert (await project.cancel(ident))["status"] == "cancelled"
+    assert await project.held() == []
+    weir.storage.faults.clear()
+    members = (await project.call("GET", where))["members"]
+    assert sorted(row["safekeeper_id"] for row in members if row["role"] == "voter") == [1, 2, 3]
+    await weir.finish(await project.call("POST", where, json={"safekeepers": [1, 2, 4]}))
+
+
 async def test_what_cannot_be_cancelled_is_refused_with_the_reason(weir: Weir) -> None:
     project = await make(weir, "cannot-cancel")
     suspended = await project.call("POST", f"/endpoints/{project.dev_endpoint}/suspend")

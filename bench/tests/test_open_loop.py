@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from weirbench import api_seed, open_loop, reconciler_seed
-from weirbench.open_loop import Answer, Request
+from weirbench.open_loop import Answer, Kind, Request
 
 SEEDED = Random(7)  # noqa: S311  the same load in every run
 READ = Request("look", "read", "GET", "/")
@@ -52,7 +52,7 @@ def answer(request: Request, milliseconds: float, status: int) -> Answer:
 
 def test_what_is_missed_is_said():
     good = [answer(READ, 10, 200)] * 100 + [answer(WRITE, 100, 201)] * 100
-    targets = {"read": 50.0, "write": 150.0}
+    targets: dict[Kind, float] = {"read": 50.0, "write": 150.0}
     assert open_loop.missed(good, targets) == []
     assert open_loop.missed([*good, *[answer(READ, 60, 200)] * 2], targets) == [
         "read p99 is 60.0 ms, and may be 50 ms"

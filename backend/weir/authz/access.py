@@ -21,8 +21,8 @@ from weir.projects.models import Project
 
 @dataclass(frozen=True)
 class Standing:
-    """Scopes of a project that no operation held, and the project's newest operation then: while none that overlaps
-    with them is newer, nobody has begun anything there."""
+    """Scopes of a project that no operation held, and the newest operation then: while none of the project's that
+    overlaps with them is newer, nobody has begun anything there."""
 
     project: Project
     scopes: tuple[str, ...]
@@ -105,7 +105,7 @@ class ProjectAccess:
         `weir.db.release`, and go on with `unchanged_project`. Raises ProjectBusyError when something of these scopes
         is held."""
         await require_free(self.session, asked)
-        return Standing(project, asked, await OperationRepository(self.session).newest_of_project(project.id))
+        return Standing(project, asked, await OperationRepository(self.session).newest())
 
     async def unchanged_project(self, before: Standing) -> Project:
         """The project, locked again until commit. Raises ProjectBusyError when anything was begun since with what was

@@ -96,6 +96,8 @@ class Dispatcher:
             await asyncio.sleep(1)
 
     async def dispatch_all(self) -> None:
+        while await self._skip_orphans():
+            pass
         while await self._dispatch_operation():
             pass
         while await self._ask_to_stop():
@@ -104,12 +106,18 @@ class Dispatcher:
             while await source.dispatch_next():
                 pass
 
+    async def _skip_orphans(self) -> bool:
+        """In a transaction of its own: what orphans held is not to wait for Temporal's answer about others. True
+        where there were some: others may have waited for these."""
+        async with self._database.transaction() as session:
+            chains = await OperationRepository(session).skip_orphans(now())
+            for chain in chains:
+                await locks.renew(session, chain)
+        return bool(chains)
+
     async def _dispatch_operation(self) -> bool:
         async with self._database.transaction() as session:
-            repository = OperationRepository(session)
-            for chain in await repository.skip_orphans(now()):
-                await locks.renew(session, chain)
-            operation = await repository.next_ready()
+            operation = await OperationRepository(session).next_ready()
             if operation is None:
                 return False
             await self._start_operation(operation)

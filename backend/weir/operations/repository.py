@@ -41,10 +41,10 @@ class OperationRepository:
         )
         return list((await self._session.scalars(statement)).all())
 
-    async def newest_of_project(self, project_id: str) -> int:
-        """Sequence of the newest operation, open or over; 0 without one."""
-        statement = select(func.coalesce(func.max(Operation.sequence), 0)).where(Operation.project_id == project_id)
-        return (await self._session.scalars(statement)).one()
+    async def newest(self) -> int:
+        """Sequence of the newest operation of all that are committed; 0 without one. With a project locked, whatever
+        is begun with it later has a higher one."""
+        return (await self._session.scalars(select(func.coalesce(func.max(Operation.sequence), 0)))).one()
 
     async def begun_since(self, project_id: str, sequence: int) -> list[Operation]:
         """Operations of the project with a later number, open or over."""

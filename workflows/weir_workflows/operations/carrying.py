@@ -91,7 +91,8 @@ class Cancellable:
     ) -> None:
         """`undo` is for what fails; `give_up` for what was asked to stop, where there is anything to undo."""
         try:
-            done = OperationDone(operation.operation_id, None, await do())
+            warning = await do()
+            done = OperationDone(operation.operation_id, None, warning or (TOO_LATE if self._asked else None))
         except (ActivityError, StoppedError) as failure:
             if self._asked or isinstance(failure, StoppedError):
                 done = await self._given_up(operation, give_up)

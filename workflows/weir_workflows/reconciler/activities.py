@@ -31,6 +31,7 @@ from weir.databases.repository import DatabaseRepository
 from weir.durability.levels import level_of
 from weir.durability.policy import Policy, wanted
 from weir.endpoints.models import Endpoint, EndpointState
+from weir.errors import ProjectBusyError
 from weir.identity import audit
 from weir.kit.clock import now
 from weir.operations import scopes
@@ -210,7 +211,7 @@ class ReconcilerActivities:
         """One endpoint that cannot be helped now must not keep the others from it."""
         try:
             return await self._queue(row, finding)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, ProjectBusyError) as error:
             log.warning("reconciler_postponed", endpoint_id=row.endpoint.id, error=str(error))
             return False
 

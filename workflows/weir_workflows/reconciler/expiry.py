@@ -10,6 +10,7 @@ from sqlalchemy.orm import aliased
 
 from weir.branches.models import Branch
 from weir.branches.service import enqueue_deletion
+from weir.errors import ProjectBusyError
 from weir.identity import audit
 from weir.operations import scopes
 from weir.operations.models import OperationKind
@@ -38,7 +39,7 @@ async def delete_expired(resources: Resources, at: datetime) -> list[str]:
             async with resources.database.transaction() as session:
                 if await _delete(session, project_id, ident, at):
                     queued.append(ident)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, ProjectBusyError) as error:
             log.warning("expiry_postponed", branch_id=ident, error=str(error))
     return queued
 

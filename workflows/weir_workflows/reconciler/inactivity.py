@@ -11,6 +11,7 @@ from weir.clients.compute import ComputeStatus
 from weir.clients.http import RemoteError
 from weir.computes.repository import ComputeRow
 from weir.endpoints.models import Endpoint, EndpointState
+from weir.errors import ProjectBusyError
 from weir.identity import audit
 from weir.kit.clock import now
 from weir.operations import scopes
@@ -40,7 +41,7 @@ async def suspend_inactive(
         try:
             if await _suspend(resources, row):
                 queued.append(row.endpoint.id)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, ProjectBusyError) as error:
             log.warning("inactivity_postponed", endpoint_id=row.endpoint.id, error=str(error))
     return queued
 

@@ -56,11 +56,14 @@ def upgrade() -> None:
     )
     op.create_index("ix_operation_locks_project", "operation_locks", ["project_id"])
     op.create_index("ix_operation_locks_chain", "operation_locks", ["chain"])
+    of_account = ["account_id", "created_at", "id"]
+    op.create_index("ix_projects_account", "projects", of_account, postgresql_where=sa.text("deleted_at IS NULL"))
     op.execute(_CHAINS_OF_OPEN)
     op.execute(_LOCKS_OF_OPEN)
 
 
 def downgrade() -> None:
+    op.drop_index("ix_projects_account", "projects")
     op.drop_table("operation_locks")
     op.execute("DROP TYPE weir_scope")
     op.drop_index("ix_operations_chain", "operations")
