@@ -20,8 +20,8 @@ from weir.identity.models import Account
 from weir.kit.clock import now
 from weir.main import connect_temporal
 from weir.operations.dispatcher import Dispatcher
-from weir.operations.messages import operation_workflow_id
-from weir.operations.models import Operation, OperationKind, OperationStatus
+from weir.operations.messages import CANCEL_SIGNAL, operation_workflow_id
+from weir.operations.models import Operation, OperationKind, OperationLock, OperationStatus
 from weir.operations.service import enqueue
 from weir.projects.models import Project
 
@@ -154,6 +154,40 @@ async def test_an_operation_temporal_has_lost_is_started_again(
             assert row.status == OperationStatus.FAILED
             assert row.error is not None
             assert "terminated" in row.error
+            async with database.transaction() as session:
+                assert (await session.scalars(select(OperationLock))).all() == []
+        finally:
+            await database.close()
+
+
+async def test_a_lost_operation_that_was_to_be_cancelled_is_asked_to_stop_again(
+    own_queue: Settings, temporal_address: str, postgres_url: str, environment: Settings
+) -> None:
+    del environment
+    async with own_database(postgres_url):
+        settings = get_settings().model_copy(
+            update={"temporal_address": temporal_address, "task_queue": own_queue.task_queue}
+        )
+        database = Database(settings)
+        temporal = await connect_temporal(settings)
+        try:
+            ident = await _running_operation(database)
+            async with database.transaction() as session:
+                row = await session.get_one(Operation, ident)
+                row.status, row.cancel_asked_at = OperationStatus.CANCELLING, now()
+            dispatcher = Dispatcher(settings, database, temporal)
+            await dispatcher.recover_lost()
+            await dispatcher.dispatch_all()
+            handle = temporal.get_workflow_handle(operation_workflow_id(ident))
+            signals = [
+                event.workflow_execution_signaled_event_attributes.signal_name
+                async for event in handle.fetch_history_events()
+                if event.HasField("workflow_execution_signaled_event_attributes")
+            ]
+            assert signals == [CANCEL_SIGNAL]
+            async with database.transaction() as session:
+                assert (await session.get_one(Operation, ident)).cancel_asked_at is not None
+            await handle.terminate("test")
         finally:
             await database.close()
 

@@ -72,7 +72,7 @@ class PreconditionFailedError(WeirError):
 
 
 class ProjectBusyError(WeirError):
-    """Another operation holds the project. Clients repeat the request on 423 and only then."""
+    """Another operation holds what the request is about. Clients repeat the request on 423 and only then."""
 
     status = 423
     code = "PROJECT_BUSY"

@@ -6,7 +6,7 @@ from weir.databases.models import BranchDatabase, DroppedName, Role
 from weir.endpoints.models import Endpoint
 from weir.identity.models import Account, ApiKey, AuditEntry, AuditPending, AuditSeal, ConsoleSession
 from weir.kit.models import Base
-from weir.operations.models import Operation
+from weir.operations.models import Operation, OperationLock
 from weir.projects.models import Project
 from weir.rollouts.evidence.models import RolloutMeasurement
 from weir.rollouts.models import (
@@ -31,6 +31,7 @@ __all__ = [
     "DroppedName",
     "Endpoint",
     "Operation",
+    "OperationLock",
     "Project",
     "Role",
     "Rollout",

@@ -5,11 +5,14 @@ from __future__ import annotations
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 from harness import Engine, Timeline, engine, wait_for
 from workloads import amcheck
 
 ROWS = 2000
+# Of giving up a detach before it is done.
+MOST_TRIES = 20
 SETTINGS = {
     "checkpoint_distance_bytes": 256 << 10,
     "checkpoint_timeout_ms": 500,
@@ -113,6 +116,58 @@ def test_a_detached_branch_keeps_everything_and_its_ancestors_can_go() -> None:
         assert (answer.status_code, answer.json()["state"]) == (200, "detached")
         root_timeline = running.create_timeline()
         assert running.storage.post(path(root_timeline, "/detach")).status_code == 409
+
+
+def test_a_detach_that_is_given_up_leaves_the_branch_as_it_was() -> None:
+    root = Path(tempfile.mkdtemp(prefix="weir-system-"))
+    with engine(root, object_store="mount://{objects}") as running:
+        first = running.compute(running.create_timeline())
+        running.configure_tenant(first.timeline.tenant, **SETTINGS)
+        first.sql(f"CREATE TABLE t AS SELECT n AS id, 0 AS v, '' AS pad FROM generate_series(1, {ROWS}) n")
+        for _ in range(6):
+            first.sql("UPDATE t SET v = v + 1, pad = md5(random()::text)")
+        at = first.status()["commit_lsn"]
+        branches = [running.branch(first.timeline, ancestor_start_lsn=at) for _ in range(MOST_TRIES)]
+        known = [(it, it.start_lsn, running.digest(it, it.start_lsn)) for it in branches]
+        # There is nothing to give up yet.
+        answer = running.storage.delete(path(branches[0], "/detach"))
+        assert (answer.status_code, answer.json()["state"]) == (200, "attached")
+        given_up: Timeline | None = None
+        for branch in branches:
+            running.storage.post(path(branch, "/detach")).raise_for_status()
+            running.storage.delete(path(branch, "/detach")).raise_for_status()
+            # Where it was faster than the request to stop, it is detached, and nothing else.
+            if ended(running, branch)["state"] == "attached":
+                given_up = branch
+                break
+        assert given_up is not None, f"{MOST_TRIES} detaches were all faster than the request to give them up"
+        found = ended(running, given_up)
+        assert (found["state"], found["reason"]) == ("attached", None)
+        assert running.timeline_status(given_up)["ancestor_timeline_id"] == first.timeline.id
+        assert running.storage.delete(path(first.timeline)).status_code == 412
+        check(running, known)
+        running.pageserver.kill9()
+        running.pageserver.start()
+        check(running, known)
+        assert running.timeline_status(given_up)["ancestor_timeline_id"] == first.timeline.id
+        detach(running, given_up)
+        check(running, known)
+        # Too late.
+        answer = running.storage.delete(path(given_up, "/detach"))
+        assert (answer.status_code, answer.json()["state"]) == (200, "detached")
+
+
+def ended(running: Engine, timeline: Timeline) -> dict[str, Any]:
+    """What a detach has come to."""
+    found: list[dict[str, Any]] = []
+
+    def stopped() -> bool:
+        answer = running.storage.get(path(timeline, "/detach"))
+        found.append(answer.json())
+        return found[-1]["state"] != "running"
+
+    wait_for("the detach to end", stopped, 60)
+    return found[-1]
 
 
 def check(running: Engine, known: list[tuple[Timeline, str, str]]) -> None:

@@ -44,6 +44,22 @@ async def _statuses(weir: Weir, project_id: str) -> dict[str, str]:
     return await weir.wait(ended)
 
 
+async def _cancel_a_detach(weir: Weir, branch: str) -> None:
+    before = (await weir.call("GET", branch))["branch"]
+    weir.storage.slow_detaches.add(before["timeline_id"])
+    detached = await weir.call("POST", f"{branch}/detach")
+    (operation,) = detached["operations"]
+
+    async def under_way() -> bool:
+        return before["timeline_id"] in weir.storage.detaching
+
+    await weir.wait(under_way)
+    await weir.call("POST", f"/projects/{operation['project_id']}/operations/{operation['id']}/cancel")
+    await weir.finish(detached, expect="cancelled")
+    weir.storage.slow_detaches.clear()
+    assert (await weir.call("GET", branch))["branch"]["parent_id"] == before["parent_id"]
+
+
 async def test_every_activity_can_run_twice(
     shaky: Weir, chaos: Chaos, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +82,7 @@ async def test_every_activity_can_run_twice(
     await shaky.finish(branch)
     body = {"source_branch_id": created["branch"]["id"]}
     await shaky.finish(await shaky.call("POST", f"{branches}/{branch['branch']['id']}/restore", json=body))
+    await _cancel_a_detach(shaky, f"{branches}/{branch['branch']['id']}")
     await shaky.finish(await shaky.call("POST", f"{branches}/{branch['branch']['id']}/detach"))
     body = {"project": {"history_retention_seconds": 86_400}}
     await shaky.finish(await shaky.call("PATCH", f"/projects/{project}", json=body))

@@ -77,6 +77,7 @@ def activities_of(resources: Resources) -> list[Callable[..., Any]]:
         restore.look_at_restore,
         restore.exchange_timelines,
         detach.detach_timeline,
+        detach.give_up_detaching,
         detach.forget_parent,
         ReplaceActivities(resources).change_one,
         computes.start_compute,

@@ -170,6 +170,18 @@ async def test_a_compute_is_stopped_started_and_given_settings(shell: Shell) -> 
     assert "no compute" in (await shell.run("computes", "show", ident, code=1)).err
 
 
+async def test_an_operation_is_cancelled_and_what_cannot_be_is_refused(shell: Shell) -> None:
+    made = await _project(shell, "cli-cancel")
+    scope = ("-p", made["project"]["id"])
+    dev = (await shell.run("branches", "create", "dev", *scope, "--no-compute", "-o", "json")).json["branch"]
+    shell.weir.storage.slow_detaches.add(dev["timeline_id"])
+    asked = await shell.weir.call("POST", f"/projects/{made['project']['id']}/branches/{dev['id']}/detach")
+    ident = asked["operations"][0]["id"]
+    assert f"Operation {ident} is cancelled." in (await shell.run("operations", "cancel", ident, *scope)).out
+    refused = await shell.run("operations", "cancel", made["operations"][0]["id"], *scope, code=1)
+    assert "cannot be cancelled: it is finished already" in refused.err
+
+
 async def test_roles_and_databases_are_made_given_and_dropped(shell: Shell) -> None:
     made = await _project(shell, "cli-databases")
     scope = ("-p", made["project"]["id"])

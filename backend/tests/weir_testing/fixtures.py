@@ -107,6 +107,7 @@ def _no_faults_left(request: pytest.FixtureRequest) -> Generator[None]:
         double = request.getfixturevalue("storage")
         double.faults.clear()
         double.sick.clear()
+        double.slow_detaches.clear()
 
 
 @pytest.fixture(scope="session")
@@ -214,7 +215,7 @@ class Weir:
 
             async def done(path: str = path) -> dict[str, Any] | None:
                 current = (await self.call("GET", path))["operation"]
-                return None if current["status"] in {"scheduling", "running"} else current
+                return None if current["status"] in {"scheduling", "running", "cancelling"} else current
 
             ended.append(await self.wait(done))
         assert [item["status"] for item in ended] == [expect] * len(ended), ended
@@ -240,7 +241,7 @@ class Weir:
 
         async def over() -> bool:
             operations = (await self.call("GET", f"/projects/{project_id}/operations"))["operations"]
-            return not any(operation["status"] in {"scheduling", "running"} for operation in operations)
+            return not any(operation["status"] in {"scheduling", "running", "cancelling"} for operation in operations)
 
         await self.wait(over)
 

@@ -56,6 +56,9 @@ class StorageDouble:
     described: dict[str, dict[str, Any]] = field(default_factory=dict)
     # How far the WAL of a timeline is in the object store.
     offloaded: dict[str, str] = field(default_factory=dict[str, str])
+    # Timelines whose detach does not end by itself, and those of them that are being detached.
+    slow_detaches: set[str] = field(default_factory=set[str])
+    detaching: set[str] = field(default_factory=set[str])
     # What the pageserver says of safekeepers that it does not read from.
     sick: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     keepers: list[dict[str, dict[str, Any]]] = field(default_factory=lambda: [{} for _ in range(SAFEKEEPERS)])
@@ -183,7 +186,7 @@ async def _pageserver(double: StorageDouble, request: Request) -> Response:  # n
     if path.endswith("/lsn_by_timestamp"):
         return JSONResponse(_lsn_by_timestamp(double.timelines[timeline or ""], request.query_params["timestamp"]))
     if path.endswith("/detach"):
-        return _detach(double.timelines[timeline or ""], method)
+        return _detach(double, double.timelines[timeline or ""], method)
     if path.endswith("/timestamp_of_lsn"):
         return _timestamp_of_lsn(double.timelines.get(timeline or ""), request.query_params["lsn"])
     if timeline is None:
@@ -202,13 +205,20 @@ def _tenant(double: StorageDouble, ident: str) -> dict[str, Any]:
     return {"id": ident, "timelines": [], "config": double.tenants[ident], "about_revision": revision}
 
 
-def _detach(timeline: dict[str, Any], method: str) -> Response:
-    """Asked for once it is under way, and done by the next look."""
+def _detach(double: StorageDouble, timeline: dict[str, Any], method: str) -> Response:
+    """Asked for once it is under way, and done by the next look, unless it is a slow one."""
+    ident = timeline["timeline_id"]
     if timeline["ancestor_timeline_id"] is None:
         return JSONResponse({"state": "detached", "reason": None, "layers": 3, "layers_copied": 3})
-    if method == "GET":
+    if method == "POST":
+        double.detaching.add(ident)
+    elif method == "DELETE":
+        double.detaching.discard(ident)
+    elif ident in double.detaching and ident not in double.slow_detaches:
+        double.detaching.discard(ident)
         timeline |= {"ancestor_timeline_id": None, "ancestor_lsn": None}
-    return JSONResponse({"state": "running", "reason": None, "layers": 3, "layers_copied": 1}, 202)
+    state, status = ("running", 202) if method != "DELETE" else ("attached", 200)
+    return JSONResponse({"state": state, "reason": None, "layers": 3, "layers_copied": 1}, status)
 
 
 def _lsn_by_timestamp(timeline: dict[str, Any], timestamp: str) -> dict[str, str]:

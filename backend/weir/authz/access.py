@@ -12,17 +12,20 @@ from weir.branches.models import Branch
 from weir.db import Session
 from weir.endpoints.models import Endpoint
 from weir.errors import ConflictError, NotFoundError, ProjectBusyError
+from weir.operations import scopes
+from weir.operations.locks import require_free
 from weir.operations.repository import OperationRepository
-from weir.projects.locking import lock_idle
+from weir.projects.locking import lock_project
 from weir.projects.models import Project
 
 
 @dataclass(frozen=True)
 class Standing:
-    """An idle project, and its newest operation then: while that stays its newest, and no other is open, nobody has
-    begun anything with it."""
+    """Scopes of a project that no operation held, and the newest operation then: while none of the project's that
+    overlaps with them is newer, nobody has begun anything there."""
 
     project: Project
+    scopes: tuple[str, ...]
     newest_operation: int
 
 
@@ -40,34 +43,83 @@ class ProjectAccess:
             raise NotFoundError.of("project", project_id)
         return project
 
-    async def idle_project(self, project_id: str, *, deleting: bool = False) -> Project:
-        """The project, locked until commit and free of open operations: what every change starts with.
-
-        A project whose deletion failed half way takes nothing but another deletion (`deleting`)."""
+    async def _locked(self, project_id: str) -> Project:
         await self.project(project_id)
-        project = await lock_idle(self.session, project_id)
+        project = await lock_project(self.session, project_id)
         if project.deleted_at is not None:
             raise NotFoundError.of("project", project_id)
-        if project.delete_requested_at is not None and not deleting:
-            raise ConflictError(f"project {project_id} is half deleted; delete it again to finish")
         return project
 
-    async def standing(self, project_id: str) -> Standing:
-        """As `idle_project`, for a change that has to ask storage before it is made: ask after `weir.db.release`, and
-        go on with `unchanged_project`."""
-        project = await self.idle_project(project_id)
-        return Standing(project, await OperationRepository(self.session).newest_of_project(project_id))
+    async def _require(self, project: Project, scope: str) -> None:
+        """In this order: while a deletion is under way the answer is that the project is busy."""
+        await require_free(self.session, [scope])
+        if project.delete_requested_at is not None:
+            raise ConflictError(f"project {project.id} is half deleted; delete it again to finish")
+
+    async def locked_project(self, project_id: str) -> Project:
+        """The project, locked until commit, with no operation open that holds all of it: what every change starts
+        with. One whose deletion failed half way takes nothing but another deletion (`project_to_delete`)."""
+        project = await self._locked(project_id)
+        await self._require(project, scopes.record_of_project(project_id))
+        return project
+
+    async def project_to_delete(self, project_id: str) -> Project:
+        """The project, locked until commit, with no operation open anywhere in it; one too whose deletion failed half
+        way."""
+        project = await self._locked(project_id)
+        await require_free(self.session, [scopes.of_project(project_id)])
+        return project
+
+    async def idle_branch(self, project_id: str, branch_id: str) -> tuple[Project, Branch]:
+        """The branch, its project locked until commit, with no operation open on it, nor on an endpoint of it."""
+        project = await self._locked(project_id)
+        branch = await self.branch(project, branch_id)
+        await self._require(project, scopes.of_branch(project_id, branch_id))
+        return project, branch
+
+    async def branch_to_detach(self, project_id: str, branch_id: str) -> tuple[Project, Branch]:
+        """As `idle_branch`, but endpoints of the branch may be busy."""
+        project = await self._locked(project_id)
+        branch = await self.branch(project, branch_id)
+        await self._require(project, scopes.history_of(project_id, branch_id))
+        return project, branch
+
+    async def branch_to_write(self, project_id: str, branch_id: str) -> tuple[Project, Branch]:
+        """As `idle_branch`, for what is changed in the database alone: only an operation that holds the whole branch
+        is in the way. What is to reach endpoints by an operation is refused where they are busy, by `enqueue`."""
+        project = await self._locked(project_id)
+        branch = await self.branch(project, branch_id)
+        await self._require(project, scopes.record_of(project_id, branch_id))
+        return project, branch
+
+    async def idle_endpoint(self, project_id: str, endpoint_id: str) -> tuple[Project, Endpoint]:
+        """The endpoint, its project locked until commit, with no operation open on it, nor on its branch as a
+        whole."""
+        project = await self._locked(project_id)
+        endpoint = await self.endpoint(project, endpoint_id)
+        await self._require(project, scopes.of_endpoint(project_id, endpoint.branch_id, endpoint_id))
+        return project, endpoint
+
+    async def standing(self, project: Project, *asked: str) -> Standing:
+        """With the project locked. For a change that has to ask storage before it is made: ask after
+        `weir.db.release`, and go on with `unchanged_project`. Raises ProjectBusyError when something of these scopes
+        is held."""
+        await require_free(self.session, asked)
+        return Standing(project, asked, await OperationRepository(self.session).newest())
 
     async def unchanged_project(self, before: Standing) -> Project:
-        """The project, locked again until commit. Raises ProjectBusyError when anything was begun with it since: what
-        storage said may be of another state. What changes without an operation, the caller has to check again."""
-        after = await self.standing(before.project.id)
-        if after.newest_operation != before.newest_operation:
+        """The project, locked again until commit. Raises ProjectBusyError when anything was begun since with what was
+        free: what storage said may be of another state. What changes without an operation, the caller has to check
+        again."""
+        project = await self.locked_project(before.project.id)
+        await require_free(self.session, before.scopes)
+        since = await OperationRepository(self.session).begun_since(project.id, before.newest_operation)
+        if any(scopes.overlaps_any(operation.holds, before.scopes) for operation in since):
             raise ProjectBusyError(
-                f"project {before.project.id} was changed by another request while storage was asked for this one; "
+                f"project {project.id} was changed by another request while storage was asked for this one; "
                 "repeat the request"
             )
-        return after.project
+        return project
 
     async def projects_of_fleet(self, project_ids: list[str]) -> None:
         """Raises unless each is a project whose computes the principal sees: an operator's fleet is everybody's."""

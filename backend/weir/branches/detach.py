@@ -15,8 +15,7 @@ from weir.operations.service import enqueue
 
 
 async def detach(access: ProjectAccess, project_id: str, ident: str) -> tuple[Branch, list[Operation]]:
-    project = await access.idle_project(project_id)
-    branch = await access.branch(project, ident)
+    project, branch = await access.branch_to_detach(project_id, ident)
     if branch.state != BranchState.READY:
         raise BadRequestError(f"branch {branch.id} is {branch.state}; only a ready branch can be detached")
     refuse_leaving(branch)

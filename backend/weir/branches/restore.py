@@ -21,6 +21,7 @@ from weir.databases.repository import DatabaseRepository
 from weir.errors import BadRequestError, ConflictError, PreconditionFailedError
 from weir.identity import audit
 from weir.kit.clock import now
+from weir.operations import scopes
 from weir.operations.models import Operation, OperationKind
 from weir.operations.service import enqueue
 from weir.projects.models import Project
@@ -67,9 +68,11 @@ async def _branches(
 async def restore(
     access: ProjectAccess, engine: Engine, project_id: str, ident: str, body: BranchRestoreRequest
 ) -> tuple[Branch, list[Operation]]:
-    before = await access.standing(project_id)
-    _, source = await _branches(access, before.project, ident, body)
-    begins = await beginning(access.session, engine, before.project, source, body.source_lsn, body.source_timestamp)
+    project = await access.locked_project(project_id)
+    both = {(await access.branch(project, each)).id for each in (ident, body.source_branch_id)}
+    before = await access.standing(project, *(scopes.of_branch(project.id, each) for each in sorted(both)))
+    _, source = await _branches(access, project, ident, body)
+    begins = await beginning(access.session, engine, project, source, body.source_lsn, body.source_timestamp)
     project = await access.unchanged_project(before)
     branch, source = await _branches(access, project, ident, body)
     name = body.preserve_under_name
@@ -83,7 +86,12 @@ async def restore(
     await inherit(access.session, begins, made)
     request_id = access.principal.request_id
     create = await enqueue(
-        access.session, OperationKind.CREATE_BRANCH, project.id, branch_id=made.id, request_id=request_id
+        access.session,
+        OperationKind.CREATE_BRANCH,
+        project.id,
+        branch_id=made.id,
+        also_holds=[scopes.history_of(project.id, source.id)],
+        request_id=request_id,
     )
     exchange = await enqueue(
         access.session,
@@ -91,6 +99,7 @@ async def restore(
         project.id,
         branch_id=branch.id,
         depends_on=create,
+        also_holds=[scopes.of_branch(project.id, made.id)],
         request_id=request_id,
         payload={"restored": made.id, "replaced_timeline": branch.timeline_id},
     )

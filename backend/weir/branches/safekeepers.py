@@ -130,8 +130,7 @@ async def replace(
     # Before the project is locked: a safekeeper may take seconds not to answer. What follows looks again.
     await release(access.session)
     seen = await probe(keepers, project.tenant_id, branch.timeline_id)
-    project = await access.idle_project(project_id)
-    branch = await access.branch(project, ident)
+    project, branch = await access.idle_branch(project_id, ident)
     if branch.state != BranchState.READY:
         raise ConflictError(f"branch {branch.id} is {branch.state}; only a ready branch's safekeepers can be changed")
     refuse_leaving(branch)
@@ -158,15 +157,13 @@ async def queue(
     *,
     origin: str = "request",
     request_id: str = "",
-    depends_on: Operation | None = None,
 ) -> Operation:
-    """With the project locked and idle."""
+    """With the project locked and the branch idle."""
     return await enqueue(
         session,
         OperationKind.REPLACE_SAFEKEEPER,
         branch.project_id,
         branch_id=branch.id,
-        depends_on=depends_on,
         origin=origin,
         request_id=request_id,
         payload={"safekeepers": sorted(wanted)},

@@ -25,6 +25,8 @@ from weir.errors import (
 from weir.identity import audit
 from weir.kit.clock import now
 from weir.kit.ids import branch_id, storage_id
+from weir.operations import scopes
+from weir.operations.locks import require_free
 from weir.operations.models import Operation, OperationKind
 from weir.operations.service import enqueue
 from weir.projects.models import Project
@@ -77,10 +79,9 @@ def _refuse_unbuilt(fields: BranchFields, endpoints: list[BranchEndpoint]) -> No
         raise BadRequestError("a branch has at most one read-write endpoint; ask for one")
 
 
-async def _parent(access: ProjectAccess, project: Project, fields: BranchFields, ident: str | None) -> Branch:
-    """The default branch unless it is named. Raises what a branch of it with these fields would be refused with."""
+async def _refuse_parent(access: ProjectAccess, project: Project, fields: BranchFields, parent: Branch) -> None:
+    """Raises what a branch of it with these fields would be refused with."""
     repository = BranchRepository(access.session)
-    parent = await access.branch(project, ident) if ident else await repository.default(project.id)
     if parent.state != BranchState.READY:
         raise BadRequestError(f"branch {parent.id} is {parent.state}; only a ready branch can be branched")
     refuse_leaving(parent)
@@ -92,21 +93,23 @@ async def _parent(access: ProjectAccess, project: Project, fields: BranchFields,
     if fields.name and await repository.named(project.id, fields.name) is not None:
         raise ConflictError(f"project {project.id} already has a branch named {fields.name!r}")
     policy_of(project).refuse(fields.durability, "durability")
-    return parent
 
 
 async def create(access: ProjectAccess, engine: Engine, project_id: str, body: BranchCreateRequest) -> CreatedBranch:
     fields = body.branch or BranchFields()
     endpoints = body.endpoints or []
     _refuse_unbuilt(fields, endpoints)
-    before = await access.standing(project_id)
-    parent = await _parent(access, before.project, fields, fields.parent_id)
-    begins = await beginning(
-        access.session, engine, before.project, parent, fields.parent_lsn, fields.parent_timestamp
-    )
+    project = await access.locked_project(project_id)
+    named_so, repository = fields.parent_id, BranchRepository(access.session)
+    parent = await access.branch(project, named_so) if named_so else await repository.default(project.id)
+    # Its endpoints as well: what a compute that starts or stops has acknowledged, nobody can tell.
+    before = await access.standing(project, scopes.of_branch(project.id, parent.id))
+    await _refuse_parent(access, project, fields, parent)
+    begins = await beginning(access.session, engine, project, parent, fields.parent_lsn, fields.parent_timestamp)
     project = await access.unchanged_project(before)
     # The same, even if another one has become the default: that is the one whose state was asked for.
-    parent = await _parent(access, project, fields, parent.id)
+    parent = await access.branch(project, parent.id)
+    await _refuse_parent(access, project, fields, parent)
     branch = new_branch(project.id, fields.name, default=False, durability=fields.durability or parent.durability)
     branch.parent_id = parent.id
     branch.parent_lsn = begins.lsn
@@ -123,6 +126,7 @@ async def create(access: ProjectAccess, engine: Engine, project_id: str, body: B
         OperationKind.CREATE_BRANCH,
         project.id,
         branch_id=branch.id,
+        also_holds=[scopes.history_of(project.id, parent.id)],
         request_id=access.principal.request_id,
     )
     created.operations.append(operation)
@@ -164,10 +168,11 @@ async def delete(
 ) -> tuple[Branch, list[Operation]]:
     """With `delete` everything below goes as well, leaves first; all of it or, when one must stay, nothing. Repeating
     a deletion that broke off goes on with it."""
-    project = await access.idle_project(project_id)
+    project = await access.locked_project(project_id)
     branch = await access.branch(project, ident)
-    _refuse_deleting(branch)
     below = await BranchRepository(access.session).descendants(branch)
+    await require_free(access.session, [scopes.of_branch(project.id, each.id) for each in (branch, *below)])
+    _refuse_deleting(branch)
     if below and children == "refuse":
         raise PreconditionFailedError(
             f"branch {ident} has branches that need its data: {named(below)}; delete them first, or ask for "
@@ -262,8 +267,7 @@ def checked_expiry(branch: Branch, children: list[Branch], at: datetime | None) 
 async def set_default(access: ProjectAccess, project_id: str, ident: str) -> Branch:
     """The branch that is taken where none is named, and that cannot be deleted; the one before stays as it is
     otherwise. Repeating it changes nothing."""
-    project = await access.idle_project(project_id)
-    branch = await access.branch(project, ident)
+    project, branch = await access.branch_to_write(project_id, ident)
     if branch.is_default:
         return branch
     if branch.state != BranchState.READY:
@@ -290,8 +294,7 @@ async def set_default(access: ProjectAccess, project_id: str, ident: str) -> Bra
 async def update(
     access: ProjectAccess, project_id: str, ident: str, body: BranchUpdate
 ) -> tuple[Branch, list[Operation]]:
-    project = await access.idle_project(project_id)
-    branch = await access.branch(project, ident)
+    project, branch = await access.branch_to_write(project_id, ident)
     if body.name is not None and body.name != branch.name:
         if await BranchRepository(access.session).named(project.id, body.name) is not None:
             raise ConflictError(f"project {project.id} already has a branch named {body.name!r}")

@@ -170,6 +170,11 @@ class Pageserver:
         path = f"/v1/tenant/{tenant}/timeline/{timeline}/detach"
         return await self._http.read(Detaching.parse, "POST", path)
 
+    async def give_up_detaching(self, tenant: str, timeline: str) -> Detaching:
+        """Has it stop; "running" until it has. One that is detached stays so."""
+        path = f"/v1/tenant/{tenant}/timeline/{timeline}/detach"
+        return await self._http.read(Detaching.parse, "DELETE", path)
+
     async def detaching(self, tenant: str, timeline: str) -> Detaching:
         path = f"/v1/tenant/{tenant}/timeline/{timeline}/detach"
         return await self._http.read(Detaching.parse, "GET", path)

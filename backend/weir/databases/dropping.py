@@ -40,8 +40,7 @@ async def delete_role(
     access: ProjectAccess, project_id: str, branch_id: str, name: str
 ) -> tuple[Role, list[Operation]] | None:
     """The role as it was; None when the branch has none of that name and none to be dropped."""
-    project = await access.idle_project(project_id)
-    branch = await access.branch(project, branch_id)
+    project, branch = await access.branch_to_write(project_id, branch_id)
     if name.startswith(WEIRS_OWN_ROLES) or name == "postgres":
         raise BadRequestError(
             f"role {name!r} is Weir's own, and every branch needs it; delete roles that you have made"
@@ -72,8 +71,7 @@ async def delete_database(
     access: ProjectAccess, project_id: str, branch_id: str, name: str
 ) -> tuple[BranchDatabase, list[Operation]] | None:
     """The database as it was; None when the branch has none of that name and none to be dropped."""
-    project = await access.idle_project(project_id)
-    branch = await access.branch(project, branch_id)
+    project, branch = await access.branch_to_write(project_id, branch_id)
     if name in WEIRS_OWN_DATABASES:
         raise BadRequestError(
             f"database {name!r} is Weir's own, and every branch needs it; delete databases that you have made"

@@ -80,8 +80,7 @@ async def add_first(
 async def create_role(
     access: ProjectAccess, project_id: str, branch_id: str, name: str, no_login: bool
 ) -> tuple[Role, str, list[Operation]]:
-    project = await access.idle_project(project_id)
-    branch = await access.branch(project, branch_id)
+    project, branch = await access.branch_to_write(project_id, branch_id)
     check_role_name(name)
     if no_login:
         raise NotBuiltError("roles without login are not built yet; create them with SQL")
@@ -100,8 +99,7 @@ async def create_role(
 async def reset_password(
     access: ProjectAccess, project_id: str, branch_id: str, name: str
 ) -> tuple[Role, str, list[Operation]]:
-    project = await access.idle_project(project_id)
-    branch = await access.branch(project, branch_id)
+    project, branch = await access.branch_to_write(project_id, branch_id)
     role = await get_role(access, branch, name)
     fresh, password = new_role(branch.id, name)
     role.password_sealed = fresh.password_sealed
@@ -126,8 +124,7 @@ def record_reveal(access: ProjectAccess, branch: Branch, role: Role) -> None:
 async def create_database(
     access: ProjectAccess, project_id: str, branch_id: str, name: str, owner_name: str
 ) -> tuple[BranchDatabase, list[Operation]]:
-    project = await access.idle_project(project_id)
-    branch = await access.branch(project, branch_id)
+    project, branch = await access.branch_to_write(project_id, branch_id)
     check_database_name(name)
     await get_role(access, branch, owner_name)
     repository = DatabaseRepository(access.session)
@@ -146,8 +143,7 @@ async def create_database(
 async def change_owner(
     access: ProjectAccess, project_id: str, branch_id: str, name: str, owner_name: str | None, new_name: str | None
 ) -> tuple[BranchDatabase, list[Operation]]:
-    project = await access.idle_project(project_id)
-    branch = await access.branch(project, branch_id)
+    project, branch = await access.branch_to_write(project_id, branch_id)
     row = await get_database(access, branch, name)
     if new_name not in {None, name}:
         raise NotBuiltError(

@@ -95,8 +95,8 @@ async def delete_project_endpoint(project_id: PathId, endpoint_id: PathId, acces
 
 @router.post("/projects/{project_id}/endpoints/{endpoint_id}/start", responses=_CHANGE)
 async def start_project_endpoint(project_id: PathId, endpoint_id: PathId, access: Access) -> EndpointOperations:
-    """Starts the compute. Of a running one: 200 with no operations. While the project is busy (the first
-    start still under way, say): 423."""
+    """Starts the compute. Of a running one: 200 with no operations. While the endpoint or its branch is busy (the
+    first start still under way, say): 423."""
     return _answer(await service.start(access, project_id, endpoint_id))
 
 

@@ -130,8 +130,7 @@ def _suspend_timeout(project: Project, options: EndpointOptions) -> int:
 async def create(
     access: ProjectAccess, project_id: str, body: EndpointCreate
 ) -> tuple[Project, Endpoint, list[Operation]]:
-    project = await access.idle_project(project_id)
-    branch = await access.branch(project, body.branch_id)
+    project, branch = await access.branch_to_write(project_id, body.branch_id)
     if body.type == "read_only":
         raise NotBuiltError(READ_ONLY_REFUSED)
     if body.region_id not in {None, project.region_id}:
@@ -156,8 +155,7 @@ async def inherited_fpw(access: ProjectAccess, branch: Branch) -> bool:
 
 async def start(access: ProjectAccess, project_id: str, ident: str) -> tuple[Project, Endpoint, list[Operation]]:
     """Starting what runs is no error and no operation."""
-    project = await access.idle_project(project_id)
-    endpoint = await access.endpoint(project, ident)
+    project, endpoint = await access.idle_endpoint(project_id, ident)
     if endpoint.disabled:
         raise BadRequestError(f"endpoint {ident} is disabled; enable it with PATCH before starting it")
     if endpoint.desired_state == EndpointState.ACTIVE and endpoint.state == EndpointState.ACTIVE:
@@ -167,8 +165,7 @@ async def start(access: ProjectAccess, project_id: str, ident: str) -> tuple[Pro
 
 
 async def suspend(access: ProjectAccess, project_id: str, ident: str) -> tuple[Project, Endpoint, list[Operation]]:
-    project = await access.idle_project(project_id)
-    endpoint = await access.endpoint(project, ident)
+    project, endpoint = await access.idle_endpoint(project_id, ident)
     if endpoint.desired_state == EndpointState.IDLE and endpoint.state == EndpointState.IDLE:
         return project, endpoint, []
     endpoint.desired_state = EndpointState.IDLE
@@ -176,8 +173,7 @@ async def suspend(access: ProjectAccess, project_id: str, ident: str) -> tuple[P
 
 
 async def restart(access: ProjectAccess, project_id: str, ident: str) -> tuple[Project, Endpoint, list[Operation]]:
-    project = await access.idle_project(project_id)
-    endpoint = await access.endpoint(project, ident)
+    project, endpoint = await access.idle_endpoint(project_id, ident)
     if endpoint.disabled:
         raise BadRequestError(f"endpoint {ident} is disabled; enable it with PATCH before restarting it")
     endpoint.desired_state = EndpointState.ACTIVE
@@ -185,8 +181,7 @@ async def restart(access: ProjectAccess, project_id: str, ident: str) -> tuple[P
 
 
 async def delete(access: ProjectAccess, project_id: str, ident: str) -> tuple[Project, Endpoint, list[Operation]]:
-    project = await access.idle_project(project_id)
-    endpoint = await access.endpoint(project, ident)
+    project, endpoint = await access.idle_endpoint(project_id, ident)
     endpoint.desired_state = EndpointState.IDLE
     endpoint.delete_requested_at = now()
     return await _enqueue(access, project, endpoint, OperationKind.DELETE_COMPUTE, "endpoint.delete")
@@ -195,8 +190,7 @@ async def delete(access: ProjectAccess, project_id: str, ident: str) -> tuple[Pr
 async def update(
     access: ProjectAccess, project_id: str, ident: str, body: EndpointUpdate
 ) -> tuple[Project, Endpoint, list[Operation]]:
-    project = await access.idle_project(project_id)
-    endpoint = await access.endpoint(project, ident)
+    project, endpoint = await access.idle_endpoint(project_id, ident)
     refuse_unbuilt(body)
     if body.branch_id not in {None, endpoint.branch_id}:
         raise NotBuiltError("moving an endpoint to another branch is not built yet; create one on that branch")

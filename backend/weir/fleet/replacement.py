@@ -19,8 +19,9 @@ from weir.config import get_settings
 from weir.db import release
 from weir.errors import BadRequestError, ForbiddenError, NotBuiltError, PreconditionFailedError
 from weir.identity import audit
+from weir.operations import scopes
+from weir.operations.locks import holder
 from weir.operations.models import OPEN, Operation, OperationKind
-from weir.operations.repository import OperationRepository
 from weir.projects.models import Project
 
 # Branches that one request looks at, and how many of them at the same time.
@@ -31,7 +32,7 @@ LOOKS_AT_ONCE = 16
 async def replace_everywhere(
     session: AsyncSession, principal: Principal, keepers: Sequence[Safekeeper], number: int, by: int, after: str
 ) -> SafekeeperReplacement:
-    """Queues a replacement for each branch of an idle project; those of one project one after the other."""
+    """Queues a replacement for each branch that is idle."""
     if not principal.operator:
         raise ForbiddenError("only an operator's account may replace a safekeeper for all projects")
     if get_settings().compute_runtime == "simulated":
@@ -52,12 +53,12 @@ async def replace_everywhere(
     answer = SafekeeperReplacement(queued=0, remaining=remaining, next=following, operations=[], not_queued=[])
     await release(session)
     looks = await _look_at(keepers, found)
-    last: dict[str, Operation] = {}
+    locked: set[str] = set()
     for (branch, project), seen in zip(found, looks, strict=True):
         stored = await members_of(session, branch.timeline_id, len(keepers))
         marks = marks_of(await rows_of(session, branch.timeline_id))
         wanted, reason = voters_with(marked(seen, marks), stored, number, by)
-        queued = reason or await _queue(session, principal, branch, project, wanted, last)
+        queued = reason or await _queue(session, principal, branch, project, wanted, locked)
         if isinstance(queued, str):
             row = ReplacementNotQueued(branch_id=branch.id, project_id=project.id, reason=queued)
             answer.not_queued.append(row)
@@ -112,18 +113,19 @@ async def _queue(
     branch: Branch,
     project: Project,
     wanted: list[int],
-    last: dict[str, Operation],
+    locked: set[str],
 ) -> Operation | str:
-    """Behind the one before in the same project; the reason where the project is busy."""
-    if project.id not in last:
+    """The reason where the branch is busy. `locked`: projects whose rows this request has locked."""
+    if project.id not in locked:
         statement = select(Project).where(
             Project.id == project.id, Project.deleted_at.is_(None), Project.delete_requested_at.is_(None)
         )
         if (await session.scalars(statement.with_for_update(skip_locked=True))).one_or_none() is None:
             return "somebody works on the project, or it is being deleted; ask again"
-        busy = await OperationRepository(session).open_of_project(project.id)
-        if busy is not None:
-            return f"the project is busy: operation {busy.id} ({busy.action}) is {busy.status}; ask again"
-    operation = await queue(session, branch, wanted, request_id=principal.request_id, depends_on=last.get(project.id))
-    last[project.id] = operation
-    return operation
+        locked.add(project.id)
+    scope = scopes.of_branch(project.id, branch.id)
+    held = await holder(session, [scope])
+    if held is not None:
+        what = f"operation {held.operation_id} ({held.action}) is {held.status}"
+        return f"{scopes.named(scope)} is busy: {what}; ask again"
+    return await queue(session, branch, wanted, request_id=principal.request_id)

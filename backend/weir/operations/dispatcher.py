@@ -19,9 +19,9 @@ from temporalio.client import Client
 from weir.config import Settings
 from weir.db import Database
 from weir.kit.clock import now
-from weir.operations import service
-from weir.operations.messages import OperationInput, operation_workflow_id
-from weir.operations.models import Operation
+from weir.operations import locks, service
+from weir.operations.messages import CANCEL_SIGNAL, OperationInput, operation_workflow_id
+from weir.operations.models import Operation, OperationStatus
 from weir.operations.repository import CHANNEL, OperationRepository
 from weir.operations.starter import ENDED_EARLY, LOST_AFTER, WorkflowStarter
 
@@ -96,17 +96,28 @@ class Dispatcher:
             await asyncio.sleep(1)
 
     async def dispatch_all(self) -> None:
+        while await self._skip_orphans():
+            pass
         while await self._dispatch_operation():
+            pass
+        while await self._ask_to_stop():
             pass
         for source in self._sources:
             while await source.dispatch_next():
                 pass
 
+    async def _skip_orphans(self) -> bool:
+        """In a transaction of its own: what orphans held is not to wait for Temporal's answer about others. True
+        where there were some: others may have waited for these."""
+        async with self._database.transaction() as session:
+            chains = await OperationRepository(session).skip_orphans(now())
+            for chain in chains:
+                await locks.renew(session, chain)
+        return bool(chains)
+
     async def _dispatch_operation(self) -> bool:
         async with self._database.transaction() as session:
-            repository = OperationRepository(session)
-            await repository.skip_orphans(now())
-            operation = await repository.next_ready()
+            operation = await OperationRepository(session).next_ready()
             if operation is None:
                 return False
             await self._start_operation(operation)
@@ -126,6 +137,18 @@ class Dispatcher:
         )
         log.info("operation_dispatched", operation_id=str(operation.id), kind=operation.kind.value)
 
+    async def _ask_to_stop(self) -> bool:
+        """Asks the workflow of one operation that is to be cancelled. A crash before the commit means that it is
+        asked again, which changes nothing."""
+        async with self._database.transaction() as session:
+            operation = await OperationRepository(session).next_to_cancel()
+            if operation is None:
+                return False
+            await self._starter.signal(operation_workflow_id(operation.id), CANCEL_SIGNAL)
+            operation.cancel_asked_at = now()
+        log.info("operation_asked_to_stop", operation_id=str(operation.id), kind=operation.kind.value)
+        return True
+
     async def recover_lost(self) -> None:
         """Operations that run in the database but not in Temporal: started again when Temporal has never
         heard of them (its database was replaced), failed when their workflow was ended from outside."""
@@ -136,7 +159,16 @@ class Dispatcher:
             if status is None:
                 log.warning("operation_lost", operation_id=str(operation.id))
                 await self._start_operation(operation)
+                await self._forget_asked(operation)
             elif status in ENDED_EARLY:
                 reason = f"its workflow ended as {status.name.lower()} before it could report"
                 async with self._database.transaction() as session:
                     await service.mark_done(session, operation.id, reason)
+
+    async def _forget_asked(self, operation: Operation) -> None:
+        """The workflow that was asked to stop is gone: the new one is to be asked too."""
+        if operation.status == OperationStatus.CANCELLING:
+            async with self._database.transaction() as session:
+                row = await OperationRepository(session).by_id(operation.id)
+                if row is not None:
+                    row.cancel_asked_at = None

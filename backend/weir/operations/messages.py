@@ -19,5 +19,8 @@ def operation_workflow_id(operation_id: object) -> str:
     return f"operation/{operation_id}"
 
 
+# The signal that asks an operation's workflow to stop and to undo what it has done.
+CANCEL_SIGNAL = "cancel"
+
 RECONCILER_WORKFLOW = "reconciler"
 RECONCILER_WORKFLOW_ID = "reconciler"

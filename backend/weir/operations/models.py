@@ -3,7 +3,8 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BigInteger, ForeignKey, Identity, Index
+from sqlalchemy import ARRAY, BigInteger, ForeignKey, Identity, Index, Text, text
+from sqlalchemy.dialects.postgresql import ExcludeConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from weir.kit.models import Base, Timestamps
@@ -68,6 +69,7 @@ class Operation(Timestamps, Base):
             "sequence",
             postgresql_where="status IN ('scheduling', 'running', 'cancelling')",
         ),
+        Index("ix_operations_chain", "chain"),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True)
@@ -79,6 +81,10 @@ class Operation(Timestamps, Base):
     kind: Mapped[OperationKind]
     status: Mapped[OperationStatus] = mapped_column(default=OperationStatus.SCHEDULING)
     depends_on: Mapped[UUID | None] = mapped_column(ForeignKey("operations.id"))
+    # The first operation of the same request; null of what ended before there were chains.
+    chain: Mapped[UUID | None] = mapped_column(ForeignKey("operations.id"))
+    # Paths (`weir.operations.scopes`) that nobody else may hold while it is open.
+    holds: Mapped[list[str]] = mapped_column(ARRAY(Text), default=list, server_default=text("'{}'"))
     origin: Mapped[str] = mapped_column(default="request")
     payload: Mapped[dict[str, Any]] = mapped_column(default=dict)
     error: Mapped[str | None]
@@ -88,4 +94,25 @@ class Operation(Timestamps, Base):
     request_id: Mapped[str] = mapped_column(default="")
     trace_context: Mapped[dict[str, Any]] = mapped_column(default=dict)
     started_at: Mapped[datetime | None]
+    # When its workflow was asked to stop; null until it has been.
+    cancel_asked_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+
+
+# The texts from `P/B/` up to `P/B0`: `0` follows `/`.
+_PATHS_THAT_BEGIN_SO = "weir_scope(path, left(path, -1) || '0')"
+
+
+class OperationLock(Base):
+    """What the open operations of one chain hold of a project. The database takes no two rows whose paths overlap."""
+
+    __tablename__ = "operation_locks"
+    __table_args__ = (
+        ExcludeConstraint((text(_PATHS_THAT_BEGIN_SO), "&&"), name="ex_operation_locks_overlap", using="gist"),
+        Index("ix_operation_locks_project", "project_id"),
+        Index("ix_operation_locks_chain", "chain"),
+    )
+
+    path: Mapped[str] = mapped_column(primary_key=True)
+    chain: Mapped[UUID] = mapped_column(ForeignKey("operations.id"))
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))

@@ -7,9 +7,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from weir.kit.pagination import PageRequest
-from weir.operations.models import OPEN, Operation, OperationKind, OperationStatus
+from weir.operations.models import Operation, OperationKind, OperationStatus
 
 CHANNEL = "weir_operations"
+_HANDED_OVER = (OperationStatus.RUNNING, OperationStatus.CANCELLING)
 
 
 class OperationRepository:
@@ -40,19 +41,15 @@ class OperationRepository:
         )
         return list((await self._session.scalars(statement)).all())
 
-    async def open_of_project(self, project_id: str) -> Operation | None:
-        statement = (
-            select(Operation)
-            .where(Operation.project_id == project_id, Operation.status.in_(OPEN))
-            .order_by(Operation.sequence)
-            .limit(1)
-        )
-        return (await self._session.scalars(statement)).one_or_none()
+    async def newest(self) -> int:
+        """Sequence of the newest operation of all that are committed; 0 without one. With a project locked, whatever
+        is begun with it later has a higher one."""
+        return (await self._session.scalars(select(func.coalesce(func.max(Operation.sequence), 0)))).one()
 
-    async def newest_of_project(self, project_id: str) -> int:
-        """Sequence of the newest operation, open or over; 0 without one."""
-        statement = select(func.coalesce(func.max(Operation.sequence), 0)).where(Operation.project_id == project_id)
-        return (await self._session.scalars(statement)).one()
+    async def begun_since(self, project_id: str, sequence: int) -> list[Operation]:
+        """Operations of the project with a later number, open or over."""
+        statement = select(Operation).where(Operation.project_id == project_id, Operation.sequence > sequence)
+        return list((await self._session.scalars(statement)).all())
 
     async def next_ready(self) -> Operation | None:
         """The oldest scheduled operation whose predecessor has finished, locked for this dispatcher."""
@@ -71,7 +68,8 @@ class OperationRepository:
         return (await self._session.scalars(statement)).one_or_none()
 
     async def skip_orphans(self, at: datetime) -> Sequence[UUID]:
-        """Operations that wait for one that will never finish."""
+        """Ends operations that wait for one that will never finish. Answers with their chains, which hold less
+        now."""
         before = aliased(Operation)
         lost = (
             OperationStatus.FAILED,
@@ -91,13 +89,26 @@ class OperationRepository:
                 error="an operation this one depends on did not succeed",
                 finished_at=at,
             )
-            .returning(Operation.id)
+            .returning(Operation.chain)
             .execution_options(synchronize_session=False)
         )
-        return (await self._session.scalars(statement)).all()
+        chains = (await self._session.scalars(statement)).all()
+        return [chain for chain in dict.fromkeys(chains) if chain is not None]
+
+    async def next_to_cancel(self) -> Operation | None:
+        """The oldest operation whose workflow has yet to be asked to stop, locked for this dispatcher."""
+        statement = (
+            select(Operation)
+            .where(Operation.status == OperationStatus.CANCELLING, Operation.cancel_asked_at.is_(None))
+            .order_by(Operation.sequence)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        )
+        return (await self._session.scalars(statement)).one_or_none()
 
     async def running_since_before(self, at: datetime) -> list[Operation]:
-        statement = select(Operation).where(Operation.status == OperationStatus.RUNNING, Operation.started_at < at)
+        """Those that Temporal has had since before then, and that have not ended."""
+        statement = select(Operation).where(Operation.status.in_(_HANDED_OVER), Operation.started_at < at)
         return list((await self._session.scalars(statement)).all())
 
     async def consecutive_failures(self, endpoint_id: str, kind: OperationKind) -> tuple[int, datetime | None]:

@@ -4,9 +4,10 @@ from fastapi import APIRouter
 
 from weir.authz.access import Access
 from weir.db import Session
-from weir.errors import BadRequestError, NotFoundError, UnauthorizedError, responses
+from weir.errors import BadRequestError, ConflictError, NotFoundError, UnauthorizedError, responses
 from weir.kit.pagination import Page
 from weir.kit.schemas import PathId
+from weir.operations import cancelling
 from weir.operations.repository import OperationRepository
 from weir.operations.schemas import OperationResponse, OperationsPage, OperationView
 
@@ -30,3 +31,11 @@ async def get_project_operation(
     if row is None:
         raise NotFoundError.of("operation", operation_id)
     return OperationResponse(operation=OperationView.of(row))
+
+
+@router.post("/projects/{project_id}/operations/{operation_id}/cancel", responses=responses(ConflictError))
+async def cancel_project_operation(project_id: PathId, operation_id: UUID, access: Access) -> OperationResponse:
+    """Stops an operation and undoes what it has done: a start, the making of a branch, a detach, a change of
+    safekeepers. It is `cancelling` until that is done, then `cancelled`; one that ends before it could be stopped is
+    `finished`. Operations that wait for it are skipped. Others are refused with 409, with the reason."""
+    return OperationResponse(operation=OperationView.of(await cancelling.cancel(access, project_id, operation_id)))

@@ -3,6 +3,7 @@ from uuid import UUID
 
 from weir.kit.pagination import Pagination
 from weir.kit.schemas import View
+from weir.operations.cancellable import why_not
 from weir.operations.models import Operation, OperationAction, OperationStatus
 
 
@@ -19,6 +20,8 @@ class OperationView(View):
     created_at: datetime
     updated_at: datetime
     total_duration_ms: int
+    # Whether it can be cancelled now.
+    cancellable: bool
 
     @classmethod
     def of(cls, row: Operation) -> "OperationView":
@@ -36,6 +39,7 @@ class OperationView(View):
             created_at=row.created_at,
             updated_at=row.updated_at,
             total_duration_ms=max(0, int((until - row.created_at).total_seconds() * 1000)),
+            cancellable=why_not(row) is None,
         )
 
 

@@ -1,14 +1,16 @@
-"""Writing intent: an operation row in the transaction of the change it carries out."""
+"""Writing intent: an operation row in the transaction of the change it carries out, with what it holds until it
+ends."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from opentelemetry import propagate
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from weir.errors import ProjectBusyError
 from weir.kit.clock import now
 from weir.kit.ids import operation_id
+from weir.operations import locks, scopes
 from weir.operations.models import Operation, OperationAction, OperationKind, OperationStatus
 from weir.operations.repository import OperationRepository
 
@@ -36,6 +38,17 @@ def trace_context() -> dict[str, Any]:
     return carrier
 
 
+def _holds(kind: OperationKind, project_id: str, branch_id: str | None, endpoint_id: str | None) -> str:
+    """What such an operation changes, or needs to stay as it is."""
+    if kind == OperationKind.CREATE_PROJECT or branch_id is None:
+        return scopes.of_project(project_id)
+    if endpoint_id is not None:
+        return scopes.of_endpoint(project_id, branch_id, endpoint_id)
+    if kind == OperationKind.DETACH_BRANCH:
+        return scopes.history_of(project_id, branch_id)
+    return scopes.of_branch(project_id, branch_id)
+
+
 async def enqueue(
     session: AsyncSession,
     kind: OperationKind,
@@ -44,13 +57,18 @@ async def enqueue(
     branch_id: str | None = None,
     endpoint_id: str | None = None,
     depends_on: Operation | None = None,
+    also_holds: Sequence[str] = (),
     origin: str = "request",
     request_id: str = "",
     payload: dict[str, Any] | None = None,
 ) -> Operation:
+    """Adds the operation and takes what it holds: the endpoint, the branch or the project that it is on, and what
+    `also_holds` names (`weir.operations.scopes`). Raises ProjectBusyError when an open operation of another request
+    has some of it."""
     at = now()
+    ident = operation_id()
     operation = Operation(
-        id=operation_id(),
+        id=ident,
         project_id=project_id,
         branch_id=branch_id,
         endpoint_id=endpoint_id,
@@ -58,6 +76,8 @@ async def enqueue(
         action=_ACTIONS[kind],
         status=OperationStatus.SCHEDULING,
         depends_on=None if depends_on is None else depends_on.id,
+        chain=ident if depends_on is None else depends_on.chain,
+        holds=scopes.cover([_holds(kind, project_id, branch_id, endpoint_id), *also_holds]),
         origin=origin,
         request_id=request_id,
         trace_context=trace_context(),
@@ -67,17 +87,8 @@ async def enqueue(
         updated_at=at,
     )
     await OperationRepository(session).add(operation)
+    await locks.renew(session, operation.chain or ident)
     return operation
-
-
-async def require_idle(session: AsyncSession, project_id: str) -> None:
-    """Call with the project's row locked: between the check and the commit nobody else can add work."""
-    busy = await OperationRepository(session).open_of_project(project_id)
-    if busy is not None:
-        raise ProjectBusyError(
-            f"project {project_id} is busy: operation {busy.id} ({busy.action}) is {busy.status}; "
-            "repeat the request when it has finished"
-        )
 
 
 async def mark_running(session: AsyncSession, operation_id: UUID) -> Operation:
@@ -90,13 +101,24 @@ async def mark_running(session: AsyncSession, operation_id: UUID) -> Operation:
     return row
 
 
-async def mark_done(session: AsyncSession, operation_id: UUID, error: str | None, warning: str | None = None) -> None:
-    """Finished, perhaps with a warning, or failed. The first report stands: a repeated activity changes nothing."""
+async def mark_done(
+    session: AsyncSession,
+    operation_id: UUID,
+    error: str | None,
+    warning: str | None = None,
+    *,
+    cancelled: bool = False,
+) -> None:
+    """Finished, perhaps with a warning, failed, or cancelled and undone; what it held is free. The first report
+    stands: a repeated activity changes nothing."""
     repository = OperationRepository(session)
     row = await repository.by_id(operation_id)
     if row is None or row.finished_at is not None:
         return
-    row.status = OperationStatus.FINISHED if error is None else OperationStatus.FAILED
+    ended = OperationStatus.CANCELLED if cancelled else OperationStatus.FINISHED
+    row.status = ended if error is None else OperationStatus.FAILED
     row.error, row.warning = error, warning
     row.finished_at = now()
+    if row.chain is not None:
+        await locks.renew(session, row.chain)
     await repository.wake_dispatchers()

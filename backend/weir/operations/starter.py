@@ -55,6 +55,15 @@ class WorkflowStarter:
         finally:
             context.detach(token)
 
+    async def signal(self, workflow_id: str, signal: str) -> None:
+        """A workflow that has ended, or that Temporal does not know, takes no signal, and that is no error. Raises
+        RPCError when Temporal does not answer."""
+        try:
+            await self._temporal.get_workflow_handle(workflow_id).signal(signal, rpc_timeout=RPC_TIMEOUT)
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise
+
     async def status(self, workflow_id: str) -> WorkflowExecutionStatus | None:
         """None when Temporal knows no workflow of this id. Raises RPCError when Temporal does not answer."""
         try:

@@ -1,16 +1,27 @@
-"""The lock that every change of a project begins with."""
+"""The lock that every change of a project begins with.
+
+The project's row is locked for as long as a change is decided on and written down, milliseconds, so that two requests
+never decide on one state. What takes longer is an operation, and holds what it works on until it ends
+(`weir.operations.locks`).
+"""
+
+from collections.abc import Sequence
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from weir.operations.service import require_idle
+from weir.operations.locks import require_free
 from weir.projects.models import Project
 
 
-async def lock_idle(session: AsyncSession, project_id: str) -> Project:
-    """The row of a project that there is, as it is stored now, locked until the transaction ends. Raises
-    ProjectBusyError when an operation of the project is open."""
+async def lock_project(session: AsyncSession, project_id: str) -> Project:
+    """The row of a project that there is, as it is stored now, locked until the transaction ends."""
     statement = select(Project).where(Project.id == project_id).with_for_update()
-    project = (await session.scalars(statement.execution_options(populate_existing=True))).one()
-    await require_idle(session, project_id)
+    return (await session.scalars(statement.execution_options(populate_existing=True))).one()
+
+
+async def lock_idle(session: AsyncSession, project_id: str, scopes: Sequence[str]) -> Project:
+    """As `lock_project`. Raises ProjectBusyError when an open operation holds something of these scopes."""
+    project = await lock_project(session, project_id)
+    await require_free(session, scopes)
     return project

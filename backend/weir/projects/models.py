@@ -2,7 +2,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ForeignKey
+from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from weir.durability.levels import Durability
@@ -23,6 +23,10 @@ class Project(Timestamps, Base):
     """Deleting is an intent first (`delete_requested_at`); `deleted_at` follows when the storage is gone."""
 
     __tablename__ = "projects"
+    # Lists are of an account, the newest first.
+    __table_args__ = (
+        Index("ix_projects_account", "account_id", "created_at", "id", postgresql_where="deleted_at IS NULL"),
+    )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]

@@ -166,7 +166,7 @@ async def create(access: ProjectAccess, fields: ProjectFields) -> CreatedProject
 
 
 async def update(access: ProjectAccess, ident: str, body: ProjectUpdate) -> tuple[Project, list[Operation]]:
-    project = await access.idle_project(ident)
+    project = await access.locked_project(ident)
     _refuse_unbuilt_settings(body.settings)
     limits_before, policy_before = _limits(project), policy_of(project)
     project.settings = _settings(body.settings, project.settings)
@@ -197,7 +197,7 @@ async def update(access: ProjectAccess, ident: str, body: ProjectUpdate) -> tupl
 
 
 async def delete(access: ProjectAccess, ident: str) -> tuple[Project, list[Operation]]:
-    project = await access.idle_project(ident, deleting=True)
+    project = await access.project_to_delete(ident)
     project.delete_requested_at = now()
     operations = await delete_endpoints(
         access.session,

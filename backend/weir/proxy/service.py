@@ -17,6 +17,7 @@ from weir.endpoints.repository import EndpointRepository
 from weir.errors import ProjectBusyError, UnavailableError
 from weir.identity import audit
 from weir.kit.clock import now
+from weir.operations import scopes
 from weir.operations.models import OPEN, OperationKind, OperationStatus
 from weir.operations.repository import OperationRepository
 from weir.operations.service import enqueue
@@ -68,18 +69,22 @@ async def _goes(session: AsyncSession, project_id: str) -> bool:
 
 
 async def wake(database: Database, endpoint_id: str, seconds: float) -> ProxyEndpoint | None:
-    """Starts a suspended compute, after what else the project is doing, and answers when it runs, or at once when it
-    must not be started. Raises UnavailableError with the reason when that fails or takes longer than `seconds`."""
+    """Starts a suspended compute, after what else is being done to it or its branch, and answers when it runs, or at
+    once when it must not be started. Raises UnavailableError with the reason when that fails or takes longer than
+    `seconds`."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     pause = _PAUSE
     operation: UUID | None = None
     while True:
-        async with database.transaction() as session:
-            found = await describe(session, endpoint_id)
-            if found is None or found.state != "suspended":
-                return found
-            operation, waits_for = await _start(session, endpoint_id, operation)
+        try:
+            async with database.transaction() as session:
+                found = await describe(session, endpoint_id)
+                if found is None or found.state != "suspended":
+                    return found
+                operation, waits_for = await _start(session, endpoint_id, operation)
+        except ProjectBusyError as error:
+            operation, waits_for = None, error.message
         if loop.time() + pause > deadline:
             raise UnavailableError(
                 f"endpoint {endpoint_id} does not run after {seconds:.0f} s: {waits_for}; try again later"
@@ -90,7 +95,7 @@ async def wake(database: Database, endpoint_id: str, seconds: float) -> ProxyEnd
 
 async def _start(session: AsyncSession, endpoint_id: str, operation_id: UUID | None) -> tuple[UUID | None, str]:
     """Queues the start unless it is queued already. Answers with its operation, if there is one, and with what is to
-    be waited for."""
+    be waited for. Raises ProjectBusyError while something else is done to the endpoint or its branch."""
     repository = OperationRepository(session)
     operation = None if operation_id is None else await repository.by_id(operation_id)
     if operation is not None:
@@ -101,10 +106,8 @@ async def _start(session: AsyncSession, endpoint_id: str, operation_id: UUID | N
     endpoint = await EndpointRepository(session).get(endpoint_id)
     if endpoint is None:
         return None, "it has gone"
-    try:
-        await lock_idle(session, endpoint.project_id)
-    except ProjectBusyError as error:
-        return None, error.message
+    scope = scopes.of_endpoint(endpoint.project_id, endpoint.branch_id, endpoint_id)
+    await lock_idle(session, endpoint.project_id, [scope])
     # As it is under the lock: another one may have started it just now.
     endpoint = await EndpointRepository(session).get(endpoint_id)
     if endpoint is None or await _state(session, endpoint) != "suspended":

@@ -31,6 +31,7 @@ from weir.db import Database
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.errors import ProjectBusyError
 from weir.kit.ids import parse_lsn
+from weir.operations import scopes
 from weir.projects.locking import lock_idle
 from weir.projects.models import Project
 
@@ -110,7 +111,7 @@ def project_locked(database: Database, safekeeper_count: int) -> Lock:
         # Meant to last while storage is asked: nothing else may begin with this project until its log is made again.
         async with database.transaction(asks_others=True) as session:
             try:
-                await lock_idle(session, of.project_id)
+                await lock_idle(session, of.project_id, [scopes.of_project(of.project_id)])
             except ProjectBusyError as error:
                 raise RefusedError(error.message) from None
             found = await branch_logs(session, safekeeper_count, of.branch_id)

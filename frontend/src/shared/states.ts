@@ -20,6 +20,8 @@ const TONES: Record<string, Tone> = {
   soaking: 'accent',
   rolling_back: 'warn',
   aborting: 'warn',
+  cancelling: 'warn',
+  cancelled: 'warn',
   paused: 'warn',
   held: 'warn',
   inconclusive: 'warn',

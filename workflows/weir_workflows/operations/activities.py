@@ -12,6 +12,7 @@ class OperationDone:
     operation_id: str
     error: str | None
     warning: str | None = None
+    cancelled: bool = False
 
 
 class OperationActivities:
@@ -21,4 +22,6 @@ class OperationActivities:
     @activity.defn
     async def report_operation(self, message: OperationDone) -> None:
         async with self._r.database.transaction() as session:
-            await service.mark_done(session, UUID(message.operation_id), message.error, message.warning)
+            await service.mark_done(
+                session, UUID(message.operation_id), message.error, message.warning, cancelled=message.cancelled
+            )

@@ -1,11 +1,9 @@
 """One workflow per kind of operation.
 
-Each reads what is wanted when it runs, undoes what it made when it fails, and always reports: an operation
-ends as finished, perhaps with a warning, or failed, with the reason, and the operations that wait for it go on or
-are skipped.
+Each reads what is wanted when it runs, undoes what it made when it fails, and always reports: an operation ends as
+finished, perhaps with a warning, or failed, with the reason, or cancelled, and the operations that wait for it go on
+or are skipped.
 """
-
-from collections.abc import Awaitable, Callable
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -15,40 +13,16 @@ with workflow.unsafe.imports_passed_through():
     from weir_workflows.common import policies
     from weir_workflows.common.errors import reason_of
     from weir_workflows.computes.activities import ComputeActivities
-    from weir_workflows.operations.activities import OperationActivities, OperationDone
+    from weir_workflows.operations.carrying import Cancellable, carry_out
     from weir_workflows.storage.activities import BranchReadyInput, SafekeeperTimelineInput, StorageActivities
     from weir_workflows.storage.detach import DetachActivities
     from weir_workflows.storage.replace import ReplaceActivities
     from weir_workflows.storage.restore import RestoreActivities
 
-# Answers with what it could not do beside its purpose, if anything.
-Step = Callable[[], Awaitable[str | None]]
 # Of restores begun before, the replay goes the way they went.
 RESTORED_ONCE_EXCHANGED = "restored-once-exchanged"
 # Of a log's members; nine replaced by nine others in place take 36.
 MOST_CHANGES = 100
-
-
-async def _carry_out(operation: OperationInput, do: Step, undo: Step | None = None) -> None:
-    error: str | None = None
-    warning: str | None = None
-    try:
-        warning = await do()
-    except ActivityError as failure:
-        error = reason_of(failure)
-        if undo is not None:
-            error = await _compensate(undo, error)
-    await workflow.execute_activity_method(
-        OperationActivities.report_operation, OperationDone(operation.operation_id, error, warning), **policies.RECORD
-    )
-
-
-async def _compensate(undo: Step, error: str) -> str:
-    try:
-        left = await undo()
-    except ActivityError as failure:
-        return f"{error}; undoing it failed too: {reason_of(failure)}"
-    return error if left is None else f"{error}; {left}"
 
 
 def _branch_of(operation: OperationInput) -> str:
@@ -61,16 +35,6 @@ def _endpoint_of(operation: OperationInput) -> str:
     return operation.endpoint_id
 
 
-async def _make_timeline(branch_id: str) -> None:
-    facts = await workflow.execute_activity_method(StorageActivities.create_timeline, branch_id, **policies.STORAGE)
-    await workflow.execute_activity_method(
-        StorageActivities.create_on_safekeepers, SafekeeperTimelineInput(branch_id, facts), **policies.STORAGE
-    )
-    await workflow.execute_activity_method(
-        StorageActivities.mark_branch_ready, BranchReadyInput(branch_id, facts.ancestor_lsn), **policies.RECORD
-    )
-
-
 @workflow.defn(name="create_project")
 class CreateProject:
     """Tenant and main timeline. On failure both go, and the project with them."""
@@ -81,7 +45,18 @@ class CreateProject:
             await workflow.execute_activity_method(
                 StorageActivities.create_tenant, operation.project_id, **policies.STORAGE
             )
-            await _make_timeline(_branch_of(operation))
+            branch_id = _branch_of(operation)
+            facts = await workflow.execute_activity_method(
+                StorageActivities.create_timeline, branch_id, **policies.STORAGE
+            )
+            await workflow.execute_activity_method(
+                StorageActivities.create_on_safekeepers, SafekeeperTimelineInput(branch_id, facts), **policies.STORAGE
+            )
+            await workflow.execute_activity_method(
+                StorageActivities.mark_branch_ready,
+                BranchReadyInput(branch_id, facts.ancestor_lsn),
+                **policies.RECORD,
+            )
 
         async def undo() -> None:
             await workflow.execute_activity_method(
@@ -91,44 +66,54 @@ class CreateProject:
                 StorageActivities.forget_project, operation.project_id, **policies.RECORD
             )
 
-        await _carry_out(operation, do, undo)
+        await carry_out(operation, do, undo)
 
 
 @workflow.defn(name="create_branch")
-class CreateBranch:
+class CreateBranch(Cancellable):
     @workflow.run
     async def run(self, operation: OperationInput) -> None:
         branch_id = _branch_of(operation)
 
         async def do() -> None:
-            await workflow.execute_activity_method(
-                StorageActivities.resolve_branch_point, branch_id, **policies.STORAGE
-            )
-            await _make_timeline(branch_id)
+            await self.step(StorageActivities.resolve_branch_point, branch_id, policies.STORAGE)
+            facts = await self.step(StorageActivities.create_timeline, branch_id, policies.STORAGE)
+            founded = SafekeeperTimelineInput(branch_id, facts)
+            await self.step(StorageActivities.create_on_safekeepers, founded, policies.STORAGE)
+            ready = BranchReadyInput(branch_id, facts.ancestor_lsn)
+            await self.step(StorageActivities.mark_branch_ready, ready, policies.RECORD)
 
         async def undo() -> None:
             await workflow.execute_activity_method(StorageActivities.delete_timeline, branch_id, **policies.UNDO)
             await workflow.execute_activity_method(StorageActivities.forget_branch, branch_id, **policies.RECORD)
 
-        await _carry_out(operation, do, undo)
+        async def give_up() -> bool:
+            await undo()
+            return True
+
+        await self.carry_out(operation, do, undo, give_up)
 
 
 @workflow.defn(name="start_compute")
-class StartCompute:
+class StartCompute(Cancellable):
     """A start somebody asked for is given up when it fails; one the reconciler asked for stays wanted, since
-    whatever is down will come back."""
+    whatever is down will come back. One that is cancelled is wanted by nobody any more."""
 
     @workflow.run
     async def run(self, operation: OperationInput) -> None:
         endpoint_id = _endpoint_of(operation)
 
         async def do() -> None:
-            await workflow.execute_activity_method(ComputeActivities.start_compute, endpoint_id, **policies.COMPUTE)
+            await self.step(ComputeActivities.start_compute, endpoint_id, policies.COMPUTE)
 
         async def undo() -> None:
             await workflow.execute_activity_method(ComputeActivities.abandon_compute, endpoint_id, **policies.UNDO)
 
-        await _carry_out(operation, do, undo if operation.origin == "request" else None)
+        async def give_up() -> bool:
+            await undo()
+            return True
+
+        await self.carry_out(operation, do, undo if operation.origin == "request" else None, give_up)
 
 
 @workflow.defn(name="suspend_compute")
@@ -140,7 +125,7 @@ class SuspendCompute:
                 ComputeActivities.stop_compute, _endpoint_of(operation), **policies.COMPUTE
             )
 
-        await _carry_out(operation, do)
+        await carry_out(operation, do)
 
 
 @workflow.defn(name="restart_compute")
@@ -153,7 +138,7 @@ class RestartCompute:
             await workflow.execute_activity_method(ComputeActivities.stop_compute, endpoint_id, **policies.COMPUTE)
             await workflow.execute_activity_method(ComputeActivities.start_compute, endpoint_id, **policies.COMPUTE)
 
-        await _carry_out(operation, do)
+        await carry_out(operation, do)
 
 
 @workflow.defn(name="delete_compute")
@@ -166,7 +151,7 @@ class DeleteCompute:
             await workflow.execute_activity_method(ComputeActivities.stop_compute, endpoint_id, **policies.COMPUTE)
             await workflow.execute_activity_method(ComputeActivities.forget_endpoint, endpoint_id, **policies.UNDO)
 
-        await _carry_out(operation, do)
+        await carry_out(operation, do)
 
 
 @workflow.defn(name="apply_config")
@@ -178,7 +163,7 @@ class ApplyConfig:
                 ComputeActivities.configure_compute, _endpoint_of(operation), **policies.COMPUTE
             )
 
-        await _carry_out(operation, do)
+        await carry_out(operation, do)
 
 
 @workflow.defn(name="delete_branch")
@@ -191,7 +176,7 @@ class DeleteBranch:
             await workflow.execute_activity_method(StorageActivities.delete_timeline, branch_id, **policies.UNDO)
             await workflow.execute_activity_method(StorageActivities.forget_branch, branch_id, **policies.RECORD)
 
-        await _carry_out(operation, do)
+        await carry_out(operation, do)
 
 
 async def _start(endpoints: list[str]) -> None:
@@ -249,26 +234,33 @@ class RestoreBranch:
                 await _start(found.endpoints)
             return silent
 
-        await _carry_out(operation, do, undo)
+        await carry_out(operation, do, undo)
 
 
 @workflow.defn(name="detach_branch")
-class DetachBranch:
-    """There is nothing to undo: a branch is detached when storage says so, and until then as it was."""
+class DetachBranch(Cancellable):
+    """There is nothing to undo: a branch is detached when storage says so, and until then as it was. Where storage is
+    told to stop too late, the branch is detached."""
 
     @workflow.run
     async def run(self, operation: OperationInput) -> None:
         branch_id = _branch_of(operation)
 
         async def do() -> None:
-            await workflow.execute_activity_method(DetachActivities.detach_timeline, branch_id, **policies.COPY)
-            await workflow.execute_activity_method(DetachActivities.forget_parent, branch_id, **policies.RECORD)
+            await self.step(DetachActivities.detach_timeline, branch_id, policies.COPY)
+            await self.step(DetachActivities.forget_parent, branch_id, policies.RECORD)
 
-        await _carry_out(operation, do)
+        async def give_up() -> bool:
+            if await workflow.execute_activity_method(DetachActivities.give_up_detaching, branch_id, **policies.UNDO):
+                return True
+            await workflow.execute_activity_method(DetachActivities.forget_parent, branch_id, **policies.RECORD)
+            return False
+
+        await self.carry_out(operation, do, give_up=give_up)
 
 
 @workflow.defn(name="replace_safekeeper")
-class ReplaceSafekeeper:
+class ReplaceSafekeeper(Cancellable):
     """Changes of a log's members, one after the other, until they are as wanted. There is nothing to undo: after
     each of them the log has members that work, and asking for the same again goes on."""
 
@@ -276,14 +268,12 @@ class ReplaceSafekeeper:
     async def run(self, operation: OperationInput) -> None:
         async def do() -> str | None:
             for _ in range(MOST_CHANGES):
-                done = await workflow.execute_activity_method(
-                    ReplaceActivities.change_one, operation.operation_id, **policies.MEMBERS
-                )
+                done = await self.step(ReplaceActivities.change_one, operation.operation_id, policies.MEMBERS)
                 if done is None:
                     return None
             return "something else changes the members of this log too; look at them before asking again"
 
-        await _carry_out(operation, do)
+        await self.carry_out(operation, do)
 
 
 @workflow.defn(name="apply_storage_config")
@@ -295,7 +285,7 @@ class ApplyStorageConfig:
                 StorageActivities.configure_tenant, operation.project_id, **policies.STORAGE
             )
 
-        await _carry_out(operation, do)
+        await carry_out(operation, do)
 
 
 @workflow.defn(name="delete_project")
@@ -310,7 +300,7 @@ class DeleteProject:
                 StorageActivities.forget_project, operation.project_id, **policies.RECORD
             )
 
-        await _carry_out(operation, do)
+        await carry_out(operation, do)
 
 
 WORKFLOWS: list[type] = [

@@ -31,8 +31,10 @@ from weir.databases.repository import DatabaseRepository
 from weir.durability.levels import level_of
 from weir.durability.policy import Policy, wanted
 from weir.endpoints.models import Endpoint, EndpointState
+from weir.errors import ProjectBusyError
 from weir.identity import audit
 from weir.kit.clock import now
+from weir.operations import scopes
 from weir.operations.models import OperationKind
 from weir.operations.repository import OperationRepository
 from weir.operations.service import enqueue
@@ -209,14 +211,15 @@ class ReconcilerActivities:
         """One endpoint that cannot be helped now must not keep the others from it."""
         try:
             return await self._queue(row, finding)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, ProjectBusyError) as error:
             log.warning("reconciler_postponed", endpoint_id=row.endpoint.id, error=str(error))
             return False
 
     async def _queue(self, row: ComputeRow, finding: _Finding) -> bool:
-        """Through the same operations as people's requests, so that the two never work on a project at once."""
+        """Through the same operations as people's requests, so that the two never work on an endpoint at once."""
         async with self._r.database.transaction() as session:
-            if await lock_idle(session, row.project.id, half_deleted_too=True) is None:
+            scope = scopes.of_endpoint(row.project.id, row.branch.id, row.endpoint.id)
+            if await lock_idle(session, row.project.id, scope, half_deleted_too=True) is None:
                 return False
             repository = OperationRepository(session)
             endpoint = await session.get(Endpoint, row.endpoint.id, populate_existing=True)

@@ -10,7 +10,9 @@ from sqlalchemy.orm import aliased
 
 from weir.branches.models import Branch
 from weir.branches.service import enqueue_deletion
+from weir.errors import ProjectBusyError
 from weir.identity import audit
+from weir.operations import scopes
 from weir.operations.models import OperationKind
 from weir.operations.repository import OperationRepository
 from weir_workflows.common.resources import Resources
@@ -37,7 +39,7 @@ async def delete_expired(resources: Resources, at: datetime) -> list[str]:
             async with resources.database.transaction() as session:
                 if await _delete(session, project_id, ident, at):
                     queued.append(ident)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, ProjectBusyError) as error:
             log.warning("expiry_postponed", branch_id=ident, error=str(error))
     return queued
 
@@ -54,7 +56,7 @@ def _expired(at: datetime) -> tuple[ColumnElement[bool], ...]:
 
 
 async def _delete(session: AsyncSession, project_id: str, ident: str, at: datetime) -> bool:
-    if await lock_idle(session, project_id) is None:
+    if await lock_idle(session, project_id, scopes.of_branch(project_id, ident)) is None:
         return False
     # With the project locked, as it is now: somebody may have put it off, protected it, or made a branch of it.
     statement = select(Branch).where(Branch.id == ident, *_expired(at)).with_for_update(of=Branch)

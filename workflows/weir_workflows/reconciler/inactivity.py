@@ -11,8 +11,10 @@ from weir.clients.compute import ComputeStatus
 from weir.clients.http import RemoteError
 from weir.computes.repository import ComputeRow
 from weir.endpoints.models import Endpoint, EndpointState
+from weir.errors import ProjectBusyError
 from weir.identity import audit
 from weir.kit.clock import now
+from weir.operations import scopes
 from weir.operations.models import OperationKind
 from weir.operations.service import enqueue
 from weir.rollouts.run.restarts import restarting
@@ -39,7 +41,7 @@ async def suspend_inactive(
         try:
             if await _suspend(resources, row):
                 queued.append(row.endpoint.id)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, ProjectBusyError) as error:
             log.warning("inactivity_postponed", endpoint_id=row.endpoint.id, error=str(error))
     return queued
 
@@ -70,7 +72,8 @@ async def _suspend(resources: Resources, row: ComputeRow) -> bool:
 
 
 async def _queue(session: AsyncSession, row: ComputeRow, idle: timedelta) -> bool:
-    if await lock_idle(session, row.project.id) is None:
+    scope = scopes.of_endpoint(row.project.id, row.branch.id, row.endpoint.id)
+    if await lock_idle(session, row.project.id, scope) is None:
         return False
     endpoint = await session.get(Endpoint, row.endpoint.id, populate_existing=True)
     if endpoint is None or endpoint.deleted_at is not None or await restarting(session, endpoint.id):

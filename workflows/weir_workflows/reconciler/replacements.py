@@ -24,6 +24,7 @@ from weir.clients.http import RemoteError
 from weir.clients.safekeeper import Safekeeper
 from weir.identity import audit
 from weir.kit.clock import now
+from weir.operations import scopes
 from weir.operations.models import OPEN, Operation, OperationKind
 from weir.operations.repository import OperationRepository
 from weir.projects.models import Project
@@ -139,7 +140,8 @@ class Replacements:
     ) -> list[int] | None:
         """The voters that are asked for; None when nothing is."""
         async with self._r.database.transaction() as session:
-            project = await lock_idle(session, one.project.id)
+            scope = scopes.of_branch(one.project.id, one.branch.id)
+            project = await lock_idle(session, one.project.id, scope)
             branch = await session.get(Branch, one.branch.id) if project is not None else None
             if project is None or branch is None or not _is_ready(branch):
                 return None

@@ -28,6 +28,8 @@ from weir.branches.models import Branch, BranchState
 from weir.clients.http import RemoteError
 from weir.clients.safekeeper import LogStatus, Safekeeper
 from weir.kit.clock import now
+from weir.operations import scopes
+from weir.projects.models import Project
 from weir_workflows.common.resources import Resources
 from weir_workflows.reconciler.idle import lock_idle
 from weir_workflows.reconciler.sick import (
@@ -245,7 +247,7 @@ async def _store_members(resources: Resources, one: _Log, members: LogMembers) -
     named = {member.node for member in members.members}
     async with resources.database.transaction() as session:
         branch = await session.get(Branch, one.branch_id)
-        project = await lock_idle(session, branch.project_id) if branch is not None else None
+        project = await _lock_log(session, branch) if branch is not None else None
         if branch is None or project is None or branch.timeline_id != one.timeline:
             return
         at = now()
@@ -266,6 +268,11 @@ async def _store_members(resources: Resources, one: _Log, members: LogMembers) -
         await _tell_pageserver(resources, project.tenant_id, one.timeline)
     except RemoteError as error:
         log.warning("pageserver_not_told", branch_id=branch.id, error=str(error))
+
+
+async def _lock_log(session: AsyncSession, branch: Branch) -> Project | None:
+    """The project, locked until commit; None where the branch's members are being changed, or all of the branch."""
+    return await lock_idle(session, branch.project_id, scopes.log_of(branch.project_id, branch.id))
 
 
 async def _tell_pageserver(resources: Resources, tenant: str, timeline: str) -> None:
@@ -333,11 +340,12 @@ def _holds(held: _Held, member: Member) -> bool:
 
 
 async def _found(resources: Resources, branch_id: str, keepers: list[Safekeeper]) -> bool:
-    """With the project locked and idle, so that neither a deletion nor a change of members can overtake it: an empty
-    log that comes in late would be taken for a member's. It happens once to a member, and takes two requests."""
+    """With the project locked and the log idle, so that neither a deletion nor a change of members can overtake it:
+    an empty log that comes in late would be taken for a member's. It happens once to a member, and takes two
+    requests."""
     async with resources.database.transaction(asks_others=True) as session:
         branch = await session.get(Branch, branch_id)
-        project = await lock_idle(session, branch.project_id) if branch is not None else None
+        project = await _lock_log(session, branch) if branch is not None else None
         if branch is None or project is None:
             return False
         try:

@@ -11,6 +11,7 @@ from weir.clients.http import RemoteError
 from weir.projects.models import Project, storage_config
 from weir.recovery.description import describe, revision
 from weir_workflows.common.resources import Resources
+from weir_workflows.storage.describing import ensure_described
 
 log = structlog.get_logger()
 
@@ -56,9 +57,9 @@ async def repair_descriptions(resources: Resources, after: str = "") -> Describe
     wrong = [project for project in projects if held[project.tenant_id] != revision(documents[project.id])]
     repaired: list[str] = []
     for project in random.sample(wrong, min(TENANTS_A_ROUND, len(wrong))):
-        wanted = revision(documents[project.id])
         try:
-            await resources.pageserver.put_about(project.tenant_id, wanted, documents[project.id])
+            # As it is by now: an operation may have described it since.
+            await ensure_described(resources, project.id)
         except RemoteError as error:
             log.warning("project_not_described", project_id=project.id, error=str(error))
             continue

@@ -8,6 +8,7 @@ from weir.clients.compute import ComputeStatus
 from weir.computes.repository import ComputeRow
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.identity import audit
+from weir.operations import scopes
 from weir.operations.models import OperationKind
 from weir.operations.service import enqueue
 from weir.rollouts.run.repository import RolloutRepository
@@ -63,7 +64,8 @@ async def finish_restarts(
 
 async def _queue(resources: Resources, row: ComputeRow, status: ComputeStatus) -> bool:
     async with resources.database.transaction() as session:
-        if await lock_idle(session, row.project.id, half_deleted_too=True) is None:
+        scope = scopes.of_endpoint(row.project.id, row.branch.id, row.endpoint.id)
+        if await lock_idle(session, row.project.id, scope, half_deleted_too=True) is None:
             return False
         endpoint = await session.get(Endpoint, row.endpoint.id, populate_existing=True)
         wanted = None if endpoint is None else endpoint.postgres_version

@@ -1,6 +1,6 @@
 """Members of a rollout with the rows of their computes, and the writes of every step about members."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +15,8 @@ from weir.computes.repository import ComputeRow
 from weir.db import Database
 from weir.endpoints.models import Endpoint
 from weir.kit.clock import now
+from weir.operations import scopes
+from weir.operations.locks import holders
 from weir.projects.models import Project
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import IN_PROGRESS, MemberState, Rollout, RolloutMember
@@ -82,6 +84,13 @@ async def load_chosen(session: AsyncSession, *chosen: ColumnElement[bool], limit
         Member(member, ComputeRow(endpoint, branch, project), feature)
         for member, endpoint, branch, project, feature in rows.all()
     ]
+
+
+async def busy(session: AsyncSession, items: Sequence[Member]) -> dict[str, str]:
+    """By their ids, those that an operation is open on, or on all of their branch or project, and what it does."""
+    rows = {item.id: item.row for item in items}
+    asked = {ident: scopes.of_endpoint(row.project.id, row.branch.id, ident) for ident, row in rows.items()}
+    return {ident: held.action.value for ident, held in (await holders(session, asked)).items()}
 
 
 def by_feature(items: Iterable[Member]) -> list[tuple[str, list[Member]]]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 from temporalio import activity
 
@@ -19,7 +18,6 @@ from weir.clients.http import RemoteError
 from weir.endpoints.models import EndpointState
 from weir.kit.clock import now
 from weir.kit.windows import WeeklyWindow, frozen_until, opens_at
-from weir.operations.models import OPEN, Operation
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import MemberState, Rollout, RolloutStatus
 from weir_workflows.common.heartbeat import all_of, heartbeats
@@ -78,7 +76,7 @@ class SwitchActivities:
             if rollout.status in STOPPING:
                 return Begun(0, 0, 0.0)
             found = await members.load(session, message.rollout_id, message.batch.compute_ids)
-            busy = await _busy_projects(session, found)
+            busy = await members.busy(session, found)
         fresh = [item for item in found if _unswitched(item)]
         restarts: dict[str, int] = {}
         answers = await asyncio.gather(*(self._preflight(item, busy, restarts) for item in fresh))
@@ -119,8 +117,8 @@ class SwitchActivities:
         moot = change.moot(item)
         if moot is not None:
             return MemberState.SKIPPED, moot
-        if endpoint.project_id in busy:
-            return MemberState.PENDING, f"its project is busy with {busy[endpoint.project_id]}; tried again"
+        if item.id in busy:
+            return MemberState.PENDING, f"it is busy with {busy[item.id]}; tried again"
         if _starts_later(item):
             return None
         fault, status = await self._probes.lasting_fault(item.row)
@@ -338,15 +336,6 @@ class SwitchActivities:
             except TimeoutError as error:
                 failures[item.id] = (MemberState.FAILED, str(error))
                 return {}
-
-
-async def _busy_projects(session: AsyncSession, found: list[Member]) -> dict[str, str]:
-    """Projects with an open operation, and what it does."""
-    ids = {item.row.project.id for item in found}
-    statement = select(Operation.project_id, Operation.action).where(
-        members.among(Operation.project_id, ids), Operation.status.in_(OPEN)
-    )
-    return {project: action.value for project, action in (await session.execute(statement)).all()}
 
 
 def _starts_later(item: Member) -> bool:

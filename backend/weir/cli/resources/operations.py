@@ -25,13 +25,15 @@ _COLUMNS = [
 ]
 
 
-@click.group("operations", short_help="Show and wait for what takes time.")
+@click.group("operations", short_help="Show, wait for and cancel what takes time.")
 def operations() -> None:
-    """Show and wait for operations: what takes time in a project, such as making a branch or starting a compute.
+    """Show, wait for and cancel operations: what takes time in a project, such as making a branch or starting a
+    compute.
 
     \b
       weir operations list --project shop
       weir operations wait --project shop            for all that are open
+      weir operations cancel ID --project shop
     """
 
 
@@ -67,6 +69,24 @@ def show_operation(use: Use, operation: str) -> None:
         ("Warning", row.get("warning")),
     ]
     use.say(found, fields(pairs))
+
+
+@operations.command("cancel")
+@click.argument("operation")
+@click.option("--timeout", type=click.FloatRange(0), default=WAIT_SECONDS, show_default=True, help="Seconds to wait.")
+@resource()
+def cancel_operation(use: Use, operation: str, timeout: float) -> None:
+    """Cancel an operation: it stops, and what it has done is undone.
+
+    Possible for a start, the making of a branch, a detach and a change of safekeepers, while they wait or run. One
+    that ends before it could be stopped is done, and says so. Exit code 4 when undoing it fails.
+    """
+    where = path("projects", names.project_id(use.api, use.project_word), "operations", operation)
+    asked = use.api.call("POST", where + path("cancel"))["operation"]
+    waiting.finish(use.api, [asked], timeout, cancelled_too=True)
+    ended = use.api.call("GET", where)
+    status = ended["operation"]["status"]
+    use.say(ended, f"Operation {operation} is {status}.")
 
 
 @operations.command("wait")

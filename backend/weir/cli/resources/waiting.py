@@ -56,10 +56,10 @@ def pauses() -> Sequence[float]:
     return [*found, _LONGEST_PAUSE_SECONDS]
 
 
-def finish(api: Api, operations: Sequence[dict[str, Any]], timeout: float) -> float:
+def finish(api: Api, operations: Sequence[dict[str, Any]], timeout: float, *, cancelled_too: bool = False) -> float:
     """Waits until all have ended and returns the seconds it took. Raises OperationError with the reasons of those
     that did not end well, StillRunningError after `timeout` seconds. What is waited for goes on in either case, and
-    when the wait is interrupted."""
+    when the wait is interrupted. `cancelled_too`: to be cancelled is a good end."""
     left = {row["id"]: row for row in operations}
     bad: list[str] = []
     progress = Progress()
@@ -71,7 +71,8 @@ def finish(api: Api, operations: Sequence[dict[str, Any]], timeout: float) -> fl
             left[ident] = row
             if row["status"] not in OPEN:
                 del left[ident]
-                bad += _complaint(row)
+                if not (cancelled_too and row["status"] == "cancelled"):
+                    bad += _complaint(row)
         progress.show({subject(row): str(row["status"]) for row in left.values()})
         if left:
             if progress.seconds >= timeout:

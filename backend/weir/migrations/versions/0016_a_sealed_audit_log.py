@@ -1,7 +1,7 @@
 """an audit log that is only appended to, and a chain of hashes over it
 
 Revision ID: 0016
-Revises: 0014
+Revises: 0015
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision: str = "0016"
-down_revision: str | None = "0014"
+down_revision: str | None = "0015"
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 

@@ -1,13 +1,13 @@
-import { useQuery } from '@tanstack/react-query'
+import { useInfiniteQuery } from '@tanstack/react-query'
 
-import { errorText } from '~/api/errors'
 import type { Branch, Operation } from '~/api/types'
 import { ago, seconds } from '~/lib/format'
+import { PagedList } from '~/shared/PagedList'
 import { useNow } from '~/shared/use-now'
 import { Card } from '~/ui/Card'
-import { Loading, Notice } from '~/ui/Notice'
 import { Table } from '~/ui/Table'
 
+import { CancelButton } from './CancelButton'
 import { operationText } from './operation-text'
 import { OperationStatus } from './OperationStatus'
 import { operationsQuery } from './queries'
@@ -24,27 +24,27 @@ const idOf = (row: Operation) => row.endpoint_id ?? row.branch_id ?? row.project
 
 /** What was done to a project, or of that to one branch. */
 export function Operations({ projectId, branches, branchId }: Props) {
-  const { data, error } = useQuery(operationsQuery(projectId))
+  const query = useInfiniteQuery(operationsQuery(projectId))
   const now = useNow()
   const names = new Map(branches.map((branch) => [branch.id, branch.name]))
   const nameOf = (row: Operation) => (row.endpoint_id ? undefined : names.get(row.branch_id ?? ''))
-  const rows = data?.operations.filter((row) => branchId === undefined || row.branch_id === branchId)
+  const rows = (query.data?.pages ?? [])
+    .flatMap((page) => page.operations)
+    .filter((row) => branchId === undefined || row.branch_id === branchId)
   return (
     <Card
       title="Operations"
       note={
         branchId === undefined
-          ? 'The last 20, newest first.'
-          : 'Of the project’s last 20 those on this branch, newest first.'
+          ? 'Newest first. Operations on different branches and computes go on at the same time.'
+          : 'Of the project’s operations those on this branch, newest first.'
       }
     >
-      {error && <Notice tone="bad">{errorText(error)}</Notice>}
-      {!rows ? (
-        !error && <Loading what="operations" />
-      ) : (
+      <PagedList query={query} what="operations" shown={rows.length}>
         <Table
           caption="Last operations"
           cards
+          partial={query.hasNextPage}
           rows={rows}
           rowKey={(row) => row.id}
           empty={
@@ -93,9 +93,14 @@ export function Operations({ projectId, branches, branchId }: Props) {
               sort: (row) => row.total_duration_ms,
               cell: (row) => seconds(row.total_duration_ms / 1000),
             },
+            {
+              key: 'cancel',
+              header: <span className="sr-only">Cancel</span>,
+              cell: (row) => row.cancellable && <CancelButton operation={row} />,
+            },
           ]}
         />
-      )}
+      </PagedList>
     </Card>
   )
 }

@@ -1,4 +1,4 @@
-import { queryOptions } from '@tanstack/react-query'
+import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
 
 import { client, unwrap } from '~/api/client'
 import type { Operation } from '~/api/types'
@@ -9,21 +9,34 @@ export function isOpen(status: Operation['status'] | undefined): boolean {
   return status === undefined || status === 'scheduling' || status === 'running' || status === 'cancelling'
 }
 
+const operationKeys = (projectId: string) => [...projectKeys.one(projectId), 'operations'] as const
+
+/** Newest first, a page at a time. */
 export const operationsQuery = (id: string) =>
-  queryOptions({
-    queryKey: [...projectKeys.one(id), 'operations'],
-    queryFn: () =>
+  infiniteQueryOptions({
+    queryKey: [...operationKeys(id), 'list'],
+    queryFn: ({ pageParam }) =>
       unwrap(
         client.GET('/api/v2/projects/{project_id}/operations', {
-          params: { path: { project_id: id }, query: { limit: 20 } },
+          params: { path: { project_id: id }, query: { limit: 20, ...(pageParam ? { cursor: pageParam } : {}) } },
         }),
       ),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page) => page.pagination.cursor ?? null,
     refetchInterval: 2_000,
   })
 
+export function cancelOperation(operation: Operation) {
+  return unwrap(
+    client.POST('/api/v2/projects/{project_id}/operations/{operation_id}/cancel', {
+      params: { path: { project_id: operation.project_id, operation_id: operation.id } },
+    }),
+  )
+}
+
 export const operationQuery = (projectId: string, operationId: string) =>
   queryOptions({
-    queryKey: [...projectKeys.one(projectId), 'operations', operationId],
+    queryKey: [...operationKeys(projectId), operationId],
     queryFn: () =>
       unwrap(
         client.GET('/api/v2/projects/{project_id}/operations/{operation_id}', {

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from weir.clients.compute import ComputeStatus
 from weir.clients.http import RemoteError
 from weir.endpoints.models import Endpoint, EndpointState
-from weir.operations.models import OPEN, Operation, OperationKind
+from weir.operations.models import Operation, OperationKind
 from weir.rollouts.intent import Strategy
 from weir.rollouts.models import MemberState, RolloutMember
 from weir_workflows.common.heartbeat import until
@@ -83,12 +83,9 @@ class PostgresMinor:
         return found
 
     async def blocked(self, session: AsyncSession, items: Sequence[Member]) -> set[str]:
-        """Those whose project is being worked on: a restart must not come between the steps of an operation."""
-        statement = select(Operation.project_id).where(
-            members.among(Operation.project_id, {item.row.project.id for item in items}), Operation.status.in_(OPEN)
-        )
-        busy = set((await session.scalars(statement)).all())
-        return {item.id for item in items if item.row.project.id in busy}
+        """Those that are being worked on, or whose branch as a whole is: a restart must not come between the steps of
+        an operation."""
+        return set(await members.busy(session, items))
 
     async def set_desired(self, session: AsyncSession, rollout_id: str, items: Sequence[Member]) -> None:
         for version, ids in _by_version((item.id, item.member.target_version) for item in items):

@@ -58,7 +58,9 @@ pub fn router(manager: Arc<TenantManager>) -> Router {
         .route(&under("start"), put(timeline::hold_start))
         .route(
             &under("detach"),
-            post(timeline::detach).get(timeline::detaching),
+            post(timeline::detach)
+                .get(timeline::detaching)
+                .delete(timeline::give_up_detaching),
         )
         .route(&under("safekeepers"), put(timeline::put_safekeepers))
         .route(&under("ingested"), get(timeline::ingested))

@@ -11,7 +11,7 @@ use pg_types::{Lsn, Term};
 
 use super::{ApiResult, Manager, body, reply, tenant_id, timeline_id};
 use crate::api::{
-    CreateTimeline, DetachState, LeaseGiven, LeaseRequest, SafekeeperList,
+    CreateTimeline, DetachInfo, DetachState, LeaseGiven, LeaseRequest, SafekeeperList,
     SickSafekeeperOfTimeline, StartHeld, StartRequest,
 };
 use crate::error::Error;
@@ -196,11 +196,21 @@ pub async fn hold_start(State(manager): Manager, Path(ids): Ids, bytes: Bytes) -
 pub async fn detach(State(manager): Manager, Path(ids): Ids) -> ApiResult {
     let (tenant, timeline) = (tenant_id(&ids.0)?, timeline_id(&ids.1)?);
     let info = manager.detach(tenant, timeline)?;
-    let status = match info.state {
+    Ok(reply(status_of(&info), &info))
+}
+
+fn status_of(info: &DetachInfo) -> StatusCode {
+    match info.state {
         DetachState::Running => StatusCode::ACCEPTED,
         _ => StatusCode::OK,
-    };
-    Ok(reply(status, &info))
+    }
+}
+
+/// Has it stop; 202 until it has. One that is done stays so.
+pub async fn give_up_detaching(State(manager): Manager, Path(ids): Ids) -> ApiResult {
+    let (tenant, timeline) = (tenant_id(&ids.0)?, timeline_id(&ids.1)?);
+    let info = manager.give_up_detaching(tenant, timeline)?;
+    Ok(reply(status_of(&info), &info))
 }
 
 pub async fn detaching(State(manager): Manager, Path(ids): Ids) -> ApiResult {

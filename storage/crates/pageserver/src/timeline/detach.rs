@@ -12,6 +12,9 @@
 //!
 //! A crash before the index is written leaves the branch as it was, and copies that no index names, which the next
 //! start removes; a repeated request begins anew. A crash after the write leaves the branch detached.
+//!
+//! A detach that is given up before the index changes leaves the branch as it was. Its copies are deleted; one that
+//! was being written just then stays until the next start.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,6 +26,7 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use layers::{LayerDesc, LayerName, MergeOptions, PersistentLayer as _, merge_layers};
 use pg_types::{Key, Lsn, TimelineId};
+use tokio::sync::Notify;
 
 use super::Timeline;
 use super::lock_order::{COPIES, DETACH, Ranked};
@@ -45,6 +49,8 @@ type Source = (TimelineId, LayerName);
 #[derive(Default)]
 pub struct DetachWork {
     request: Ranked<DETACH, RequestState>,
+    /// Wakes the copying when the request is given up.
+    given_up: Notify,
     layers: AtomicUsize,
     layers_copied: AtomicUsize,
     bytes: AtomicU64,
@@ -56,6 +62,10 @@ pub struct DetachWork {
 #[derive(Default)]
 struct RequestState {
     running: bool,
+    // By whoever wants it to stop.
+    given_up: bool,
+    /// The index changes: it is too late to stop.
+    leaving: bool,
     failed: Option<String>,
 }
 
@@ -123,15 +133,50 @@ impl Timeline {
         let mut request = self.detaching.request.lock();
         let is_new = !std::mem::replace(&mut request.running, true);
         if is_new {
-            request.failed = None;
+            *request = RequestState {
+                running: true,
+                ..RequestState::default()
+            };
         }
         Ok(is_new)
     }
 
-    pub(crate) fn detaching_ended(&self, result: Result<()>) {
+    /// Has the detach that is under way stop, unless the index changes already.
+    pub(crate) fn give_up_detaching(&self) {
+        let mut request = self.detaching.request.lock();
+        if request.running && !request.leaving {
+            request.given_up = true;
+            self.detaching.given_up.notify_one();
+        }
+    }
+
+    /// Returns once the detach is given up; never, if it is not.
+    pub(crate) async fn detaching_given_up(&self) {
+        // A notice that an earlier detach left behind only makes it look once more.
+        while !self.detaching.request.lock().given_up {
+            self.detaching.given_up.notified().await;
+        }
+    }
+
+    /// Takes note that the index is about to change. False when the detach was given up before.
+    pub(crate) fn begin_leaving(&self) -> bool {
+        let mut request = self.detaching.request.lock();
+        request.leaving = !request.given_up;
+        request.leaving
+    }
+
+    pub(crate) async fn detaching_ended(&self, result: Result<()>) {
+        let given_up = self.detaching.request.lock().given_up;
+        if given_up {
+            tracing::info!(tenant = %self.tenant(), timeline = %self.id(), "the detach was given up");
+            // Before another one can begin, which would want them.
+            self.remove_spare_copies(&[]).await;
+        }
         let mut request = self.detaching.request.lock();
         request.running = false;
-        if let Err(error) = result {
+        if let Err(error) = result
+            && !given_up
+        {
             tracing::error!(tenant = %self.tenant(), timeline = %self.id(), "cannot detach the branch: {error}");
             request.failed = Some(error.to_string());
         }

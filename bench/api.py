@@ -1,0 +1,165 @@
+"""How fast the API answers in an installation of 10,000 projects, at 200 requests a second.
+
+A Weir of its own is started with the simulated runtime: API, metadata store, Temporal, worker, Prometheus and console
+are the real ones, computes and storage a model behind the same HTTP APIs (docs/adr/0013). Projects are written
+straight into the metadata store. Requests come by the clock, whether earlier ones are answered or not, and each
+answer's time counts from when its request was due. About one request in a hundred starts a compute, by its workflow.
+
+The generator runs on the same processors; how late it was itself is in the result, and part of every time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import aiohttp
+from weirbench import api_seed, open_loop, reconciler_seed
+from weirbench.open_loop import Answer, Kind, Request
+from weirbench.scale_stack import ScaleStack, simulated_weir
+from weirbench.scale_watch import cpu_seconds
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "bench" / "results" / "api.json"
+PORT_BASE = 18_400
+PROJECTS = 10_000
+RATE = 200.0
+SECONDS = 120.0
+WARM_UP_SECONDS = 15.0
+NO_ANSWER_SECONDS = 30.0
+# The promise: 99 of 100 answers, milliseconds.
+TARGETS: dict[Kind, float] = {"read": 50.0, "write": 150.0}
+SERVICES = ("api", "worker", "temporal", "postgres", "prometheus", "simulator")
+BEGAN = time.monotonic()
+
+
+def say(words: str) -> None:
+    print(f"[{time.monotonic() - BEGAN:5.0f}s] {words}", flush=True)
+
+
+async def drive(url: str, api_key: str, mix: api_seed.Mix, due: list[float]) -> list[Answer]:
+    headers = {"Authorization": f"Bearer {api_key}"}
+    timeout = aiohttp.ClientTimeout(total=NO_ANSWER_SECONDS)
+    # As many connections as there are requests under way: none waits for another's answer.
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(headers=headers, timeout=timeout, connector=connector) as client:
+
+        async def send(request: Request) -> int:
+            try:
+                async with client.request(request.method, f"{url}/api/v2{request.path}", json=request.body) as answer:
+                    await answer.read()
+                    return answer.status
+            except (aiohttp.ClientError, TimeoutError):
+                return 0
+
+        return await open_loop.drive(mix.planned(due), send)
+
+
+def _cpu(stack: ScaleStack) -> dict[str, float]:
+    found = {service: cpu_seconds(stack.pid(service)) for service in SERVICES}
+    return found | {"generator": time.process_time()}
+
+
+def measure(stack: ScaleStack, projects: int, rate: float, seconds: float, seed: int) -> tuple[list[Answer], Any]:
+    fleet = reconciler_seed.fleet_of(projects)
+    installation = stack.installation
+    api_seed.fill(installation.environment()["WEIR_DATABASE_URL"], fleet)
+    say(f"{projects} projects are filled in")
+    random = Random(seed)  # noqa: S311  a load that can be repeated
+    mix = api_seed.Mix(fleet, random)
+    key = installation.api_key_file.read_text().strip()
+
+    def load(for_seconds: float) -> list[Answer]:
+        due = open_loop.arrivals(rate, for_seconds, random)
+        return asyncio.run(drive(installation.api_url, key, mix, due))
+
+    load(WARM_UP_SECONDS)
+    before, began = _cpu(stack), time.monotonic()
+    answers = load(seconds)
+    took = time.monotonic() - began
+    processors = {name: round((spent - before[name]) / took, 3) for name, spent in _cpu(stack).items()}
+    return answers, processors
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "python": platform.python_version(),
+        "load_before": os.getloadavg()[0],
+    }
+
+
+def _say_kinds(answers: list[Answer]) -> None:
+    for kind, target in TARGETS.items():
+        of = open_loop.summary([answer for answer in answers if answer.request.kind == kind])
+        say(
+            f"  {kind}s: {of['requests']}, p50 {of['p50']} ms, p99 {of['p99']} ms (may be {target:g}), longest "
+            f"{of['longest']} ms, {of['failed']} failed"
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--projects", type=int, default=PROJECTS)
+    parser.add_argument("--rate", type=float, default=RATE, help="requests a second")
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--port-base", type=int, default=PORT_BASE)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--no-result", action="store_true", help="print only")
+    arguments = parser.parse_args()
+    machine = _machine()
+    with simulated_weir(arguments.port_base, arguments.seed, 15) as stack:
+        say("a Weir of its own is up")
+        answers, processors = measure(stack, arguments.projects, arguments.rate, arguments.seconds, arguments.seed)
+    _say_kinds(answers)
+    for what, of in open_loop.by_name(answers).items():
+        say(f"    {what}: {of['requests']}, p50 {of['p50']} ms, p99 {of['p99']} ms")
+    for status, times in open_loop.statuses(answers).items():
+        say(f"    FAILED {status}, {times} times")
+    say(f"  sent late by {open_loop.late_ms(answers)} ms (p99); processors: {processors}")
+    missed = open_loop.missed(answers, TARGETS)
+    say("; ".join(missed) if missed else "held")
+    if not arguments.no_result:
+        git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+        document = {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "commit": subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip(),
+            "machine": machine,
+            "settings": {
+                "runtime": "simulated; all computes suspended but those that are started",
+                "projects": arguments.projects,
+                "operations_a_project": api_seed.OPERATIONS,
+                "requests_a_second": arguments.rate,
+                "seconds": arguments.seconds,
+                "seed": arguments.seed,
+            },
+            "targets_p99_ms": TARGETS,
+            "held": not missed,
+            "missed": missed,
+            "milliseconds": {
+                kind: open_loop.summary([answer for answer in answers if answer.request.kind == kind])
+                for kind in TARGETS
+            },
+            "by_request": open_loop.by_name(answers),
+            "generator_late_p99_ms": open_loop.late_ms(answers),
+            "processors_used": processors,
+        }
+        arguments.results.write_text(json.dumps(document, indent=2) + "\n")
+        say(f"written to {arguments.results}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
