@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 )
 
 // Error is a refusal by the API.
@@ -21,7 +20,10 @@ type Error struct {
 
 // Error gives the API's own message, what was asked, and the id to ask for in the log.
 func (e *Error) Error() string {
-	text := fmt.Sprintf("%s\n\n%s %s was answered with %d %s", e.Message, e.Method, e.Path, e.Status, e.Code)
+	text := fmt.Sprintf("%s\n\n%s %s was answered with %d", e.Message, e.Method, e.Path, e.Status)
+	if e.Code != "" {
+		text += " " + e.Code
+	}
 	if e.RequestID != "" {
 		text += ", request id " + e.RequestID
 	}
@@ -44,7 +46,7 @@ func refusal(method, path string, answer *http.Response, content []byte) *Error 
 	if json.Unmarshal(content, &body) == nil && body.Message != "" {
 		refused.Code, refused.Message, refused.RequestID = body.Code, body.Message, body.RequestID
 	} else {
-		refused.Code = strings.ToUpper(strings.ReplaceAll(http.StatusText(answer.StatusCode), " ", "_"))
+		// No code: a server in between that answers 404 does not say that a thing is gone.
 		refused.Message = fmt.Sprintf("The answer is not of Weir's API: %.200q", content)
 	}
 	if refused.RequestID == "" {
