@@ -38,21 +38,9 @@ resource "weir_endpoint" "this" {
   suspend_timeout_seconds = 300
 }
 
-locals {
-  chosen = { tags = { application = var.name } }
-}
-
-# What the rollout below would do, of the computes that there are now.
-data "weir_rollout_plan" "images" {
-  feature  = "image_pushdown"
-  selector = local.chosen
-
-  depends_on = [weir_endpoint.this]
-}
-
 resource "weir_rollout" "images" {
   feature  = "image_pushdown"
-  selector = local.chosen
+  selector = { tags = { application = var.name } }
   strategy = {
     waves = [
       { name = "canary", count = 1 },
@@ -77,10 +65,10 @@ output "project" {
   value = weir_project.shop.id
 }
 
-output "planned" {
-  value = data.weir_rollout_plan.images.computes_total
-}
-
 output "rollout" {
   value = weir_rollout.images.status
+}
+
+output "switched" {
+  value = weir_rollout.images.switched_total
 }
