@@ -141,9 +141,10 @@ def build_tofu() -> str:
     with tempfile.TemporaryDirectory(prefix="weir-tofu-") as scratch:
         source = Path(scratch) / "source"
         _copied_module("tofu", TOFU_MODULE, TOFU_VERSION, source)
+        flags = f"-s -w -X {TOFU_MODULE}/version.dev=no"
         must(
             "tofu-build",
-            (go(), "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", BIN / "tofu", "./cmd/tofu"),
+            (go(), "build", "-trimpath", "-buildvcs=false", f"-ldflags={flags}", "-o", BIN / "tofu", "./cmd/tofu"),
             cwd=source,
             environment=dict(tool_environment(), CGO_ENABLED="0"),
         )
