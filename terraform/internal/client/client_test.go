@@ -133,6 +133,18 @@ func TestA404OfAnotherServerIsNotTheAPIs(t *testing.T) {
 	}
 }
 
+func TestAPathThatTheAPIDoesNotKnowSaysNothingOfTheThing(t *testing.T) {
+	api := serving(t, quick, func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, http.StatusNotFound, "NOT_FOUND", fmt.Sprintf("%s %s: Not Found", r.Method, r.URL.Path))
+	})
+	if _, err := api.Rollout(context.Background(), "ro"); err == nil || IsNotFound(err) {
+		t.Errorf("got %v, which counts as the API's word that the rollout is gone", err)
+	}
+	if err := api.Delete(context.Background(), "/projects/p"); err == nil {
+		t.Error("a deletion that was not done is no error")
+	}
+}
+
 func TestAnAnswerThatIsNoJSON(t *testing.T) {
 	api := serving(t, quick, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>a portal</html>") })
 	if _, err := api.Get(context.Background(), "/projects/p"); err == nil || !strings.Contains(err.Error(), "not this Weir's API") {

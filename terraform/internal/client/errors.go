@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 )
 
 // Error is a refusal by the API.
@@ -30,10 +31,12 @@ func (e *Error) Error() string {
 	return text
 }
 
-// IsNotFound reports whether the API said that there is no such thing.
+// IsNotFound reports whether the API said that there is no such thing. An API that does not know the path at all, which
+// an older one may not, says nothing of the thing: its message begins with the request.
 func IsNotFound(err error) bool {
 	var refused *Error
-	return errors.As(err, &refused) && refused.Status == http.StatusNotFound && refused.Code == "NOT_FOUND"
+	return errors.As(err, &refused) && refused.Status == http.StatusNotFound && refused.Code == "NOT_FOUND" &&
+		!strings.HasPrefix(refused.Message, refused.Method+" /")
 }
 
 func refusal(method, path string, answer *http.Response, content []byte) *Error {

@@ -3,9 +3,11 @@ package provider
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -13,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"weir/terraform-provider-weir/internal/client"
@@ -55,12 +58,11 @@ func within(
 	return context.WithTimeout(ctx, limit)
 }
 
-// importParts reads an import id of the form a/b/c into attributes. A part may hold no slash except the last, since
-// names of roles and databases may.
+// importParts reads an import id of the form a/b/c into attributes.
 func importParts(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse, names ...string,
 ) {
-	parts := strings.SplitN(req.ID, "/", len(names))
+	parts := strings.Split(req.ID, "/")
 	for _, part := range parts {
 		if len(parts) != len(names) || part == "" {
 			resp.Diagnostics.AddError("The import id is not of this kind",
@@ -131,6 +133,17 @@ func fixedAttribute(about string) schema.StringAttribute {
 		PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 	}
 }
+
+// nameAttribute is the name of a role or a database, by which the API addresses it.
+func nameAttribute(about string) schema.StringAttribute {
+	attribute := fixedAttribute(about)
+	attribute.Validators = []validator.String{
+		stringvalidator.RegexMatches(addressable, "the API cannot address a role or a database with a slash in its name"),
+	}
+	return attribute
+}
+
+var addressable = regexp.MustCompile(`^[^/]+$`)
 
 // lastingAttribute is a text that the API chooses once.
 func lastingAttribute(about string) schema.StringAttribute {

@@ -70,12 +70,12 @@ func TestAccRolloutToItsEnd(t *testing.T) {
 	}
 }
 
-// A rollout that is only started: destroying it is refused until it may be aborted.
+// A rollout that is only started, and waits for a person: destroying it is refused until it may be aborted.
 func TestAccRunningRolloutIsNotDestroyedUnasked(t *testing.T) {
 	api := outside(t)
 	var id string
 	started := func(abort string) string {
-		return rolloutConfig("tf-running", "soak_seconds = 3600", "wait_for = \"started\"\n"+abort)
+		return rolloutConfig("tf-running", "plan_approval_required = true", "wait_for = \"started\"\n"+abort)
 	}
 	resource.Test(t, resource.TestCase{
 		ProtoV6ProviderFactories: factories,
