@@ -1,4 +1,4 @@
-"""What set-up builds: the Python environment, Go programs, the storage engine, the console; and OpenTofu for tests."""
+"""What set-up builds: Python's environment, Go programs, the storage engine, the console; and OpenTofu for tests."""
 
 from __future__ import annotations
 
