@@ -200,7 +200,7 @@ func reached(policy string, rollout *client.Rollout) (bool, error) {
 		if rollout.StatusReason != nil && *rollout.StatusReason != "" {
 			why = *rollout.StatusReason
 		}
-		return false, fmt.Errorf("rollout %s (%s) is %s: %s; `weir rollouts get %s` and the console show its computes",
+		return false, fmt.Errorf("rollout %s (%s) is %s: %s; `weir rollouts show %s` and the console show its computes",
 			rollout.Name, rollout.ID, rollout.Status, why, rollout.ID)
 	}
 	return false, nil
