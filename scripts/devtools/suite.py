@@ -43,6 +43,10 @@ def _pytest(*arguments: str) -> list[str | os.PathLike[str]]:
     return [_venv("pytest"), "-q", "--durations=5", *arguments]
 
 
+def _provider(command: str) -> list[str | os.PathLike[str]]:
+    return [sys.executable, "-m", "devtools.terraform", command]
+
+
 # Most of what these tests do is wait, for windows to pass and for servers to come back. A file's tests stay in one
 # process, which has servers and databases of its own.
 SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile")
@@ -82,6 +86,9 @@ def _fast_steps() -> list[Step]:
         Step("console-format", "the console, format", ["npm", "run", "--silent", "format:check"], FRONTEND),
         Step("console-types", "the console, types", ["npm", "run", "--silent", "typecheck"], FRONTEND),
         Step("e2e-types", "the journeys, types", ["npx", "tsc", "--noEmit"], E2E),
+        Step("provider-format", "the Terraform provider, format", _provider("format"), SCRIPTS),
+        Step("provider-vet", "the Terraform provider, lint", _provider("vet"), SCRIPTS),
+        Step("provider-test", "the Terraform provider, tests", _provider("test"), SCRIPTS, results.go),
     ]
     # As long as all checks together, on one processor.
     types = Step("pyright", "Python, types", [_venv("pyright"), "--pythonpath", _venv("python")])
@@ -207,6 +214,15 @@ def _long_steps() -> list[Step]:
             count=results.pytest,
             long=True,
             minutes=25,
+        ),
+        Step(
+            "provider-long",
+            "the Terraform provider, OpenTofu and a real Weir",
+            _provider("acceptance"),
+            SCRIPTS,
+            results.pytest,
+            long=True,
+            minutes=40,
         ),
         Step(
             "demo-long",

@@ -22,7 +22,7 @@ FILE_LINES = 450
 TEST_FILE_LINES = 800
 FUNCTION_LINES = 80
 TEST_FUNCTION_LINES = 130
-SOURCES = {".py", ".rs", ".ts", ".tsx"}
+SOURCES = {".py", ".rs", ".go", ".ts", ".tsx"}
 # A migration is written once and read from top to bottom.
 UNMEASURED = ("frontend/src/api/generated/", "backend/weir/migrations/versions/")
 ALLOWED = REPO / "scripts" / "tidy-allow.txt"
@@ -63,6 +63,7 @@ def is_test(name: str) -> bool:
     return (
         any(part in {"tests", "e2e", "system"} for part in parts)
         or ".test." in name
+        or name.endswith("_test.go")
         or Path(name).name in {"tests.rs", "test_support.rs"}
     )
 
@@ -91,13 +92,14 @@ _BRACED = re.compile(
     r"^(?P<indent>\s*)(?:"
     r"(?:pub(?:\([^)]*\))? )?(?:default )?(?:const )?(?:async )?(?:unsafe )?(?:extern \"C\" )?fn (?P<rust>\w+)"
     r"|(?:export )?(?:default )?(?:async )?function (?P<ts>\w+)"
+    r"|func (?:\([^)]*\) )?(?P<go>\w+)"
     r"|(?:export )?const (?P<arrow>\w+)\b[^=]*=\s*(?:async )?\([^)]*\)[^=]*=>\s*\{$"
     r")"
 )
 
 
 def braced_functions(text: str) -> Iterator[tuple[str, int, int]]:
-    """Functions of Rust and TypeScript. Formatted code closes a function at the indentation where it began.
+    """Functions of Rust, Go and TypeScript. Formatted code closes a function at the indentation where it began.
 
     Only what has state or logic counts for components: a function that returns markup is as long as its markup,
     so its lines of markup are not held against it.
@@ -113,7 +115,7 @@ def braced_functions(text: str) -> Iterator[tuple[str, int, int]]:
             continue
         body = lines[number : end + 1]
         markup = sum(1 for text_line in body if re.match(r"\s*(<|/>|\)?\}?>)|^\s+\w+=[{\"]", text_line))
-        yield match["rust"] or match["ts"] or match["arrow"], number + 1, len(body) - markup
+        yield match["rust"] or match["ts"] or match["go"] or match["arrow"], number + 1, len(body) - markup
 
 
 def forbidden(name: str, text: str) -> Iterator[str]:

@@ -20,6 +20,19 @@ def test_cargo_sums_every_test_binary():
     assert results.cargo(text, 101) == Count(15, 2)
 
 
+def test_go_counts_tests_that_ran():
+    text = "=== RUN   TestA\n--- PASS: TestA (0.00s)\n    --- PASS: TestA/part (0.00s)\n--- SKIP: TestB (0.00s)\n"
+    assert results.go(text, 0) == Count(2, 0)
+    assert results.go(text + "    a_test.go:7: got 1\n--- FAIL: TestC (0.10s)\nFAIL\n", 1) == Count(2, 1)
+    # What does not compile has no tests, and is a failure all the same; so is a run in which all is skipped.
+    assert results.go("./a.go:1:1: undefined: b\nFAIL\n", 1) == Count(0, 1)
+    assert results.go("--- SKIP: TestB (0.00s)\n", 0) == Count(0, 1)
+    assert results.failures("    a_test.go:7: got 1\n--- FAIL: TestC (0.10s)\n") == [
+        "a_test.go:7: got 1",
+        "--- FAIL: TestC (0.10s)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

@@ -18,8 +18,9 @@ def test_long_functions_are_found_in_every_language():
     rust = _long("impl A {\n    pub async fn long() {\n", "    }\n}\n", 120)
     typescript = _long("export function long() {\n", "}\n", 120)
     arrow = _long("export const long = (a: string) => {\n", "}\n", 120)
+    go = _long("func (a *A) long(\n    b int,\n) error {\n", "}\n", 120)
     python = "def long():\n" + "    a = 0\n" * 120
-    for name, text in (("a.rs", rust), ("a.ts", typescript), ("a.ts", arrow), ("a.py", python)):
+    for name, text in (("a.rs", rust), ("a.ts", typescript), ("a.ts", arrow), ("a.go", go), ("a.py", python)):
         assert [finding.key for finding in tidy.lengths(name, text)] == [f"{name}:long"], text[:40]
 
 
@@ -31,6 +32,8 @@ def test_long_files_are_found_and_tests_may_be_longer():
     text = "a = 0\n" * (tidy.FILE_LINES + 1)
     assert [finding.key for finding in tidy.lengths("a.py", text)] == ["a.py"]
     assert not list(tidy.lengths("tests/a.py", text))
+    assert [finding.key for finding in tidy.lengths("a.go", text)] == ["a.go"]
+    assert not list(tidy.lengths("a_test.go", text))
 
 
 def test_what_must_not_get_in_is_found():

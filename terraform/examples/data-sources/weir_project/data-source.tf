@@ -1,0 +1,3 @@
+data "weir_project" "shop" {
+  name = "shop"
+}

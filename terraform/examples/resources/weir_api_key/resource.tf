@@ -1,0 +1,3 @@
+resource "weir_api_key" "ci" {
+  name = "ci"
+}
