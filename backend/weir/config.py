@@ -51,6 +51,8 @@ class Settings(BaseSettings):
     pg_bin_dir: Path = Path("/usr/lib/postgresql/15/bin")
     pg_user: str = "postgres"
     compute_ports: str = "7700-7899"
+    # Numbers of users of the operating system, one for each compute that runs: A-B; empty: computes share `pg_user`.
+    compute_users: str = ""
     compute_host: str = "127.0.0.1"
     # `simulated`: computes and storage are a model behind one HTTP server, for scale tests (docs/operating.md).
     compute_runtime: Literal["local", "simulated"] = "local"
@@ -131,6 +133,14 @@ class Settings(BaseSettings):
     def servers_dir(self) -> Path:
         """Copies of Postgres's files that computes run from, one a minor."""
         return self.home / "servers"
+
+    @property
+    def compute_user_range(self) -> range | None:
+        """None: computes share a user."""
+        if not self.compute_users:
+            return None
+        low, high = (int(part) for part in self.compute_users.split("-", 1))
+        return range(low, high + 1)
 
     @property
     def compute_port_range(self) -> range:

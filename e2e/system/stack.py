@@ -131,7 +131,7 @@ class Stack:
     def lose_disk(self, number: int) -> None:
         """A stopped safekeeper's disk is replaced by an empty one: it runs again, and has lost everything."""
         shutil.rmtree(self.home / f"safekeeper-{number}")
-        (self.home / f"safekeeper-{number}").mkdir(mode=0o755)
+        (self.home / f"safekeeper-{number}").mkdir(mode=0o700)
         self.start(f"safekeeper-{number}")
 
     def suspend_compute(self, database: Database) -> None:

@@ -407,12 +407,19 @@ class Engine:
         wait: bool = True,
         environment: dict[str, str] | None = None,
         name: str | None = None,
+        user: int | None = None,
+        launcher: list[str] | None = None,
         **spec: Any,
     ) -> Compute:
+        """`user`: the number of a user of the compute's own; `launcher`: the words that start its agent."""
         port, http_port = free_port(), free_port()
         name = name or f"ep-{secrets.token_hex(4)}"
         directory = self.compute_directory(name)
         directory.mkdir(parents=True, exist_ok=True)
+        if user is not None:
+            # As the control plane does: the folder is root's, and this user passes through.
+            os.chown(directory, 0, user)
+            directory.chmod(0o710)
         settings = {"shared_buffers": "64MB", "max_connections": "60", **spec.pop("settings", {})}
         body = {
             "compute_id": name,
@@ -442,13 +449,14 @@ class Engine:
         process = Process(
             name,
             [
-                str(self.bin_dir / "weir-compute"),
+                *(launcher or [str(self.bin_dir / "weir-compute")]),
                 "--spec",
                 str(spec_file),
                 "--dir",
                 str(directory),
                 "--listen-http",
                 f"127.0.0.1:{http_port}",
+                *(["--user", str(user)] if user is not None else []),
             ],
             self.root / f"{name}.log",
             lambda: httpx.get(f"{base}/status", timeout=2).status_code == 200,

@@ -200,6 +200,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     for name in ("--spec", "--dir", "--listen-http"):
         parser.add_argument(name, required=True)
+    parser.add_argument("--user", help="of the Postgres that a double does not have")
     arguments = parser.parse_args()
     compute = Compute(Path(arguments.spec))
     if compute.mode() in {"fail", f"fail-on-{compute.postgres_version()}"}:

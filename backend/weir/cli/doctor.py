@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from weir import postgres_versions
+from weir.cli import folders, system
 from weir.cli import installation as installations
-from weir.cli import system
 from weir.cli.errors import CliError
 from weir.cli.installation import PORTS, Installation
 from weir.cli.services import services
@@ -131,6 +131,7 @@ def _state(installation: Installation) -> Iterator[_Finding]:
     for path in (installation.home / "secrets").glob("*"):
         private = path.stat().st_mode & 0o077 == 0
         yield private, f"{path} is private", f"chmod 600 {path}"
+    yield from _kept_apart(installation)
     supervisor = Supervisor(installation)
     running = supervisor.pid() is not None
     orphans = [p for p in system.processes_of(installation.home) if not p.is_compute] if not running else []
@@ -142,6 +143,24 @@ def _state(installation: Installation) -> Iterator[_Finding]:
     if running:
         bad = [f"{s.name}: {s.health}" for s in supervisor.states().values() if not s.is_good]
         yield not bad, f"services healthy{': not ' + ', '.join(bad) if bad else ''}", "`weir logs NAME` says why."
+
+
+def _kept_apart(installation: Installation) -> Iterator[_Finding]:
+    opened = list(folders.open_to_others(installation.home))
+    for folder in opened:
+        yield False, f"other users can look into {folder}", f"chmod go-rw {folder}; `weir up` does it, too."
+    if not opened:
+        yield True, "no other user can look into the installation's folders", ""
+    if installation.shared_user:
+        yield None, installation.shared_user, "Whoever gains the rights of one database's server has them all."
+    elif installation.compute_users:
+        low, high = (int(part) for part in installation.compute_users.split("-"))
+        named = [entry.pw_name for entry in pwd.getpwall() if low <= entry.pw_uid <= high]
+        yield (
+            not named,
+            f"computes have users of their own, of {installation.compute_users}",
+            f"Accounts have numbers of these: {', '.join(named)}. Choose other numbers in [computes] users.",
+        )
 
 
 def _ports(installation: Installation) -> Iterator[_Finding]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from weir.cli import sections
+from weir.cli import folders, sections
 from weir.cli.certificates import Files
 from weir.cli.errors import CliError
 from weir.cli.files import write_whole
@@ -75,6 +75,8 @@ class Installation:
     compute_runtime: str = "local"
     # Local disk of each compute for pages it has read and not written, MiB; 0: no limit.
     compute_cache_mib: int = sections.COMPUTE_CACHE_MIB
+    # Numbers of users, one for each compute that runs, where Weir is root; empty: computes share `pg_user`.
+    compute_users: str = ""
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
     simulated: Mapping[str, float] = field(default_factory=dict[str, float])
     proxy: sections.Proxy = field(default_factory=sections.Proxy)
@@ -143,6 +145,17 @@ class Installation:
     @property
     def is_simulated(self) -> bool:
         return self.compute_runtime == "simulated"
+
+    @property
+    def shared_user(self) -> str:
+        """Why computes are not kept apart by users of their own; empty where they are, or none runs."""
+        if self.is_simulated:
+            return ""
+        if os.geteuid() != 0:
+            return "Weir is not run by root, so all computes and Weir itself share one user"
+        return (
+            "" if self.compute_users else f"[computes] users is empty, so all computes share the user {self.pg_user}"
+        )
 
     @property
     def has_proxy(self) -> bool:
@@ -218,6 +231,7 @@ class Installation:
             WEIR_COMPUTE_PORTS=self.compute_ports,
             WEIR_WORKER_METRICS_PORT=str(self.ports["worker"]),
             WEIR_COMPUTE_RUNTIME=self.compute_runtime,
+            WEIR_COMPUTE_USERS=self.compute_users if os.geteuid() == 0 else "",
             WEIR_COMPUTE_CACHE_MIB=str(self.compute_cache_mib),
             WEIR_DURABILITY_FORBID=",".join(self.durability_forbid),
             WEIR_SAFEKEEPERS_REPLACE_AFTER_MINUTES=str(self.replace_after_minutes),
@@ -295,6 +309,7 @@ def load(home: Path) -> Installation:
         pageserver_limits=sections.pageserver_limits(path, document),
         compute_runtime=sections.runtime(path, document),
         compute_cache_mib=sections.cache_mib(path, document),
+        compute_users=sections.users(path, document),
         proxy=sections.proxy(path, document),
         simulated={name: float(value) for name, value in sections.section(path, document, "simulated").items()},
     )
@@ -304,11 +319,12 @@ def create(home: Path, port_base: int | None) -> Installation:
     """Write the directory, the settings and the services' secrets. What exists stays as it is."""
     shift = (port_base or FIRST_PORT) - FIRST_PORT
     try:
-        # Computes and the metadata store run as another user below it: searchable, not listable.
-        for folder, mode in ((home, 0o711), (home / "secrets", 0o700), (home / "run", 0o700), (home / "log", 0o700)):
-            folder.mkdir(mode=mode, parents=True, exist_ok=True)
-            folder.chmod(mode)
-        (home / "computes").mkdir(mode=0o711, exist_ok=True)
+        # Computes and the metadata store run as other users below it: searchable, not listable.
+        home.mkdir(parents=True, exist_ok=True)
+        home.chmod(folders.PASSAGE)
+        for name, mode in folders.MADE.items():
+            (home / name).mkdir(mode=mode, exist_ok=True)
+            (home / name).chmod(mode)
     except PermissionError as error:
         raise CliError(f"Cannot write to {home}: {error.strerror}. Run as its owner, or set WEIR_HOME.") from None
     config = home / "weir.toml"
@@ -322,6 +338,7 @@ def create(home: Path, port_base: int | None) -> Installation:
             ),
             computes=f"{first + shift}-{last + shift}",
             cache_mib=sections.COMPUTE_CACHE_MIB,
+            users=sections.COMPUTE_USERS,
             runtime=os.environ.get("WEIR_COMPUTE_RUNTIME", "local"),
             object_store=os.environ.get("WEIR_OBJECT_STORE", ""),
             pg_bin=os.environ.get("WEIR_PG_BIN_DIR", "/usr/lib/postgresql/15/bin"),

@@ -33,6 +33,11 @@ SAFEKEEPER_LIMITS: Mapping[str, tuple[int, int]] = {
 }
 # Local disk of each compute for pages that it has read and not written, MiB; 0 is no limit.
 COMPUTE_CACHE_MIB = 8192
+# Users of computes, by number: a range that Debian and systemd give to nobody. Below are people and services; above,
+# numbers that mean nobody.
+COMPUTE_USERS = "60706-61183"
+LEAST_USER = 1000
+MOST_USER = 65533
 
 # Labels of letters, digits and hyphens, with dots between.
 _HOST_NAME = re.compile(r"^(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$")
@@ -185,6 +190,21 @@ def cache_mib(path: Path, document: Mapping[str, Any]) -> int:
             f"([computes] in {path}, or {variable})."
         )
     return mib
+
+
+def users(path: Path, document: Mapping[str, Any]) -> str:
+    """Numbers of users for computes, A-B; empty: computes share the user of Postgres."""
+    variable = "WEIR_COMPUTE_USERS"
+    value = os.environ.get(variable, section(path, document, "computes").get("users", COMPUTE_USERS))
+    if value == "":
+        return ""
+    low, _, high = value.partition("-") if isinstance(value, str) else ("", "", "")
+    if not (low.isdecimal() and high.isdecimal() and LEAST_USER <= int(low) <= int(high) <= MOST_USER):
+        raise CliError(
+            f"The users of computes are {value!r}; they must be numbers A-B from {LEAST_USER} to {MOST_USER}, or "
+            f'"" for computes that share a user ([computes] users in {path}, or {variable}).'
+        )
+    return f"{int(low)}-{int(high)}"
 
 
 def proxy(path: Path, document: Mapping[str, Any]) -> Proxy:

@@ -111,6 +111,8 @@ class Supervisor:
                 stdout=subprocess.DEVNULL,
                 stderr=sink,
                 start_new_session=True,
+                # What services make is their own, unless they say otherwise.
+                umask=0o077,
             )
         self._pid_file.write_text(f"{process.pid} {system.start_ticks(process.pid)}\n")
         deadline = time.monotonic() + 20

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from weir.cli import certificates, metadata, system
+from weir.cli import certificates, folders, metadata, system
 from weir.cli import installation as installations
 from weir.cli.errors import CliError
 from weir.cli.installation import PORTS, Installation
@@ -29,6 +29,10 @@ def up(home: Path, *, port_base: int | None, timeout: float) -> Installation:
     with only_one(installation):
         if first:
             note(f"new installation in {home}")
+        for folder in folders.close(home):
+            note(f"other users could look into {folder}; no longer")
+        if installation.shared_user:
+            note(f"computes are not kept apart from each other: {installation.shared_user}")
         supervisor = Supervisor(installation)
         chosen = services(installation)
         config = supervisor_config(installation, chosen)
@@ -148,7 +152,7 @@ def _prepare_files(installation: Installation) -> None:
         "pageserver",
         *(path.name for path in installation.safekeeper_dirs),
     ):
-        (installation.home / name).mkdir(mode=0o755, exist_ok=True)
+        (installation.home / name).mkdir(mode=folders.OWN, exist_ok=True)
     if not metadata.is_initialised(installation):
         note("making the metadata store")
         metadata.initialise(installation)

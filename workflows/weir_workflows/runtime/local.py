@@ -20,9 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from weir.config import Settings
+from weir_workflows.runtime import environment
 from weir_workflows.runtime.process import ProcessId, boot_id, find_by_arguments
 from weir_workflows.runtime.servers import Servers
+from weir_workflows.runtime.users import Users
 
+# What the agent inherits the lock of its user as.
+_LOCK_DESCRIPTOR = 3
 LOG_LIMIT_BYTES = 64 * 1024 * 1024
 _ID_CHARACTERS = set("abcdefghijklmnopqrstuvwxyz0123456789-")
 
@@ -35,6 +39,7 @@ class LocalRuntime:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.servers = Servers(settings)
+        self.users = Users(settings.compute_user_range)
         # Children of this process, kept so that they are reaped when they end.
         self._children: set[int] = set()
         self._exit_codes: dict[int, int] = {}
@@ -53,7 +58,7 @@ class LocalRuntime:
         repetition. The kernel releases the lock with the process that holds it, and with all that were given the
         descriptor that this yields."""
         directory = self.directory(compute_id)
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
@@ -108,18 +113,25 @@ class LocalRuntime:
             "--listen-http",
             f"{spec['listen']}:{spec['port'] + 1}",
         ]
-        # Not `subprocess`, whose objects insist on outliving what they started.
-        pid = os.posix_spawn(
-            arguments[0],
-            arguments,
-            os.environ,
-            setsid=True,
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 1, str(directory / "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
-                (os.POSIX_SPAWN_DUP2, 1, 2),
-            ],
-        )
+        with self.users.taken(directory) as user:
+            inherited: list[tuple[Any, ...]] = []
+            if user is not None:
+                number, lock = user
+                arguments += ["--user", str(number)]
+                inherited = [(os.POSIX_SPAWN_DUP2, lock, _LOCK_DESCRIPTOR)]
+            # Not `subprocess`, whose objects insist on outliving what they started.
+            pid = os.posix_spawn(
+                arguments[0],
+                arguments,
+                environment.of_agent(os.environ),
+                setsid=True,
+                file_actions=[
+                    *inherited,
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, str(directory / "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
+            )
         self._children.add(pid)
         started = ProcessId.of_running(pid)
         if started is None:
@@ -128,8 +140,10 @@ class LocalRuntime:
         return started
 
     def clean(self, compute_id: str) -> bool:
-        """Removes what a dead compute left: its pid file and its mounts. True if there was anything."""
+        """Removes what a dead compute left: its pid file and its mounts; and closes its folder to the user it had.
+        True if there was anything to remove."""
         directory = self.directory(compute_id)
+        self.users.close(directory)
         found = False
         for mount in reversed(mounts_below(directory)):
             found = True

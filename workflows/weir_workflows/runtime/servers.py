@@ -143,6 +143,9 @@ class Servers:
         draft = Path(tempfile.mkdtemp(prefix=f".{version}.", dir=self.folder))
         draft.chmod(0o755)
         placed = package.place(draft / "usr")
+        # Whatever this process's umask: users of computes read what is in it.
+        for base, _, _ in os.walk(draft):
+            Path(base).chmod(0o755)
         (draft / "bin").symlink_to(Path("usr") / package.bin)
         if package.fingerprint() != before or postgres_versions.of_programs(draft / "bin") != version:
             raise ServerCopyError(f"the Postgres in {self._bin_dir} was replaced while it was copied")
@@ -240,7 +243,8 @@ class Servers:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        self.folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o711)
         with (self.folder / ".lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Parser;
 use compute::agent::{Agent, Options, Terminate, Verdict, http};
+use compute::postgres::confine;
 use compute::spec::Spec;
 use compute::volume::WriteMode;
-use nix::mount::{MsFlags, mount};
+use nix::mount::MsFlags;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,6 +34,10 @@ struct Arguments {
     /// Directory of this compute alone; everything in it is disposable.
     #[arg(long)]
     dir: PathBuf,
+    /// The number of a user and a group of the operating system that no other compute has while this one runs: Postgres
+    /// runs as them. Only for root. Left out: Postgres runs as pg_user of the spec, or as this program's own user.
+    #[arg(long)]
+    user: Option<u32>,
     /// Where to serve status, configuration and metrics.
     #[arg(long)]
     listen_http: SocketAddr,
@@ -72,12 +77,14 @@ fn begin() -> anyhow::Result<Verdict> {
     own_mounts().context("enter a mount namespace")?;
     compute::postgres::adopt_orphans().context("become the parent of orphans")?;
     raise_open_files();
+    // The last step that needs all of root.
+    let rights = confine::agent();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(4)
         .enable_all()
         .build()
         .context("start the runtime")?;
-    let verdict = runtime.block_on(serve(arguments, spec));
+    let verdict = runtime.block_on(serve(arguments, spec, rights));
     // Threads that still wait for something must not keep the process.
     runtime.shutdown_background();
     verdict
@@ -97,13 +104,10 @@ fn own_mounts() -> nix::Result<()> {
         return Ok(());
     }
     unshare(CloneFlags::CLONE_NEWNS)?;
-    mount(
-        None::<&str>,
-        "/",
-        None::<&str>,
-        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
-        None::<&str>,
-    )
+    let root = Path::new("/");
+    confine::spread(root, MsFlags::MS_PRIVATE)?;
+    // With the namespaces of this process's Postgres only: what is unmounted here is to go there too.
+    confine::spread(root, MsFlags::MS_SHARED)
 }
 
 /// A cache file may be open for each relation; the limit a shell gives is too low for a big schema.
@@ -116,10 +120,15 @@ fn raise_open_files() {
     }
 }
 
-async fn serve(arguments: Arguments, spec: Spec) -> anyhow::Result<Verdict> {
+async fn serve(
+    arguments: Arguments,
+    spec: Spec,
+    rights: Result<(), String>,
+) -> anyhow::Result<Verdict> {
     let telemetry = telemetry::init("weir-compute")?;
     telemetry::end_at_panics();
     let options = Options {
+        user: arguments.user,
         read_ahead: arguments.read_ahead_pages,
         cache: (arguments.cache_mib > 0).then_some(arguments.cache_mib << 20),
         writes: if arguments.write_through {
@@ -128,7 +137,8 @@ async fn serve(arguments: Arguments, spec: Spec) -> anyhow::Result<Verdict> {
             WriteMode::Back
         },
     };
-    let agent = Agent::new(spec, &arguments.dir, options).context("the spec can't be followed")?;
+    let agent =
+        Agent::new(spec, &arguments.dir, options, rights).context("the spec can't be followed")?;
     let agent = Arc::new(agent);
     let listener = tokio::net::TcpListener::bind(arguments.listen_http)
         .await

@@ -4,10 +4,8 @@
 //! long its chain is. Where the page here and there have the same LSN they must be the same page, but for bytes
 //! that no WAL describes.
 
-use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +15,7 @@ use wire::page::ReadPosition;
 
 use super::Agent;
 use super::live::Live;
+use crate::postgres::DataDirectory;
 use crate::source::SourceError;
 
 /// Pause while there is nothing to read or no audit is asked for.
@@ -64,12 +63,12 @@ async fn local(
     rel: RelTag,
     block: u32,
 ) -> Result<Option<Box<[u8; BLCKSZ]>>, SourceError> {
-    let (volume, data) = (live.volume.clone(), live.data.path.clone());
+    let (volume, data) = (live.volume.clone(), live.data.clone());
     let read = tokio::task::spawn_blocking(move || {
         let Some((path, offset)) = volume.place_of_block(rel, block).map_err(failed)? else {
             return Ok(None);
         };
-        read_block(&data.join(path), offset).map_err(failed)
+        read_block(&data, &path, offset).map_err(failed)
     });
     read.await.map_err(failed)?
 }
@@ -79,9 +78,15 @@ fn failed(error: impl std::fmt::Display) -> SourceError {
 }
 
 /// A block as Postgres would read it, which is the kernel's page where it has one; `None` behind the file's end.
-fn read_block(path: &Path, offset: u64) -> std::io::Result<Option<Box<[u8; BLCKSZ]>>> {
+fn read_block(
+    data: &DataDirectory,
+    path: &str,
+    offset: u64,
+) -> std::io::Result<Option<Box<[u8; BLCKSZ]>>> {
     let mut page = Box::new([0; BLCKSZ]);
-    let read = File::open(path).and_then(|file| file.read_exact_at(&mut page[..], offset));
+    let read = data
+        .file(path)
+        .and_then(|file| file.read_exact_at(&mut page[..], offset));
     match read {
         Ok(()) => Ok(Some(page)),
         Err(error) => match error.kind() {

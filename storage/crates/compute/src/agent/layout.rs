@@ -111,8 +111,10 @@ impl Layout {
                 _ => {}
             }
         }
-        postgres::make_directory(&self.paths.volume, &self.user)?;
-        postgres::make_directory(&self.paths.cache, &self.user)?;
+        // The agent alone opens files in these two: were they Postgres's, links could be put there.
+        let own = OsUser::current().map_err(std::io::Error::other)?;
+        postgres::make_directory(&self.paths.volume, &own)?;
+        postgres::make_directory(&self.paths.cache, &own)?;
         postgres::make_directory(&self.paths.socket, &self.user)
     }
 }

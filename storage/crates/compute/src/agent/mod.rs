@@ -51,6 +51,7 @@ pub use wal_by_relation::{WalByRelation, WalByRelationError};
 
 use crate::metrics::Metrics;
 use crate::postgres::OsUser;
+use crate::postgres::confine::{Confinement, Measure};
 use crate::spec::Spec;
 use crate::volume::{WriteMode, WriteThroughNeeded};
 use unconfirmed::LogWatch;
@@ -136,6 +137,9 @@ pub struct Options {
     pub read_ahead: u32,
     /// Bytes of local disk that pages may take which came from storage and were not written; `None` is no limit.
     pub cache: Option<u64>,
+    /// The number of the operating system's user, and of the group, that is this compute's alone; `None`: Postgres runs
+    /// as the spec says, or as the agent's own user where the agent is not root.
+    pub user: Option<u32>,
     /// When writes reach the volume. `Back` is a wish: a branch near its quota writes through.
     pub writes: WriteMode,
 }
@@ -144,6 +148,8 @@ pub struct Options {
 pub struct Agent {
     paths: Paths,
     pg_user: OsUser,
+    /// What holds of the agent's own process, and so of each Postgres.
+    confinement: Confinement,
     options: Options,
     /// A write was lost: the runs that follow write through.
     write_through: AtomicBool,
@@ -166,10 +172,28 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// `directory` is the compute's own; what an earlier process left there is replaced.
-    pub fn new(spec: Spec, directory: &Path, options: Options) -> anyhow::Result<Agent> {
+    /// `directory` is the compute's own; what an earlier process left there is replaced. `rights`: whether the process
+    /// has dropped what it does not need of root's rights, or why not ([`crate::postgres::confine::agent`]).
+    pub fn new(
+        spec: Spec,
+        directory: &Path,
+        options: Options,
+        rights: Result<(), String>,
+    ) -> anyhow::Result<Agent> {
         spec.check()?;
-        let pg_user = OsUser::for_postgres(&spec.pg_user)?;
+        let pg_user = match options.user {
+            Some(uid) => OsUser::of_compute(uid)?,
+            None => OsUser::for_postgres(&spec.pg_user)?,
+        };
+        let mut confinement = Confinement::new(&pg_user);
+        let shared = || {
+            format!(
+                "no user was given for this compute alone, so that Postgres runs as {}",
+                pg_user.name
+            )
+        };
+        confinement.note(Measure::OwnUser, options.user.map(drop).ok_or_else(shared));
+        confinement.note(Measure::FewRightsOfRoot, rights);
         let directory = std::path::absolute(directory)?;
         let metrics = Metrics::new(&spec);
         let status = Status::new(spec.compute_id.clone(), spec.port);
@@ -182,6 +206,7 @@ impl Agent {
             ))),
             paths,
             pg_user,
+            confinement,
             options,
             write_through: AtomicBool::new(false),
             spec: Mutex::new(spec),
@@ -223,6 +248,18 @@ impl Agent {
             options.writes = WriteMode::Through;
         }
         options
+    }
+
+    /// Takes notice of what this run's Postgres is kept from; what it is not kept from is logged once.
+    fn confined(&self, of_postgres: &Confinement) {
+        let found = self.confinement.clone().and(of_postgres);
+        let known = self.status.lock().confinement.replace(found.clone());
+        if known.as_ref() != Some(&found) {
+            for missing in &found.missing {
+                let (measure, reason) = (missing.measure, &missing.reason);
+                tracing::warn!(?measure, reason, "Postgres is kept apart from others less");
+            }
+        }
     }
 
     fn set(&self, change: impl FnOnce(&mut Status)) {

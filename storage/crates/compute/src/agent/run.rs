@@ -1,5 +1,6 @@
 //! One run: the start, step by step, and the wait for what ends it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -239,9 +240,9 @@ impl Agent {
         stack.mounted = Some(mounted);
         let back = volume.writes().mode() == WriteMode::Back;
         self.metrics.write_back.set(i64::from(back));
-        let program = spec.pg_bin_dir.join("postgres");
-        let postmaster = Postmaster::start(&program, &data.path, &self.paths.log, &self.pg_user)?;
-        let postmaster = stack.postmaster.insert(postmaster);
+        let postmaster = stack
+            .postmaster
+            .insert(self.start_postgres(spec, &data.path)?);
         // Before anything can commit: commits wait for this standby, and it is there from the first one on.
         let postgres = PgConn {
             socket_dir: self.paths.socket.clone(),
@@ -266,6 +267,13 @@ impl Agent {
         });
         self.wait_ready(&live, postmaster).await?;
         Ok(live)
+    }
+
+    fn start_postgres(&self, spec: &Spec, data: &Path) -> anyhow::Result<Postmaster> {
+        let program = spec.pg_bin_dir.join("postgres");
+        let postmaster = Postmaster::start(&program, data, &self.paths.log, &self.pg_user)?;
+        self.confined(postmaster.confinement());
+        Ok(postmaster)
     }
 
     async fn wait_ready(&self, live: &Live, postmaster: &Postmaster) -> Result<(), End> {

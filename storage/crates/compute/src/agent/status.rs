@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::Unconfirmed;
 use super::members::Members;
 use super::state::State;
+use crate::postgres::confine::Confinement;
 
 /// Whether Postgres logs page images, and since which record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -80,6 +81,8 @@ pub struct Status {
     pub members: Option<Members>,
     /// The minor of the server that runs, as it says itself, such as 15.20.
     pub postgres_version: Option<String>,
+    /// What Postgres is kept from; null before the first start.
+    pub confinement: Option<Confinement>,
     /// What sessions begin with, as the agent gave it to the server that runs.
     pub synchronous_commit: Option<String>,
 }
@@ -108,6 +111,7 @@ impl Status {
             restarts: 0,
             members: None,
             postgres_version: None,
+            confinement: None,
             synchronous_commit: None,
         }
     }

@@ -35,6 +35,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 const CHECKPOINT_RECORD_BYTES: u64 = 114;
 /// Where Postgres keeps its statistics while it is down.
 const STATISTICS: &str = "pg_stat/pgstat.stat";
+const CONTROL_FILE: &str = "global/pg_control";
 
 /// Stops Postgres cleanly and returns where its WAL ends. After a failure Postgres may still run, with or without
 /// having been asked to stop, and has to be stopped at once. Takes a minute at most.
@@ -118,10 +119,10 @@ async fn quiet(agent: &Agent, live: &Live) -> anyhow::Result<()> {
 /// End of the shutdown checkpoint, which is the last record.
 async fn checkpoint_end(live: &Live) -> anyhow::Result<Lsn> {
     // Through the mount, here and below: what Postgres wrote last may be with the kernel alone.
-    let path = live.data.path.join("global/pg_control");
-    let bytes = tokio::fs::read(&path)
-        .await
-        .with_context(|| format!("read {}", path.display()))?;
+    let data = live.data.clone();
+    let bytes = tokio::task::spawn_blocking(move || data.read(CONTROL_FILE))
+        .await?
+        .with_context(|| format!("read {CONTROL_FILE}"))?;
     let control = ControlFile::parse(&bytes).context("read pg_control")?;
     Ok(pg_types::wal::record_end(
         control.checkpoint(),
@@ -130,17 +131,16 @@ async fn checkpoint_end(live: &Live) -> anyhow::Result<Lsn> {
 }
 
 async fn ship_auxiliary(spec: &Spec, live: &Live, lsn: Lsn) -> anyhow::Result<()> {
-    let (volume, data) = (live.volume.clone(), live.data.path.clone());
+    let (volume, data) = (live.volume.clone(), live.data.clone());
     let tar = tokio::task::spawn_blocking(move || {
         let mut files = Vec::new();
-        match std::fs::read(data.join(STATISTICS)) {
+        match data.read(STATISTICS) {
             Ok(content) => files.push((STATISTICS.to_owned(), content)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).context("read the statistics"),
         }
         for path in volume.local_free_space_maps()? {
-            let content =
-                std::fs::read(data.join(&path)).with_context(|| format!("read {path}"))?;
+            let content = data.read(&path).with_context(|| format!("read {path}"))?;
             files.push((path, content));
         }
         pack(&files).context("pack")

@@ -1,12 +1,15 @@
 //! The local data directory: small, written anew at each start, with the served directories linked in.
 
-use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, chown, fchown, symlink};
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::Context as _;
 use pg_types::WAL_SEGMENT_BYTES;
 use wal_decode::synth::SegmentFile;
+
+use super::beneath::Beneath;
+use super::user::OsUser;
 
 /// Directories that the volume serves.
 pub const SERVED: [&str; 5] = ["base", "global", "pg_xact", "pg_multixact", "pg_commit_ts"];
@@ -30,109 +33,72 @@ const LOCAL: [&str; 15] = [
     "pg_twophase",
 ];
 
-/// The user and group that own the files of Postgres.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OsUser {
-    /// The user's name.
-    pub name: String,
-    /// The user's number.
-    pub uid: u32,
-    /// The number of the user's first group.
-    pub gid: u32,
-}
-
-impl OsUser {
-    /// `name` when the agent is root, the agent's own user otherwise.
-    pub fn for_postgres(name: &str) -> anyhow::Result<OsUser> {
-        if !nix::unistd::geteuid().is_root() {
-            return OsUser::current();
-        }
-        let user = nix::unistd::User::from_name(name)
-            .with_context(|| format!("look up the user {name}"))?
-            .with_context(|| format!("the user {name} does not exist; Postgres must run unprivileged, so create it or name another in pg_user"))?;
-        anyhow::ensure!(
-            !user.uid.is_root(),
-            "pg_user is {name}, which is root; Postgres must run unprivileged"
-        );
-        Ok(OsUser {
-            name: user.name,
-            uid: user.uid.as_raw(),
-            gid: user.gid.as_raw(),
-        })
-    }
-
-    /// The agent's own user.
-    pub fn current() -> anyhow::Result<OsUser> {
-        let uid = nix::unistd::geteuid();
-        let user = nix::unistd::User::from_uid(uid)?
-            .with_context(|| format!("the user with number {uid} has no name"))?;
-        Ok(OsUser {
-            name: user.name,
-            uid: user.uid.as_raw(),
-            gid: user.gid.as_raw(),
-        })
-    }
-}
-
-/// A data directory under construction and in use.
+/// A data directory under construction and in use. What is in it belongs to Postgres, so nothing in it is
+/// reached by following a link.
 #[derive(Clone, Debug)]
 pub struct DataDirectory {
     /// The directory's path (`PGDATA`).
     pub path: PathBuf,
+    volume: PathBuf,
+    open: Arc<Beneath>,
     user: OsUser,
 }
 
 impl DataDirectory {
-    /// An empty one at `path`, in place of whatever was there, with the served directories pointing to `volume`.
+    /// An empty one at `path`, in place of whatever was there, with the served directories pointing to `volume`. Both lie
+    /// in a directory that only the agent writes to.
     pub fn create(path: &Path, volume: &Path, user: &OsUser) -> io::Result<DataDirectory> {
         match std::fs::remove_dir_all(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let data = DataDirectory {
-            path: path.to_owned(),
-            user: user.clone(),
-        };
         make_directory(path, user)?;
+        let open = Arc::new(Beneath::open(path)?);
         for name in LOCAL {
-            make_directory(&path.join(name), user)?;
+            open.make_directory(name, user)?;
         }
         for name in SERVED {
-            symlink(volume.join(name), path.join(name))?;
+            open.link(name, &volume.join(name))?;
         }
+        let data = DataDirectory {
+            path: path.to_owned(),
+            volume: volume.to_owned(),
+            open,
+            user: user.clone(),
+        };
         data.put("PG_VERSION", b"15\n")?;
         Ok(data)
     }
 
-    /// A file below the directory, which must not be in a served one.
+    /// A file below the directory, which must not be in a served one. A link there is refused.
     pub fn put(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        debug_assert!(
-            !SERVED
-                .iter()
-                .any(|served| name.starts_with(&format!("{served}/")))
-        );
-        let path = self.path.join(name);
-        std::fs::write(&path, content)?;
-        chown(&path, Some(self.user.uid), Some(self.user.gid))?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
+        debug_assert!(!is_served(name));
+        self.open.put(name, content, &self.user).map(drop)
     }
 
     /// A file directly below the directory, whole or not at all, in place of whatever has its name: a link there is
     /// replaced and not followed.
     pub fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        let beside = self.path.join(format!("{name}.next"));
-        match std::fs::remove_file(&beside) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        self.open.replace(name, content, &self.user)
+    }
+
+    /// Opens a file below the directory for reading; one of a served directory through the mount, where the kernel may
+    /// have pages that the volume does not have yet. `NotFound` when there is none; a link is an error.
+    pub fn file(&self, name: &str) -> io::Result<File> {
+        if is_served(name) {
+            // Not by the link in the data directory, which belongs to Postgres; and opened for each file anew, because an
+            // open directory would keep the volume mounted.
+            Beneath::open(&self.volume)?.file(name)
+        } else {
+            self.open.file(name)
         }
-        let mut file = std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&beside)?;
-        file.write_all(content)?;
-        fchown(&file, Some(self.user.uid), Some(self.user.gid))?;
-        std::fs::rename(&beside, self.path.join(name))
+    }
+
+    /// All of a file; see [`DataDirectory::file`].
+    pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let mut content = Vec::new();
+        self.file(name)?.read_to_end(&mut content)?;
+        Ok(content)
     }
 
     /// The WAL to start from.
@@ -142,23 +108,27 @@ impl DataDirectory {
                 "pg_wal/{}",
                 segment.start.segment_file_name(WAL_SEGMENT_BYTES)
             );
-            self.put(&name, &segment.head)?;
+            let file = self.open.put(&name, &segment.head, &self.user)?;
             // Sparse behind the record: Postgres insists on the size.
-            std::fs::OpenOptions::new()
-                .write(true)
-                .open(self.path.join(name))?
-                .set_len(WAL_SEGMENT_BYTES)?;
+            file.set_len(WAL_SEGMENT_BYTES)?;
         }
         Ok(())
     }
 }
 
-/// A directory of Postgres's, mode 0700.
+fn is_served(name: &str) -> bool {
+    let top = name.split('/').next().unwrap_or(name);
+    SERVED.contains(&top)
+}
+
+/// A directory of mode 0700 at `path` that belongs to `user`, in a directory that only the agent writes to.
 pub fn make_directory(path: &Path, user: &OsUser) -> io::Result<()> {
-    match std::fs::create_dir(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    chown(path, Some(user.uid), Some(user.gid))?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
+    let name = path.file_name().and_then(|name| name.to_str());
+    let (Some(parent), Some(name)) = (path.parent(), name) else {
+        return Err(io::Error::other(format!(
+            "{} is no path of a directory",
+            path.display()
+        )));
+    };
+    Beneath::open(parent)?.make_directory(name, user)
 }

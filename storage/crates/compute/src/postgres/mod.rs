@@ -2,15 +2,19 @@
 
 mod admin;
 mod apply;
+mod beneath;
 mod config;
+pub mod confine;
 mod data;
 mod process;
 mod settings;
 pub mod trial;
+mod user;
 
 pub use admin::{Admin, AdminError, Look};
 pub use apply::{apply, drop_named};
 pub use config::{Files, SLOT, STANDBY};
-pub use data::{DataDirectory, OsUser, SERVED, make_directory};
+pub use data::{DataDirectory, SERVED, make_directory};
 pub use process::{Exit, Postmaster, PostmasterHandle, adopt_orphans};
 pub use settings::{InForce, SettingsError, SettingsFile};
+pub use user::OsUser;

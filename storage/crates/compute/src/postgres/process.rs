@@ -17,7 +17,8 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use tokio::sync::watch;
 
-use super::data::OsUser;
+use super::confine::{self, Confinement};
+use super::user::OsUser;
 
 /// How long an immediate shutdown may take before the rest is killed.
 const QUIT_PATIENCE: Duration = Duration::from_secs(5);
@@ -57,9 +58,7 @@ pub fn check_configuration(
         .arg(format!("config_file={}", data.join(file).display()))
         .current_dir("/")
         .stdin(Stdio::null());
-    if nix::unistd::geteuid().is_root() {
-        command.uid(user.uid).gid(user.gid);
-    }
+    confine::program(&mut command, user);
     let output = command
         .output()
         .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
@@ -111,6 +110,7 @@ pub struct Postmaster {
     handle: PostmasterHandle,
     log: PathBuf,
     log_start: u64,
+    confinement: Confinement,
 }
 
 impl Postmaster {
@@ -135,30 +135,29 @@ impl Postmaster {
                     .context("duplicate the log's descriptor")?,
             )
             .stderr(output)
-            .process_group(0)
-            .env("PGDATA", data)
-            .env("LC_ALL", "C.UTF-8");
-        if nix::unistd::geteuid().is_root() {
-            command.uid(user.uid).gid(user.gid);
-        }
+            .process_group(0);
+        confine::program(&mut command, user);
+        command.env("PGDATA", data);
         die_with_parent(&mut command);
+        let user = user.clone();
         let (started, pid) = std::sync::mpsc::channel();
         let (exited, exit) = watch::channel(None);
         std::thread::Builder::new()
             .name("postmaster".into())
             .spawn(move || {
+                let confinement = confine::enter(&user);
                 let mut child = match command.spawn() {
                     Ok(child) => child,
                     Err(error) => return drop(started.send(Err(error))),
                 };
-                drop(started.send(Ok(child.id())));
+                drop(started.send(Ok((child.id(), confinement))));
                 match child.wait() {
                     Ok(status) => drop(exited.send(Some(Exit { status }))),
                     Err(error) => tracing::error!(%error, "cannot wait for Postgres"),
                 }
             })
             .context("start a thread for Postgres")?;
-        let pid = pid
+        let (pid, confinement) = pid
             .recv()
             .context("the thread for Postgres ended early")?
             .with_context(|| format!("start {}", program.display()))?;
@@ -169,7 +168,13 @@ impl Postmaster {
             },
             log: log.to_owned(),
             log_start,
+            confinement,
         })
+    }
+
+    /// What this Postgres is kept from.
+    pub fn confinement(&self) -> &Confinement {
+        &self.confinement
     }
 
     /// Process id of the postmaster.
@@ -314,7 +319,8 @@ pub fn adopt_orphans() -> nix::Result<()> {
     nix::sys::prctl::set_child_subreaper(true)
 }
 
-/// Kills and reaps adopted children until none is left.
+/// Kills and reaps adopted children until none is left, whatever program they run: the user they run as is given to
+/// another compute once this one has ended.
 fn kill_orphans(deadline: Instant) {
     let own = std::process::id();
     loop {
@@ -330,8 +336,9 @@ fn kill_orphans(deadline: Instant) {
     }
 }
 
-/// Children of a process that are Postgres's.
+/// Children of a process that are Postgres's. Without root the agent has another child, the helper that mounts.
 fn children_of(parent: u32) -> Vec<Pid> {
+    let alone = nix::unistd::geteuid().is_root();
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{parent}/task")) else {
         return Vec::new();
     };
@@ -344,8 +351,9 @@ fn children_of(parent: u32) -> Vec<Pid> {
                 .collect::<Vec<i32>>()
         })
         .filter(|pid| {
-            std::fs::read_to_string(format!("/proc/{pid}/comm"))
-                .is_ok_and(|name| name.starts_with("postgres"))
+            alone
+                || std::fs::read_to_string(format!("/proc/{pid}/comm"))
+                    .is_ok_and(|name| name.starts_with("postgres"))
         })
         .map(Pid::from_raw)
         .collect()
