@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from weir.cli import certificates, metadata, system
+from weir.cli import certificates, keys, metadata, system
 from weir.cli import installation as installations
 from weir.cli.errors import CliError
 from weir.cli.installation import PORTS, Installation
@@ -30,6 +30,7 @@ def up(home: Path, *, port_base: int | None, timeout: float) -> Installation:
         if first:
             note(f"new installation in {home}")
         supervisor = Supervisor(installation)
+        keys.prepare(installation)
         chosen = services(installation)
         config = supervisor_config(installation, chosen)
         if installation.has_proxy:
