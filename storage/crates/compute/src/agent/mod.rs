@@ -37,6 +37,7 @@ use parking_lot::Mutex;
 use pg_types::Term;
 use proposer::{RelationLedger, WalPace};
 use serde::{Deserialize, Serialize};
+use token::OwnToken;
 
 pub use configure::{ConfigureError, Configured};
 pub use fpw::{SwitchError, Switched};
@@ -145,6 +146,8 @@ pub struct Agent {
     paths: Paths,
     pg_user: OsUser,
     options: Options,
+    /// What storage is shown.
+    token: OwnToken,
     /// A write was lost: the runs that follow write through.
     write_through: AtomicBool,
     spec: Mutex<Spec>,
@@ -183,6 +186,7 @@ impl Agent {
             paths,
             pg_user,
             options,
+            token: OwnToken::default(),
             write_through: AtomicBool::new(false),
             spec: Mutex::new(spec),
             status: Mutex::new(status),
@@ -194,6 +198,12 @@ impl Agent {
             changing: tokio::sync::Mutex::default(),
             changing_members: tokio::sync::Mutex::default(),
         })
+    }
+
+    /// Shows this token to storage.
+    pub fn showing(mut self, token: OwnToken) -> Agent {
+        self.token = token;
+        self
     }
 
     /// The spec in force: the one that was applied last, or else the one that the process was started with.

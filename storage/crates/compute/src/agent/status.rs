@@ -82,6 +82,8 @@ pub struct Status {
     pub postgres_version: Option<String>,
     /// What sessions begin with, as the agent gave it to the server that runs.
     pub synchronous_commit: Option<String>,
+    /// `tokens`, or `none` of an agent that lets everybody in.
+    pub authentication: &'static str,
 }
 
 impl Status {
@@ -109,6 +111,7 @@ impl Status {
             members: None,
             postgres_version: None,
             synchronous_commit: None,
+            authentication: token::gate::authentication(),
         }
     }
 }
