@@ -14,6 +14,8 @@ from stack import Stack, running_stack, wait_for
 from weirbench.api import ApiError, Weir
 from weirbench.postgres import query
 
+from weir.tokens import bearer
+
 CONTENT = "SELECT count(*) || ' ' || sum(hashtext(n || who)) FROM t"
 
 
@@ -30,7 +32,11 @@ def storage(stack: Stack) -> httpx.Client:
         for line in (stack.home / "weir.toml").read_text().splitlines()
         if line.startswith("pageserver_http")
     )
-    return httpx.Client(base_url=f"http://127.0.0.1:{base}", timeout=30)
+
+    def with_token(request: httpx.Request) -> None:
+        request.headers.update(bearer.headers("pageserver", request.url.path, stack.home))
+
+    return httpx.Client(base_url=f"http://127.0.0.1:{base}", timeout=30, event_hooks={"request": [with_token]})
 
 
 @dataclass

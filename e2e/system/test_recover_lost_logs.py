@@ -12,6 +12,7 @@ from weirbench.postgres import query
 
 from weir.cli import installation
 from weir.kit.ids import parse_lsn
+from weir.tokens import bearer
 
 ROWS = 777
 
@@ -74,6 +75,7 @@ def _offloaded(stack: Stack, api: Weir, database: Database) -> bool:
     branch = api.get(f"/projects/{database.project_id}/branches/{database.branch_id}")["branch"]
     address = installation.load(stack.home).address("safekeeper_1_http")
     path = f"/v1/tenant/{tenant}/timeline/{branch['timeline_id']}"
-    log = httpx.get(f"http://{address}{path}", timeout=10).raise_for_status().json()
+    headers = bearer.headers("safekeeper", path, stack.home)
+    log = httpx.get(f"http://{address}{path}", headers=headers, timeout=10).raise_for_status().json()
     kept = [parse_lsn(log[name]) for name in ("remote_consistent_lsn", "offloaded_lsn") if log[name] is not None]
     return max(kept, default=0) >= parse_lsn(log["commit_lsn"])

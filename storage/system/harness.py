@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 
 import httpx
 import psycopg
+from credentials import Credentials, Managing
 
 PG_BIN = Path(os.environ.get("WEIR_PG_BIN_DIR", "/usr/lib/postgresql/15/bin"))
 PASSWORD = "correct horse"
@@ -253,6 +254,15 @@ class Engine:
     wal_ports: list[int] = field(default_factory=list)
     http_ports: list[int] = field(default_factory=list)
     computes: list[Compute] = field(default_factory=list)
+    # With them each part asks for tokens.
+    credentials: Credentials | None = None
+
+    def managing(self, audience: str) -> Managing:
+        """What requests to a part are to show; nothing where parts ask for nothing."""
+        return Managing(self.credentials, audience)
+
+    def _token_options(self, part: str) -> list[str]:
+        return [] if self.credentials is None else self.credentials.options(part)
 
     def start(self) -> None:
         self.root.chmod(0o755)
@@ -273,6 +283,7 @@ class Engine:
                         *("--listen-wal", f"{host}:{wal}", "--listen-http", f"{host}:{http}"),
                         *("--data-dir", str(data)),
                         *(option.format(**known) for option in self.safekeeper_options),
+                        *self._token_options("safekeeper"),
                     ],
                     f"{host}:{http}",
                     self.safekeeper_environments.get(number),
@@ -282,7 +293,9 @@ class Engine:
         self.page_port, self.pageserver_http_port = free_port(), free_port()
         (self.root / "objects").mkdir(exist_ok=True)
         self.pageserver = self.another_pageserver("pageserver", self.page_port, self.pageserver_http_port)
-        self.storage = httpx.Client(base_url=f"http://127.0.0.1:{self.pageserver_http_port}", timeout=60)
+        self.storage = httpx.Client(
+            base_url=f"http://127.0.0.1:{self.pageserver_http_port}", auth=self.managing("pageserver"), timeout=60
+        )
 
     def another_pageserver(self, name: str, pages: int, http: int) -> Process:
         """A pageserver on the same object store, which takes over what is in it."""
@@ -290,7 +303,7 @@ class Engine:
             *("--listen-pages", f"127.0.0.1:{pages}", "--listen-http", f"127.0.0.1:{http}"),
             *("--data-dir", str(self.root / name)),
             *("--object-store", self.object_store.format(objects=self.root / "objects")),
-            *("--pg-bin-dir", str(PG_BIN), *self.pageserver_options),
+            *("--pg-bin-dir", str(PG_BIN), *self.pageserver_options, *self._token_options("pageserver")),
         ]
         return self._spawn(name, ["weir-pageserver", *arguments], f"127.0.0.1:{http}", self.pageserver_environment)
 
@@ -360,6 +373,7 @@ class Engine:
         answer = httpx.post(
             self.safekeeper_url(number, timeline),
             json={"start_lsn": timeline.start_lsn, "system_identifier": system_identifier, "pg_version": 15},
+            auth=self.managing("safekeeper"),
             timeout=10,
         )
         return answer.status_code
@@ -369,7 +383,8 @@ class Engine:
         return f"http://{address}/v1/tenant/{timeline.tenant}/timeline/{timeline.id}"
 
     def safekeeper_status(self, number: int, timeline: Timeline) -> dict[str, Any]:
-        return httpx.get(self.safekeeper_url(number, timeline), timeout=10).raise_for_status().json()
+        url, auth = self.safekeeper_url(number, timeline), self.managing("safekeeper")
+        return httpx.get(url, auth=auth, timeout=10).raise_for_status().json()
 
     def stored_commits(self, timeline: Timeline) -> list[str]:
         """What each safekeeper's control file says is committed; it follows what the safekeeper knows by a second."""
@@ -445,7 +460,7 @@ class Engine:
         }
         spec_file = directory / "spec.json"
         spec_file.write_text(json.dumps(body))
-        base = f"http://127.0.0.1:{http_port}"
+        base, auth = f"http://127.0.0.1:{http_port}", self.managing(f"compute/{name}")
         process = Process(
             name,
             [
@@ -457,12 +472,13 @@ class Engine:
                 "--listen-http",
                 f"127.0.0.1:{http_port}",
                 *(["--user", str(user)] if user is not None else []),
+                *([] if self.credentials is None else self.credentials.options_of_compute(directory, body)),
             ],
             self.root / f"{name}.log",
-            lambda: httpx.get(f"{base}/status", timeout=2).status_code == 200,
+            lambda: httpx.get(f"{base}/status", auth=auth, timeout=2).status_code == 200,
             environment=dict(environment or {}),
         )
-        compute = Compute(process, httpx.Client(base_url=base, timeout=30), port, directory, timeline)
+        compute = Compute(process, httpx.Client(base_url=base, auth=auth, timeout=30), port, directory, timeline)
         self.computes.append(compute)
         process.start()
         if wait:

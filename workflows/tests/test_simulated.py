@@ -203,7 +203,7 @@ async def started(http: httpx.AsyncClient) -> tuple[SimulatedDriver, ComputeAgen
     driver = SimulatedDriver(BASE, http)
     status = await driver.start(spec())
     assert (status.state, status.full_page_writes) == ("running", True)
-    return driver, ComputeAgent(f"{BASE}/computes/ep-one", http), pageserver
+    return driver, ComputeAgent("ep-one", f"{BASE}/computes/ep-one", http), pageserver
 
 
 async def test_a_switch_is_confirmed_by_safekeepers_and_pageserver(http: httpx.AsyncClient) -> None:

@@ -32,6 +32,7 @@ from weir_workflows.rollout.activities import rollout_activities
 from weir_workflows.rollout.batch import BatchWorkflow
 from weir_workflows.rollout.rollback import RollbackWorkflow
 from weir_workflows.rollout.workflow import RolloutWorkflow
+from weir_workflows.runtime import credentials
 from weir_workflows.storage.activities import StorageActivities
 from weir_workflows.storage.detach import DetachActivities
 from weir_workflows.storage.replace import ReplaceActivities
@@ -133,6 +134,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     async with (
         Health(settings.worker_metrics_port) as health,
         open_resources(settings, traced=provider is not None) as resources,
+        # Storage and computes go on by their tokens while Temporal or the database is down.
+        credentials.kept(settings),
     ):
         if provider is not None:
             telemetry.instrument_engine(resources.database.engine)

@@ -22,6 +22,8 @@ from weir.cli.files import write_whole
 from weir.cli.settings_file import TEMPLATE
 from weir.config import default_home
 from weir.kit.http import bracketed
+from weir.tokens.keys import key_set_file
+from weir.tokens.parts import tokens_dir
 
 # Safekeepers of a new installation, and how many one can have: that many have ports. Those beyond the first three
 # are spares.
@@ -170,6 +172,15 @@ class Installation:
     def proxy_token_file(self) -> Path:
         """What the API knows the proxy by."""
         return self.home / "secrets" / "proxy_token"
+
+    @property
+    def token_keys_file(self) -> Path:
+        """The public keys by which parts check tokens."""
+        return key_set_file(self.home)
+
+    def token_file(self, part: str) -> Path:
+        """The token that a part shows to others."""
+        return tokens_dir(self.home) / part
 
     @property
     def proxy_mock_secret_file(self) -> Path:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from weir.cli import installation as installations
+from weir.cli import keys
 from weir.cli import safekeepers as members
 from weir.cli.doctor import doctor as run_doctor
 from weir.cli.down import down as run_down
@@ -19,6 +20,7 @@ from weir.cli.recover_logs import recover_logs as run_recover_logs
 from weir.cli.resources.commands import COMMANDS
 from weir.cli.status import status as run_status
 from weir.cli.supervisor import Supervisor
+from weir.cli.up import only_one
 from weir.cli.up import up as run_up
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -246,6 +248,36 @@ def safekeepers_replace(ctx: click.Context, number: int, by: int, no_wait: bool)
     still lacks its log; asking again goes on.
     """
     ctx.exit(members.replace(ctx.obj, number, by, wait=not no_wait))
+
+
+@cli.group("keys")
+def keys_group() -> None:
+    """Show and change the keys that sign what the parts of Weir know each other by.
+
+    \b
+      weir keys list                 which public keys count, and until when
+      weir keys rotate               a new key; the old one counts for 13 hours more
+      weir keys rotate --at-once     the old key counts no longer: after it was seen by others
+
+    Weir may run or be down. Nothing is interrupted: parts read keys and tokens again while they run.
+    """
+
+
+@keys_group.command("list")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.pass_obj
+def keys_list(home: Path, as_json: bool) -> None:
+    """List the public keys that count, the one that signs first. No secret is shown."""
+    keys.listing(home, as_json=as_json)
+
+
+@keys_group.command("rotate")
+@click.option("--at-once", is_flag=True, help="Tokens of all other keys count no longer.")
+@click.pass_obj
+def keys_rotate(home: Path, at_once: bool) -> None:
+    """Replace the key that signs. Safe to repeat after it broke off."""
+    with only_one(installations.load(home)):
+        keys.rotate(home, at_once=at_once)
 
 
 @cli.command("rotate-logs", hidden=True)

@@ -156,6 +156,7 @@ def _safekeeper(installation: Installation, number: int) -> Service:
             *("--data-dir", str(installation.home / f"safekeeper-{number}")),
             *("--peers", ",".join(installation.address(f"safekeeper_{n}_wal") for n in installation.safekeepers)),
             *_options(installation.safekeeper_limits),
+            *_tokens(installation, "safekeeper"),
             *(("--object-store", installation.object_store) if installation.offload else ()),
         ],
         ports=(wal, http),
@@ -176,6 +177,7 @@ def _pageserver(installation: Installation) -> Service:
             *("--object-store", installation.object_store),
             *("--pg-bin-dir", str(installation.pg_bin), "--pg-user", installation.pg_user),
             *_options(installation.pageserver_limits),
+            *_tokens(installation, "pageserver"),
         ],
         ports=("pageserver_pages", "pageserver_http"),
         health=f"{installation.address('pageserver_http')}/healthz",
@@ -187,6 +189,11 @@ def _pageserver(installation: Installation) -> Service:
 def _options(limits: Mapping[str, int]) -> list[str]:
     """Limits as a program's options: `block_cache_mib` is `--block-cache-mib=`."""
     return [f"--{name.replace('_', '-')}={mib}" for name, mib in limits.items()]
+
+
+def _tokens(installation: Installation, part: str) -> list[str]:
+    """Whom a part lets in, and what it shows to others: files, which it reads again when they change."""
+    return ["--token-keys", str(installation.token_keys_file), "--token", str(installation.token_file(part))]
 
 
 def with_object_store_variables(installation: Installation) -> list[str]:
@@ -337,6 +344,7 @@ def prometheus_config(installation: Installation) -> str:
         "scrape_configs": [
             {
                 "job_name": "weir",
+                "authorization": {"credentials_file": str(installation.token_file("prometheus"))},
                 "http_sd_configs": [
                     {"url": f"{installation.api_url}/internal/prometheus/targets", "refresh_interval": "3s"}
                 ],

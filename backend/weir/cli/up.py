@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from weir.cli import certificates, folders, metadata, system
+from weir.cli import certificates, folders, keys, metadata, system
 from weir.cli import installation as installations
 from weir.cli.errors import CliError
 from weir.cli.installation import PORTS, Installation
@@ -34,6 +34,7 @@ def up(home: Path, *, port_base: int | None, timeout: float) -> Installation:
         if installation.shared_user:
             note(f"computes are not kept apart from each other: {installation.shared_user}")
         supervisor = Supervisor(installation)
+        keys.prepare(installation)
         chosen = services(installation)
         config = supervisor_config(installation, chosen)
         if installation.has_proxy:

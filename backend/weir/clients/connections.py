@@ -36,6 +36,7 @@ class Connections:
         json: Any = None,
         params: dict[str, str] | None = None,
         data: dict[str, str] | None = None,
+        headers: dict[str, str] | None = None,
         timeout: float = 10.0,  # noqa: ASYNC109
     ) -> httpx.Response:
         """Raises httpx.TransportError when there is no answer within `timeout` seconds in all."""
@@ -44,7 +45,7 @@ class Connections:
         limit = aiohttp.ClientTimeout(total=timeout)
         try:
             async with self._session.request(
-                method, address, json=json, data=data, timeout=limit, allow_redirects=False
+                method, address, json=json, data=data, headers=headers, timeout=limit, allow_redirects=False
             ) as answer:
                 content = await answer.read()
         except TimeoutError as error:

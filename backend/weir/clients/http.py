@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 import httpx
 
 from weir.kit.transactions import refuse_requests
+from weir.tokens.keys import KeyFileError
 
 T = TypeVar("T")
 
@@ -25,6 +26,7 @@ class HttpClient(Protocol):
         json: Any = None,
         params: dict[str, str] | None = None,
         data: dict[str, str] | None = None,
+        headers: dict[str, str] | None = None,
         timeout: float = 10.0,  # noqa: ASYNC109
     ) -> httpx.Response: ...
 
@@ -42,17 +44,32 @@ class RemoteError(Exception):
 
     @property
     def retryable(self) -> bool:
-        """Worth repeating: no answer, overload, or a failure on the other side."""
-        return self.status is None or self.status >= 500 or self.status in {408, 423, 429}
+        """Worth repeating: no answer, overload, or a failure on the other side. A token that was refused is made
+        anew: keys may have changed just now, or a clock."""
+        return self.status is None or self.status >= 500 or self.status in {401, 408, 423, 429}
 
 
 class JsonClient:
-    """A thin JSON client of one program at one address."""
+    """A thin JSON client of one program at one address. `bearer` has the token for a request to a path, None where
+    there is none to show."""
 
-    def __init__(self, service: str, base_url: str, client: HttpClient) -> None:
+    def __init__(
+        self, service: str, base_url: str, client: HttpClient, bearer: Callable[[str], str | None] | None = None
+    ) -> None:
         self.service = service
         self.base_url = base_url
         self._client = client
+        self._bearer = bearer
+
+    async def _send(self, method: str, path: str, **words: Any) -> httpx.Response:
+        """Raises httpx.HTTPError where there is no answer, RemoteError where there is no key for a token."""
+        try:
+            token = None if self._bearer is None else self._bearer(path)
+        except KeyFileError as error:
+            raise RemoteError(self.service, f"{method} {path}", None, NO_ANSWER, str(error)) from error
+        if token is not None:
+            words["headers"] = {"Authorization": f"Bearer {token}"}
+        return await self._client.request(method, self.base_url + path, **words)
 
     async def call(
         self,
@@ -69,9 +86,7 @@ class JsonClient:
         what = f"{method} {path}"
         refuse_requests(self.service, what)
         try:
-            response = await self._client.request(
-                method, self.base_url + path, json=json, params=params, data=form, timeout=timeout
-            )
+            response = await self._send(method, path, json=json, params=params, data=form, timeout=timeout)
         except httpx.HTTPError as error:
             raise RemoteError(
                 f"{self.service} at {self.base_url}", what, None, NO_ANSWER, _describe(error)

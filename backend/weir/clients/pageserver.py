@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 
 from weir.clients.http import HttpClient, JsonClient, switch_lsn
+from weir.tokens.bearer import for_storage
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class SickMark:
 
 class Pageserver:
     def __init__(self, base_url: str, client: HttpClient) -> None:
-        self._http = JsonClient("the pageserver", base_url, client)
+        self._http = JsonClient("the pageserver", base_url, client, partial(for_storage, "pageserver"))
 
     async def healthy(self) -> None:
         await self._http.ping("/healthz", timeout=2)

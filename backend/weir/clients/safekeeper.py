@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from weir.clients.http import HttpClient, JsonClient
+from weir.tokens.bearer import for_storage
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class Safekeeper:
     def __init__(self, number: int, base_url: str, client: HttpClient) -> None:
         self.number = number
         self.base_url = base_url
-        self._http = JsonClient("the safekeeper", base_url, client)
+        self._http = JsonClient("the safekeeper", base_url, client, partial(for_storage, "safekeeper"))
 
     async def healthy(self) -> None:
         await self._http.ping("/healthz", timeout=2)

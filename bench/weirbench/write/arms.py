@@ -16,6 +16,7 @@ import httpx
 
 from weir.cli.installation import Installation
 from weir.cli.supervisor import Supervisor
+from weir.tokens import bearer
 from weirbench.api import Database, Weir, admin_uri, wait_for
 from weirbench.cluster import Cluster
 from weirbench.postgres import PG_BIN, free_port, query, unprivileged
@@ -45,6 +46,8 @@ class Arm:
     fsync_metrics: Mapping[str, str] = field(default_factory=dict[str, str])
     # Where the pageserver's counters are read; a quiet arm waits until it has made its images.
     pageserver: str | None = None
+    # The token to read Weir's counters with: what Prometheus shows.
+    metrics_token: Path | None = None
     # Holds the arm's WAL to so many bytes a second; only Weir has such a limit.
     limit_wal: Callable[[int], None] | None = None
     # Switches the arm to pushdown by a rollout; only Weir has such a switch.
@@ -54,7 +57,7 @@ class Arm:
         """By group, since each process was started; Postgres's are those of its WAL."""
         counted = {"postgres": float(query(self.admin_uri, "SELECT wal_sync FROM pg_stat_wal"))}
         for group, url in self.fsync_metrics.items():
-            counted[group] = _sum(url, "weir_safekeeper_fsync_seconds_count")
+            counted[group] = self._sum(url, "weir_safekeeper_fsync_seconds_count")
         return counted
 
     def wal_position(self) -> int:
@@ -65,13 +68,15 @@ class Arm:
         query(self.admin_uri, "CHECKPOINT", timeout=600)
         if self.pageserver is not None:
             url = self.pageserver
-            wait_for("images to be made", lambda: _sum(url, "weir_pageserver_images_pending") == 0 or None, 300)
+            wait_for("images to be made", lambda: self._sum(url, "weir_pageserver_images_pending") == 0 or None, 300)
 
-
-def _sum(url: str, name: str) -> float:
-    text = httpx.get(url, timeout=10).raise_for_status().text
-    values = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
-    return sum(float(line.rsplit(" ", 1)[1]) for line in values)
+    def _sum(self, url: str, name: str) -> float:
+        headers = {}
+        if self.metrics_token is not None:
+            headers["Authorization"] = f"Bearer {self.metrics_token.read_text().strip()}"
+        text = httpx.get(url, headers=headers, timeout=10).raise_for_status().text
+        values = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in values)
 
 
 def _postmaster(data: Path) -> int:
@@ -175,14 +180,17 @@ class WeirArms:
                 for keeper in keepers
             },
             f"http://{self.installation.address('pageserver_http')}/metrics",
+            self.installation.token_file("prometheus"),
             lambda rate: self._limit_wal(database, rate),
             lambda: self._switch(database),
         )
 
     def _configure_storage(self, database: Database, settings: Mapping[str, object]) -> None:
         spec = json.loads((self.installation.home / "computes" / database.compute_id / "spec.json").read_text())
-        url = f"http://{self.installation.address('pageserver_http')}/v1/tenant/{spec['tenant_id']}/config"
-        httpx.patch(url, json=dict(settings), timeout=30).raise_for_status()
+        path = f"/v1/tenant/{spec['tenant_id']}/config"
+        url = f"http://{self.installation.address('pageserver_http')}{path}"
+        headers = bearer.headers("pageserver", path, self.installation.home)
+        httpx.patch(url, json=dict(settings), headers=headers, timeout=30).raise_for_status()
 
     def _limit_wal(self, database: Database, rate: int) -> None:
         body = {"project": {"settings": {"quota": {"wal_bytes_per_second": rate}}}}

@@ -14,12 +14,16 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Collection, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from weir.config import Settings
+from weir.tokens import parts
+from weir.tokens.bearer import signer_of
+from weir.tokens.keys import key_set_file
 from weir_workflows.runtime import environment
 from weir_workflows.runtime.process import ProcessId, boot_id, find_by_arguments
 from weir_workflows.runtime.servers import Servers
@@ -112,6 +116,7 @@ class LocalRuntime:
             str(directory),
             "--listen-http",
             f"{spec['listen']}:{spec['port'] + 1}",
+            *self._token_arguments(directory, spec),
         ]
         with self.users.taken(directory) as user:
             inherited: list[tuple[Any, ...]] = []
@@ -139,6 +144,16 @@ class LocalRuntime:
         _replace(directory / "pid", started.text())
         return started
 
+    def _token_arguments(self, directory: Path, spec: dict[str, Any]) -> list[str]:
+        """Makes the compute's token; none where the installation has no keys."""
+        signer = signer_of(self._settings.home)
+        if signer is None:
+            return []
+        part = parts.compute(directory, spec)
+        parts.record(self._settings.home, spec)
+        parts.renew(signer.key(), [part], time.time())
+        return ["--token-keys", str(key_set_file(self._settings.home)), "--token", str(part.file)]
+
     def clean(self, compute_id: str) -> bool:
         """Removes what a dead compute left: its pid file and its mounts; and closes its folder to the user it had.
         True if there was anything to remove."""
@@ -162,6 +177,7 @@ class LocalRuntime:
         if left:
             raise RuntimeError(f"{left[0]} is still mounted, so the directory of {compute_id} is not deleted")
         shutil.rmtree(directory, ignore_errors=True)
+        parts.forget(self._settings.home, compute_id)
 
     def known(self) -> list[str]:
         """Ids of computes that have a directory here."""

@@ -29,23 +29,32 @@ class Log:
     ingested_lsn: str
 
 
-async def change(bin_dir: Path, log: Log, words: Sequence[str], timeout_ms: int, descriptors: Sequence[int]) -> None:
+async def change(
+    bin_dir: Path,
+    log: Log,
+    words: Sequence[str],
+    timeout_ms: int,
+    descriptors: Sequence[int],
+    token: str | None = None,
+) -> None:
     """Makes the change `words` says, such as `["promote", "4"]`, with these descriptors open in the program. Raises
-    MembersProgramError when it has not succeeded. The program has ended on return, however this ends."""
+    MembersProgramError when it has not succeeded. The program has ended on return, however this ends. `token`: what
+    the safekeepers are shown; it goes by a pipe, since arguments can be read by others."""
     process = await asyncio.create_subprocess_exec(
         str(bin_dir / "weir-members"),
         *("--tenant", log.tenant, "--timeline", log.timeline),
         *("--safekeepers", ",".join(log.safekeepers), "--ingested-lsn", log.ingested_lsn),
         *("--timeout-ms", str(timeout_ms)),
+        *(() if token is None else ("--token-on-stdin",)),
         *words,
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.DEVNULL if token is None else asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
         pass_fds=tuple(descriptors),
     )
     try:
         async with asyncio.timeout(_KILLED_AFTER * timeout_ms / 1000):
-            _, said = await process.communicate()
+            _, said = await process.communicate(None if token is None else token.encode())
     except TimeoutError:
         raise MembersProgramError(None, f"weir-members {' '.join(words)} has not ended in time") from None
     finally:

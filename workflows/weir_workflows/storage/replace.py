@@ -48,6 +48,7 @@ from weir.endpoints.repository import EndpointRepository
 from weir.kit.clock import now
 from weir.operations.models import Operation
 from weir.projects.models import Project
+from weir.tokens import bearer
 from weir_workflows.common.errors import from_remote, missing, refused
 from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
@@ -228,6 +229,7 @@ class ReplaceActivities:
                 [kind, str(address or number)],
                 CHANGE_TIMEOUT_MS,
                 held,
+                bearer.for_members(self._r.settings.home, what.project.tenant_id, what.branch.timeline_id),
             )
         return None
 

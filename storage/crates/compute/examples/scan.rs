@@ -74,6 +74,7 @@ fn main() -> Result<()> {
         deadline: Duration::from_secs(60),
         traceparent: String::new(),
         opened: IntCounter::new("opened", "connections opened")?,
+        token: token::OwnToken::default(),
     });
     let reads = Reads {
         seconds: Histogram::with_opts(HistogramOpts::new("seconds", "of a request"))?,

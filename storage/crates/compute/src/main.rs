@@ -17,6 +17,7 @@ use compute::volume::WriteMode;
 use nix::mount::MsFlags;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use token::TokenOptions;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::Instrument as _;
 
@@ -57,6 +58,8 @@ struct Arguments {
     /// W3C trace context of the operation that starts the compute.
     #[arg(long, env = "TRACEPARENT", default_value = "")]
     traceparent: String,
+    #[command(flatten)]
+    tokens: TokenOptions,
 }
 
 fn main() -> ExitCode {
@@ -137,13 +140,15 @@ async fn serve(
             WriteMode::Back
         },
     };
+    let gate = arguments.tokens.gate(http::audiences(&spec.compute_id))?;
+    let token = arguments.tokens.own()?;
     let agent =
         Agent::new(spec, &arguments.dir, options, rights).context("the spec can't be followed")?;
-    let agent = Arc::new(agent);
+    let agent = Arc::new(agent.showing(token));
     let listener = tokio::net::TcpListener::bind(arguments.listen_http)
         .await
         .with_context(|| format!("listen on {}", arguments.listen_http))?;
-    let router = http::router(agent.clone());
+    let router = http::protected(agent.clone(), gate);
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
     suspend_on_signal(agent.clone())?;
     let span = tracing::info_span!("compute", compute_id = agent.spec().compute_id);

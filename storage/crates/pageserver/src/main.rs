@@ -11,6 +11,7 @@ use pageserver::import::PostgresInstall;
 use pageserver::manager::{ManagerOptions, Safekeepers, TenantManager};
 use pageserver::tool::{self, Tool};
 use pageserver::{http, page_service};
+use token::TokenOptions;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -72,6 +73,8 @@ struct Args {
     /// is left free in any case.
     #[arg(long, default_value_t = 16384)]
     layer_cache_mib: u64,
+    #[command(flatten)]
+    tokens: TokenOptions,
 }
 
 fn main() -> Result<()> {
@@ -95,6 +98,8 @@ async fn run(args: Args) -> Result<()> {
     let telemetry = telemetry::init("weir-pageserver")?;
     telemetry::end_at_panics();
     raise_open_file_limit();
+    let own = args.tokens.own()?;
+    let gate = args.tokens.gate(vec![http::access::AUDIENCE.to_owned()])?;
     std::fs::create_dir_all(&data_dir).with_context(|| format!("create {}", data_dir.display()))?;
     // Listen first: a port in use is reported before anything is claimed in the object store.
     let pages = listen(args.listen_pages).await?;
@@ -116,15 +121,21 @@ async fn run(args: Args) -> Result<()> {
         time: Arc::new(MachineTime::new()?),
         wal: Arc::new(Safekeepers {
             reader: reader_name(&object_store),
+            token: own,
         }),
         data_dir,
     };
     let manager = TenantManager::open(options).await?;
     let cancel = CancellationToken::new();
-    let mut page_server = tokio::spawn(page_service::serve(pages, manager.clone(), cancel.clone()));
+    let mut page_server = tokio::spawn(page_service::serve_behind(
+        gate.clone(),
+        pages,
+        manager.clone(),
+        cancel.clone(),
+    ));
     let stop_http = cancel.clone().cancelled_owned();
     let mut http_server = tokio::spawn(
-        axum::serve(api, http::router(manager.clone()))
+        axum::serve(api, http::protected(manager.clone(), gate))
             .with_graceful_shutdown(stop_http)
             .into_future(),
     );

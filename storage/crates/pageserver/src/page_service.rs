@@ -14,12 +14,14 @@ use anyhow::{Context, Result, bail};
 use bytes::{Buf, Bytes};
 use futures::{SinkExt, StreamExt};
 use pg_types::{Lsn, Term};
+use token::{Gate, Need, Refusal, Rights, Scope};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::codec::{Framed, FramedRead, LengthDelimitedCodec};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
+use wire::first;
 use wire::page::{
     ErrorKind, ErrorReply, Hello, HelloReply, MAX_FRAME_BYTES, MAX_PAGES_PER_REQUEST, Reply,
     ReplyFrame, Request, RequestFrame, VERSION,
@@ -40,6 +42,17 @@ type Frames = Framed<TcpStream, LengthDelimitedCodec>;
 /// Accepts connections until cancelled, and returns once all of them have ended. Nothing makes it fail: what goes
 /// wrong with a connection is logged and ends that connection.
 pub async fn serve(listener: TcpListener, manager: Arc<TenantManager>, cancel: CancellationToken) {
+    serve_behind(Gate::lets_all_in(), listener, manager, cancel).await;
+}
+
+/// [`serve`] for those whose token `gate` lets in. It is asked once, when a connection opens: one that is open outlives its
+/// token.
+pub async fn serve_behind(
+    gate: Arc<Gate>,
+    listener: TcpListener,
+    manager: Arc<TenantManager>,
+    cancel: CancellationToken,
+) {
     let connections = tokio_util::task::TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -48,10 +61,10 @@ pub async fn serve(listener: TcpListener, manager: Arc<TenantManager>, cancel: C
         };
         match accepted {
             Ok((stream, peer)) => {
-                let (manager, cancel) = (manager.clone(), cancel.clone());
+                let (manager, gate, cancel) = (manager.clone(), gate.clone(), cancel.clone());
                 connections.spawn(async move {
                     tokio::select! {
-                        result = connection(stream, &manager) => {
+                        result = connection(stream, &manager, &gate) => {
                             if let Err(error) = result {
                                 tracing::info!(%peer, "page connection closed: {error:#}");
                             }
@@ -77,16 +90,20 @@ fn framed(stream: TcpStream) -> Frames {
         .new_framed(stream)
 }
 
-async fn connection(stream: TcpStream, manager: &Arc<TenantManager>) -> Result<()> {
+async fn connection(stream: TcpStream, manager: &Arc<TenantManager>, gate: &Gate) -> Result<()> {
     stream.set_nodelay(true).context("set TCP_NODELAY")?;
     let mut frames = framed(stream);
-    let hello = tokio::time::timeout(HELLO_TIMEOUT, frames.next())
+    let opening = tokio::time::timeout(HELLO_TIMEOUT, opening(&mut frames))
         .await
         .context("no hello in time")?;
-    let Some(hello) = hello else { return Ok(()) };
-    let hello: Hello =
-        postcard::from_bytes(&hello.context("read hello")?).context("decode hello")?;
-    let timeline = match admit(manager, &hello).await {
+    let Some((token, hello)) = opening? else {
+        return Ok(());
+    };
+    let admitted = match may_read(gate, token.as_deref(), &hello) {
+        Ok(()) => admit(manager, &hello).await,
+        Err(refusal) => Err(refusal),
+    };
+    let timeline = match admitted {
         Ok(timeline) => timeline,
         Err(refusal) => {
             let message = refusal.message.clone();
@@ -106,6 +123,42 @@ async fn connection(stream: TcpStream, manager: &Arc<TenantManager>) -> Result<(
     serve_requests(frames, timeline, hello.term)
         .instrument(span)
         .await
+}
+
+/// The token that the connection begins with, and the hello; `None` when it ends before. No memory is taken for long
+/// frames of strangers.
+async fn opening(frames: &mut Frames) -> Result<Option<(Option<String>, Hello)>> {
+    frames
+        .codec_mut()
+        .set_max_frame_length(first::MAX_FRAME_BYTES);
+    let Some(body) = frames.next().await else {
+        return Ok(None);
+    };
+    let mut body = body.context("read hello")?;
+    let token = first::token_of(&body).map(str::to_owned);
+    if token.is_some() {
+        let Some(next) = frames.next().await else {
+            return Ok(None);
+        };
+        body = next.context("read hello")?;
+    }
+    frames.codec_mut().set_max_frame_length(MAX_FRAME_BYTES);
+    let hello = postcard::from_bytes(&body).context("decode hello")?;
+    Ok(Some((token, hello)))
+}
+
+fn may_read(gate: &Gate, token: Option<&str>, hello: &Hello) -> Result<(), ErrorReply> {
+    let need = Need {
+        any_of: &[Rights::READ_PAGES],
+        scope: Scope::timeline(hello.tenant, hello.timeline),
+    };
+    let asked = format!("a page connection to timeline {}", hello.timeline);
+    let token = token.ok_or(Refusal::Missing);
+    gate.admit(token, &need, &asked)
+        .map_err(|refusal| ErrorReply {
+            kind: ErrorKind::BadRequest,
+            message: refusal.to_string(),
+        })
 }
 
 async fn admit(manager: &TenantManager, hello: &Hello) -> Result<Arc<Timeline>, ErrorReply> {

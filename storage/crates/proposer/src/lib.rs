@@ -50,6 +50,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pg_types::{Lsn, TenantId, Term, TimelineId};
+use token::OwnToken;
 
 pub use consensus::{Configuration, Member};
 pub use elect::{ElectError, Elected, elect};
@@ -89,6 +90,8 @@ pub struct ProposerConfig {
     pub relations: Arc<RelationLedger>,
     /// The rate that WAL is held to; the owner changes it while the proposer runs.
     pub pace: Arc<WalPace>,
+    /// What safekeepers are shown when a connection opens.
+    pub token: OwnToken,
 }
 
 impl ProposerConfig {
@@ -111,6 +114,7 @@ impl ProposerConfig {
             compute_id: compute_id.into(),
             relations: Arc::default(),
             pace: Arc::default(),
+            token: OwnToken::default(),
         }
     }
 }

@@ -68,7 +68,7 @@ pub async fn run(shared: Arc<Shared>, index: usize) {
 }
 
 async fn session(shared: &Shared, index: usize, address: &str) -> anyhow::Result<()> {
-    let (mut frames, mut writer) = connect(address, shared.config.connect_timeout).await?;
+    let (mut frames, mut writer) = connect(address, &shared.config).await?;
     let hello = FirstMessage::Propose(ProposeRequest {
         version: wal::PROPOSE_VERSION,
         tenant: shared.config.tenant,

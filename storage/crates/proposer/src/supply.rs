@@ -43,8 +43,7 @@ pub fn source(shared: &Shared, lagging: usize, from: Lsn) -> Option<usize> {
 pub async fn open(shared: &Shared, source: usize, from: Lsn, to: Lsn) -> anyhow::Result<Fetched> {
     let (term, held) = shared.core(|core| (core.proposer.term(), core.proposer.flush_of(source)));
     let end = to.min(held.context("the peer is no longer in this term")?);
-    let (frames, mut writer) =
-        connect(&shared.address(source), shared.config.connect_timeout).await?;
+    let (frames, mut writer) = connect(&shared.address(source), &shared.config).await?;
     let request = FirstMessage::Fetch(FetchRequest {
         version: wal::VERSION,
         tenant: shared.config.tenant,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -14,12 +14,17 @@ use blob::BlobError;
 use pg_types::{Lsn, TenantId, TimelineId};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use token::Gate;
+use token::http::{About, Access, protect};
 
 use self::timeline_body::TimelineBody;
 use crate::control::Identity;
 use crate::offload::filling::{FillError, Filled, Wanted};
 use crate::open_error::OpenError;
 use crate::registry::{Created, Founder, Founding, Listed, Registry, RegistryError};
+
+/// The name by which tokens call a safekeeper.
+pub const AUDIENCE: &str = "safekeeper";
 
 /// All paths of the API, over the timelines of `registry`.
 pub fn router(registry: Arc<Registry>) -> Router {
@@ -35,7 +40,7 @@ pub fn router(registry: Arc<Registry>) -> Router {
         )
         .route("/v1/timelines", get(list))
         .route("/v1/disk", get(disk))
-        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/healthz", get(healthz))
         .fallback(|| async {
             ApiError::new(
                 StatusCode::NOT_FOUND,
@@ -44,6 +49,24 @@ pub fn router(registry: Arc<Registry>) -> Router {
             )
         });
     telemetry::http(router).with_state(registry)
+}
+
+/// [`router`] behind a gate.
+pub fn protected(registry: Arc<Registry>, gate: Arc<Gate>) -> Router {
+    protect(router(registry), gate, About::Path, access)
+}
+
+/// All but liveness and metrics is the control plane's.
+fn access(_: &Method, route: Option<&str>) -> Access {
+    match route {
+        Some("/healthz") => Access::Open,
+        Some("/metrics") => Access::METRICS,
+        _ => Access::MANAGE,
+    }
+}
+
+async fn healthz() -> String {
+    format!("ok, authentication: {}\n", token::gate::authentication())
 }
 
 struct ApiError {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use blob::Store;
+use token::OwnToken;
 use tokio::sync::Semaphore;
 
 use crate::damage::Damage;
@@ -79,11 +80,18 @@ impl Care {
                 store,
                 bytes_per_second: options.repair_bytes_per_second,
                 name: format!("repair of safekeeper {node}"),
+                token: OwnToken::default(),
             },
             options,
             slow: Semaphore::new(1),
             urgent: Semaphore::new(1),
         }
+    }
+
+    /// Shows this token to the peers.
+    pub fn showing(mut self, token: OwnToken) -> Care {
+        self.sources.token = token;
+        self
     }
 
     /// Takes care of a timeline until it closes. A panic is counted, said, and followed by a new attempt.

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use consensus::TermHistory;
 use pg_types::{Lsn, WAL_SEGMENT_BYTES};
+use token::OwnToken;
 
 use self::gathering::{Gathering, Segment};
 use crate::damage::Damage;
@@ -42,6 +43,8 @@ pub struct Sources {
     pub bytes_per_second: u64,
     /// How this safekeeper is called where it reads.
     pub name: String,
+    /// What peers are shown.
+    pub token: OwnToken,
 }
 
 /// Whether one log may lend WAL to the other: both give the same terms to everything that both have committed, up to `to`.

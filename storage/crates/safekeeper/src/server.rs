@@ -1,5 +1,6 @@
 //! The WAL port: proposers write, peers of lagging safekeepers fetch, readers follow.
 
+mod admission;
 mod proposing;
 mod reading;
 mod renewal;
@@ -10,11 +11,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bytes::{Buf as _, Bytes};
 use futures::StreamExt as _;
+use token::Gate;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 use tracing::Instrument as _;
+use wire::first;
 use wire::wal::{
     self, AcceptorMessage, Failure, FailureKind, FetchReply, FetchRequest, FirstMessage, ReadReply,
 };
@@ -31,16 +34,17 @@ const FRAME_WAL_BYTES: usize = 256 << 10;
 
 type Frames = FramedRead<OwnedReadHalf, LengthDelimitedCodec>;
 
-/// Serves WAL connections until the task is dropped. `id` is the number of this safekeeper.
-pub async fn serve(listener: TcpListener, registry: Arc<Registry>, id: u64) {
+/// Serves WAL connections until the task is dropped. `id` is the number of this safekeeper. `gate` is asked once, when a
+/// connection opens: one that is open outlives its token.
+pub async fn serve(listener: TcpListener, registry: Arc<Registry>, id: u64, gate: Arc<Gate>) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let registry = registry.clone();
+                let (registry, gate) = (registry.clone(), gate.clone());
                 let span = tracing::info_span!("wal connection", %peer);
                 tokio::spawn(
                     async move {
-                        if let Err(error) = handle(stream, registry, id).await {
+                        if let Err(error) = handle(stream, registry, id, &gate).await {
                             tracing::info!("connection ended: {error:#}");
                         }
                     }
@@ -60,24 +64,30 @@ fn frames_of(reader: OwnedReadHalf) -> Frames {
     FramedRead::new(reader, wal::codec())
 }
 
-async fn handle(stream: TcpStream, registry: Arc<Registry>, id: u64) -> anyhow::Result<()> {
+async fn handle(
+    stream: TcpStream,
+    registry: Arc<Registry>,
+    id: u64,
+    gate: &Gate,
+) -> anyhow::Result<()> {
     stream.set_nodelay(true)?;
     let (reader, mut writer) = stream.into_split();
     let mut frames = frames_of(reader);
-    let first = tokio::time::timeout(FIRST_MESSAGE_TIMEOUT, frames.next())
+    let opening = tokio::time::timeout(FIRST_MESSAGE_TIMEOUT, opening(&mut frames))
         .await
         .context("nothing came within the time for a first message")?;
-    let Some(first) = first.transpose()? else {
+    let Some((token, first)) = opening? else {
         return Ok(());
     };
-    match wal::decode::<FirstMessage>(&first)? {
+    let admitted = admission::admit(gate, token.as_deref(), &first);
+    let found = match admitted {
+        Ok(()) => registry.connect(admission::of(&first)).await,
+        Err(failure) => Err(failure),
+    };
+    match first {
         FirstMessage::Propose(request) => {
-            let found = checked(
-                request.version,
-                &[wal::VERSION, wal::ROOM_VERSION, wal::PROPOSE_VERSION],
-                registry.connect((request.tenant, request.timeline)).await,
-            );
-            match found {
+            let spoken = [wal::VERSION, wal::ROOM_VERSION, wal::PROPOSE_VERSION];
+            match checked(request.version, &spoken, found) {
                 Ok(timeline) => {
                     let proposing = Proposing {
                         timeline,
@@ -89,29 +99,42 @@ async fn handle(stream: TcpStream, registry: Arc<Registry>, id: u64) -> anyhow::
                 Err(failure) => send(&mut writer, &AcceptorMessage::Failed(failure)).await,
             }
         }
-        FirstMessage::Fetch(request) => {
-            let found = checked(
-                request.version,
-                &[wal::VERSION],
-                registry.connect((request.tenant, request.timeline)).await,
-            );
-            match found {
-                Ok(timeline) => fetch(timeline, writer, request).await,
-                Err(failure) => send(&mut writer, &FetchReply::Failed(failure)).await,
-            }
-        }
+        FirstMessage::Fetch(request) => match checked(request.version, &[wal::VERSION], found) {
+            Ok(timeline) => fetch(timeline, writer, request).await,
+            Err(failure) => send(&mut writer, &FetchReply::Failed(failure)).await,
+        },
         FirstMessage::Read(request) => {
-            let found = registry.connect((request.tenant, request.timeline)).await;
-            match checked(
-                request.version,
-                &[reading::WITHOUT_HISTORY, wal::READ_VERSION],
-                found,
-            ) {
-                Ok(timeline) => reading::read(timeline, frames, writer, request).await,
+            let spoken = [reading::WITHOUT_HISTORY, wal::READ_VERSION];
+            // Who has the right to read alone moves nothing, not even by saying how far it is.
+            let counts = request.holds_wal || !gate.authenticates();
+            match checked(request.version, &spoken, found) {
+                Ok(timeline) => reading::read(timeline, frames, writer, request, counts).await,
                 Err(failure) => send(&mut writer, &ReadReply::Refused(failure)).await,
             }
         }
     }
+}
+
+/// The token that the connection begins with, and its first message; `None` when it ends before. No memory is taken for
+/// long frames of strangers.
+async fn opening(frames: &mut Frames) -> anyhow::Result<Option<(Option<String>, FirstMessage)>> {
+    frames
+        .decoder_mut()
+        .set_max_frame_length(first::MAX_FRAME_BYTES);
+    let Some(mut body) = frames.next().await.transpose()? else {
+        return Ok(None);
+    };
+    let token = first::token_of(&body).map(str::to_owned);
+    if token.is_some() {
+        let Some(next) = frames.next().await.transpose()? else {
+            return Ok(None);
+        };
+        body = next;
+    }
+    frames
+        .decoder_mut()
+        .set_max_frame_length(wal::MAX_FRAME_BYTES);
+    Ok(Some((token, wal::decode(&body)?)))
 }
 
 /// The timeline, for a caller whose protocol version is one of those `spoken` here.

@@ -10,6 +10,7 @@
 
 #[cfg(feature = "codec")]
 mod codec;
+pub mod first;
 pub mod page;
 pub mod page_frames;
 pub mod wal;

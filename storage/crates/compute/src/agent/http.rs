@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::State as Shared;
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -14,6 +14,8 @@ use proposer::{MemberChange, MemberError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use token::http::{About, Access, protect};
+use token::{Gate, Scope};
 
 use super::{
     Agent, ChangeMembersError, ChosenError, ConfigureError, SettingsStatusError, State,
@@ -169,6 +171,28 @@ impl MembersRequest {
             (None, None, Some(safekeeper)) => Some(MemberChange::Remove { safekeeper }),
             _ => None,
         }
+    }
+}
+
+/// The names by which tokens call the agent of this compute: its own, which tokens of the control plane have, and that of
+/// all computes, for those that read metrics.
+pub fn audiences(compute_id: &str) -> Vec<String> {
+    vec![format!("compute/{compute_id}"), "compute".to_owned()]
+}
+
+/// [`router`] behind a gate: each route is about the agent's own timeline.
+pub fn protected(agent: Arc<Agent>, gate: Arc<Gate>) -> Router {
+    let spec = agent.spec();
+    let own = About::Own(Scope::timeline(spec.tenant_id, spec.timeline_id));
+    protect(router(agent), gate, own, access)
+}
+
+/// All but liveness and metrics is the control plane's.
+fn access(_: &Method, route: Option<&str>) -> Access {
+    match route {
+        Some("/healthz") => Access::Open,
+        Some("/metrics") => Access::METRICS,
+        _ => Access::MANAGE,
     }
 }
 

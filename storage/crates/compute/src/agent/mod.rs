@@ -37,6 +37,7 @@ use parking_lot::Mutex;
 use pg_types::Term;
 use proposer::{RelationLedger, WalPace};
 use serde::{Deserialize, Serialize};
+use token::OwnToken;
 
 pub use configure::{ConfigureError, Configured};
 pub use fpw::{SwitchError, Switched};
@@ -151,6 +152,8 @@ pub struct Agent {
     /// What holds of the agent's own process, and so of each Postgres.
     confinement: Confinement,
     options: Options,
+    /// What storage is shown.
+    token: OwnToken,
     /// A write was lost: the runs that follow write through.
     write_through: AtomicBool,
     spec: Mutex<Spec>,
@@ -208,6 +211,7 @@ impl Agent {
             pg_user,
             confinement,
             options,
+            token: OwnToken::default(),
             write_through: AtomicBool::new(false),
             spec: Mutex::new(spec),
             status: Mutex::new(status),
@@ -219,6 +223,12 @@ impl Agent {
             changing: tokio::sync::Mutex::default(),
             changing_members: tokio::sync::Mutex::default(),
         })
+    }
+
+    /// Shows this token to storage.
+    pub fn showing(mut self, token: OwnToken) -> Agent {
+        self.token = token;
+        self
     }
 
     /// The spec in force: the one that was applied last, or else the one that the process was started with.

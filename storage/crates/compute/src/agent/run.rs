@@ -103,7 +103,8 @@ impl Agent {
     async fn start(&self, last_term: &mut Option<Term>) -> Result<Started, End> {
         let spec = self.spec_to_start();
         let began = Instant::now();
-        let timeline = TimelineClient::new(&spec).context("set up the client of the pageserver")?;
+        let timeline = TimelineClient::new(&spec, self.token.clone())
+            .context("set up the client of the pageserver")?;
         self.check_not_replaced(&timeline, *last_term).await?;
 
         let ingested = fetch_ingested(&timeline, |why| self.waiting(why)).await?;
@@ -181,6 +182,7 @@ impl Agent {
         self.set_wal_rate(spec.wal_bytes_per_second);
         config.pace = self.pace.clone();
         config.ingested_lsn = ingested;
+        config.token = self.token.clone();
         elect(config).await.map_err(|error| match error {
             ElectError::Fatal(Fatal::Fenced { .. }) => End::Fenced(error.to_string()),
             other => End::Storage(other.to_string()),
@@ -204,6 +206,7 @@ impl Agent {
             deadline: PAGE_DEADLINE,
             traceparent: telemetry::current_traceparent(),
             opened: self.metrics.page_connections.clone(),
+            token: self.token.clone(),
         });
         stack.client = Some(client.clone());
         let state = bundle.info.timeline_state;
@@ -238,8 +241,8 @@ impl Agent {
         let laid_out = tokio::task::spawn_blocking(move || layout.apply());
         let (volume, mounted, data) = laid_out.await.context("lay out the start")??;
         stack.mounted = Some(mounted);
-        let back = volume.writes().mode() == WriteMode::Back;
-        self.metrics.write_back.set(i64::from(back));
+        let back = i64::from(volume.writes().mode() == WriteMode::Back);
+        self.metrics.write_back.set(back);
         let postmaster = stack
             .postmaster
             .insert(self.start_postgres(spec, &data.path)?);
@@ -265,8 +268,7 @@ impl Agent {
             ingested: AtomicU64::new(lsn.0),
             waiting: AtomicU64::new(0),
         });
-        self.wait_ready(&live, postmaster).await?;
-        Ok(live)
+        self.wait_ready(&live, postmaster).await.map(|()| live)
     }
 
     fn start_postgres(&self, spec: &Spec, data: &Path) -> anyhow::Result<Postmaster> {

@@ -85,6 +85,8 @@ pub struct Status {
     pub confinement: Option<Confinement>,
     /// What sessions begin with, as the agent gave it to the server that runs.
     pub synchronous_commit: Option<String>,
+    /// `tokens`, or `none` of an agent that lets everybody in.
+    pub authentication: &'static str,
 }
 
 impl Status {
@@ -113,6 +115,7 @@ impl Status {
             postgres_version: None,
             confinement: None,
             synchronous_commit: None,
+            authentication: token::gate::authentication(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pg_types::{Lsn, Term};
 use serde::Deserialize;
+use token::OwnToken;
 
 use super::{Agent, End};
 use crate::bundle::{Bundle, BundleError};
@@ -76,12 +77,13 @@ struct ErrorBody {
 pub struct TimelineClient {
     client: reqwest::Client,
     base: String,
+    token: OwnToken,
 }
 
 impl Agent {
     /// A client for what watches a run, which ends when there is none.
     pub(super) fn timeline_client(&self) -> Result<TimelineClient, End> {
-        TimelineClient::new(&self.spec()).map_err(|error| {
+        TimelineClient::new(&self.spec(), self.token.clone()).map_err(|error| {
             End::Lost(format!(
                 "cannot set up the client of the pageserver: {error}"
             ))
@@ -90,11 +92,13 @@ impl Agent {
 }
 
 impl TimelineClient {
-    /// Of the timeline and the pageserver that a compute's spec names.
-    pub fn new(spec: &Spec) -> reqwest::Result<TimelineClient> {
+    /// Of the timeline and the pageserver that a compute's spec names, which is shown `token`.
+    pub fn new(spec: &Spec, token: OwnToken) -> reqwest::Result<TimelineClient> {
         let client = reqwest::Client::builder()
             .no_proxy()
             .connect_timeout(STATUS_TIMEOUT)
+            // A redirect would carry the token elsewhere.
+            .redirect(reqwest::redirect::Policy::none())
             .build()?;
         let base = format!(
             "{}/v1/tenant/{}/timeline/{}",
@@ -102,7 +106,11 @@ impl TimelineClient {
             spec.tenant_id,
             spec.timeline_id
         );
-        Ok(TimelineClient { client, base })
+        Ok(TimelineClient {
+            client,
+            base,
+            token,
+        })
     }
 
     fn request(
@@ -113,6 +121,9 @@ impl TimelineClient {
     ) -> reqwest::RequestBuilder {
         let mut headers = reqwest::header::HeaderMap::new();
         telemetry::inject(&mut headers);
+        if let Some(token) = self.token.authorization() {
+            headers.insert(reqwest::header::AUTHORIZATION, token);
+        }
         self.client
             .request(method, format!("{}{path}", self.base))
             .headers(headers)

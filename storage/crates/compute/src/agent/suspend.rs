@@ -83,7 +83,7 @@ pub async fn run(
     if reached != end {
         bail!("the WAL ends at {reached}, behind the shutdown checkpoint's end {end}");
     }
-    ship_auxiliary(spec, live, end)
+    ship_auxiliary(agent, spec, live, end)
         .await
         .context("keep statistics and free space maps")?;
     Ok(end)
@@ -130,7 +130,7 @@ async fn checkpoint_end(live: &Live) -> anyhow::Result<Lsn> {
     ))
 }
 
-async fn ship_auxiliary(spec: &Spec, live: &Live, lsn: Lsn) -> anyhow::Result<()> {
+async fn ship_auxiliary(agent: &Agent, spec: &Spec, live: &Live, lsn: Lsn) -> anyhow::Result<()> {
     let (volume, data) = (live.volume.clone(), live.data.clone());
     let tar = tokio::task::spawn_blocking(move || {
         let mut files = Vec::new();
@@ -146,7 +146,7 @@ async fn ship_auxiliary(spec: &Spec, live: &Live, lsn: Lsn) -> anyhow::Result<()
         pack(&files).context("pack")
     })
     .await??;
-    let timeline = TimelineClient::new(spec)?;
+    let timeline = TimelineClient::new(spec, agent.token.clone())?;
     let deadline = Instant::now() + UPLOAD_PATIENCE;
     loop {
         match timeline.put_auxiliary(lsn, live.term, tar.clone()).await {

@@ -17,6 +17,7 @@ use clap::{Parser, Subcommand};
 use compute::agent::Members;
 use pg_types::{Lsn, TenantId, TimelineId};
 use proposer::{ElectError, Fatal, MemberChange, MemberError, ProposerConfig, elect};
+use token::OwnToken;
 
 const EXIT_FENCED: u8 = 3;
 const EXIT_REFUSED: u8 = 4;
@@ -52,6 +53,9 @@ struct Arguments {
     /// Patience with the election, with what has to come before the change, and with the majority that stores it, each
     #[arg(long, default_value_t = 20_000)]
     timeout_ms: u64,
+    /// A token for the timeline comes on standard input
+    #[arg(long)]
+    token_on_stdin: bool,
     #[command(subcommand)]
     change: ChangeArguments,
 }
@@ -98,11 +102,15 @@ type Outcome = Result<String, (u8, String)>;
 
 fn begin(arguments: Arguments) -> anyhow::Result<Outcome> {
     let telemetry = telemetry::init("weir-members")?;
+    let token = match arguments.token_on_stdin {
+        true => OwnToken::read_once(std::io::stdin().lock())?,
+        false => OwnToken::default(),
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let outcome = runtime.block_on(run(arguments));
+    let outcome = runtime.block_on(run(arguments, token));
     runtime.shutdown_background();
     telemetry.shutdown();
     match outcome {
@@ -111,7 +119,7 @@ fn begin(arguments: Arguments) -> anyhow::Result<Outcome> {
     }
 }
 
-async fn run(arguments: Arguments) -> Result<Members, (u8, String)> {
+async fn run(arguments: Arguments, token: OwnToken) -> Result<Members, (u8, String)> {
     let timeout = Duration::from_millis(arguments.timeout_ms);
     let mut config = ProposerConfig::new(
         arguments.tenant,
@@ -121,6 +129,7 @@ async fn run(arguments: Arguments) -> Result<Members, (u8, String)> {
     );
     config.election_timeout = timeout;
     config.ingested_lsn = arguments.ingested_lsn;
+    config.token = token;
     let elected = elect(config).await.map_err(|error| {
         let code = match &error {
             ElectError::Fatal(Fatal::Fenced { .. }) => EXIT_FENCED,

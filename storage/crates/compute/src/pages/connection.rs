@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
+use wire::first;
 use wire::page::{
     ErrorKind, ErrorReply, Hello, HelloReply, MAX_FRAME_BYTES, ReadPosition, Reply, Request,
     RequestFrame, VERSION,
@@ -125,6 +126,10 @@ impl Connection {
         let mut frames: Frames = LengthDelimitedCodec::builder()
             .max_frame_length(MAX_FRAME_BYTES)
             .new_framed(stream);
+        if let Some(token) = config.token.current() {
+            let token = first::token_body(&token);
+            frames.feed(token).await.context("show the token")?;
+        }
         let hello = Hello {
             version: VERSION,
             tenant: config.tenant,

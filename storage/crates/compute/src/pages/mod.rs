@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pg_types::{Lsn, RelTag, SlruKind, TenantId, Term, TimelineId};
+use token::OwnToken;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -48,6 +49,8 @@ pub struct ClientConfig {
     pub traceparent: String,
     /// Counts connections opened.
     pub opened: prometheus::IntCounter,
+    /// What the page service is shown when a connection opens.
+    pub token: OwnToken,
 }
 
 /// Clones share the connections; they close when the last clone goes.

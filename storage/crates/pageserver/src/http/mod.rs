@@ -1,6 +1,7 @@
 //! The management API over HTTP. Handlers parse, call the manager, and turn errors into the documented
 //! body; they hold no state.
 
+pub mod access;
 mod timeline;
 
 use std::sync::Arc;
@@ -14,6 +15,8 @@ use axum::routing::{get, patch, post, put};
 use pg_types::{TenantId, TimelineId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use token::Gate;
+use token::http::{self as tokens, protect};
 
 use crate::about::About;
 use crate::api::TenantInfo;
@@ -26,6 +29,11 @@ const MAX_AUX_BYTES: usize = 1 << 30;
 
 type Manager = State<Arc<TenantManager>>;
 type ApiResult<T = Response> = Result<T, ApiError>;
+
+/// The application with all its routes, behind a gate.
+pub fn protected(manager: Arc<TenantManager>, gate: Arc<Gate>) -> Router {
+    protect(router(manager), gate, tokens::About::Path, access::access)
+}
 
 /// The application with all its routes.
 pub fn router(manager: Arc<TenantManager>) -> Router {
@@ -71,7 +79,7 @@ pub fn router(manager: Arc<TenantManager>) -> Router {
         false => api,
     };
     let app = Router::new()
-        .route("/healthz", get(async || Json(serde_json::json!({"status": "ok"}))))
+        .route("/healthz", get(async || Json(serde_json::json!({"status": "ok", "authentication": token::gate::authentication()}))))
         .merge(api)
         .fallback(async || ApiError(Error::NotFound("no such path; see docs/interfaces.md".to_owned())))
         .method_not_allowed_fallback(async || {

@@ -5,6 +5,7 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use pg_types::{TenantId, TimelineId};
+use token::OwnToken;
 use tokio::sync::watch;
 
 use super::TenantManager;
@@ -30,6 +31,8 @@ pub struct Safekeepers {
     /// Stable name of this pageserver, for which safekeepers keep WAL until it is ingested
     /// (`SafekeeperSource::reader`).
     pub reader: String,
+    /// What safekeepers are shown.
+    pub token: OwnToken,
 }
 
 impl WalSources for Safekeepers {
@@ -44,6 +47,7 @@ impl WalSources for Safekeepers {
             timeline,
             safekeepers,
             reader: self.reader.clone(),
+            token: self.token.clone(),
         }))
     }
 }

@@ -18,10 +18,12 @@ use bytes::Bytes;
 use consensus::TermHistory;
 use futures::{SinkExt, StreamExt};
 use pg_types::{Lsn, TenantId, TimelineId};
+use token::OwnToken;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
+use wire::first;
 use wire::wal::{
     Feedback, FirstMessage, MAX_FRAME_BYTES, READ_VERSION, ReadReply, StreamFrame, StreamRequest,
 };
@@ -62,6 +64,8 @@ pub struct SafekeeperSource {
     pub safekeepers: watch::Receiver<Vec<String>>,
     /// Stable name of this pageserver, for which WAL is kept.
     pub reader: String,
+    /// What the safekeepers are shown when a connection opens.
+    pub token: OwnToken,
 }
 
 impl SafekeeperSource {
@@ -73,6 +77,9 @@ impl SafekeeperSource {
         let mut frames = LengthDelimitedCodec::builder()
             .max_frame_length(MAX_FRAME_BYTES)
             .new_framed(stream);
+        if let Some(token) = self.token.current() {
+            frames.send(first::token_body(&token)).await?;
+        }
         let request = FirstMessage::Read(StreamRequest {
             version: READ_VERSION,
             tenant: self.tenant,

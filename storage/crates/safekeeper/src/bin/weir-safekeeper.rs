@@ -12,6 +12,7 @@ use safekeeper::Registry;
 use safekeeper::care::{self, Care};
 use safekeeper::offload::{Offload, Options};
 use safekeeper::room::LEAST_QUOTA_BYTES;
+use token::TokenOptions;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -62,6 +63,8 @@ struct Args {
     /// stays free. 0 for none
     #[arg(long, default_value_t = 2_048)]
     disk_reserve_mib: u64,
+    #[command(flatten)]
+    tokens: TokenOptions,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -87,6 +90,9 @@ fn main() -> anyhow::Result<()> {
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {
+    let gate = args
+        .tokens
+        .gate(vec![safekeeper::api::AUDIENCE.to_owned()])?;
     let dir = args.data_dir.clone();
     let mut registry = tokio::task::spawn_blocking(move || Registry::open(&dir, args.id)).await??;
     let mut store = None;
@@ -101,7 +107,8 @@ async fn run(args: Args) -> anyhow::Result<()> {
         store = Some(Store::from_address(address).context("--object-store")?);
     }
     registry = registry.limited_to(args.wal_quota_mib << 20, args.disk_reserve_mib << 20);
-    registry = registry.cared_for_by(Care::new(args.id, looking_after(&args), store));
+    let care = Care::new(args.id, looking_after(&args), store).showing(args.tokens.own()?);
+    registry = registry.cared_for_by(care);
     let registry = Arc::new(registry);
     registry.start();
     let wal = TcpListener::bind(args.listen_wal)
@@ -111,7 +118,12 @@ async fn run(args: Args) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot listen on {} for HTTP", args.listen_http))?;
     tracing::info!(id = args.id, wal = %wal.local_addr()?, http = %http.local_addr()?, data_dir = %args.data_dir.display(), "safekeeper serves");
-    let wal = tokio::spawn(safekeeper::server::serve(wal, registry.clone(), args.id));
+    let wal = tokio::spawn(safekeeper::server::serve(
+        wal,
+        registry.clone(),
+        args.id,
+        gate.clone(),
+    ));
     let mut terminate = signal(SignalKind::terminate())?;
     // WAL that was acknowledged is on disk: there is nothing to finish before the process goes.
     let stop = async move {
@@ -121,7 +133,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         }
     };
     tokio::select! {
-        served = axum::serve(http, safekeeper::api::router(registry)) => served.context("the HTTP server ended")?,
+        served = axum::serve(http, safekeeper::api::protected(registry, gate)) => served.context("the HTTP server ended")?,
         ended = wal => ended.context("the WAL server ended")?,
         () = stop => {}
     }

@@ -14,6 +14,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::task::block_in_place;
 use tokio::time::timeout;
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
+use wire::first;
 use wire::wal::{self, FirstMessage, READ_VERSION, ReadReply, StreamFrame, StreamRequest};
 
 use super::gathering::Gathering;
@@ -93,6 +94,9 @@ async fn connect(
         holds_wal: false,
         traceparent: String::new(),
     });
+    if let Some(token) = sources.token.current() {
+        writer.write_all(&first::token_frame(&token)).await?;
+    }
     writer.write_all(&wal::encode(&request)).await?;
     let reply = frames.next().await.transpose()?;
     match wal::decode::<ReadReply>(&reply.context("it closed the connection")?)? {

@@ -25,11 +25,13 @@ const HEARTBEAT_PERIOD: Duration = Duration::from_secs(1);
 /// reader and this program a few wake-ups, and commits on the same machine would wait for them.
 const GATHER_PERIOD: Duration = Duration::from_millis(10);
 
+/// `counts`: whether it matters how far the reader says it is.
 pub(super) async fn read(
     timeline: Arc<Timeline>,
     mut frames: Frames,
     mut writer: OwnedWriteHalf,
     request: StreamRequest,
+    counts: bool,
 ) -> anyhow::Result<()> {
     let _open = Connection::open("reader");
     let status = timeline.status();
@@ -71,7 +73,9 @@ pub(super) async fn read(
     let feedback = async {
         while let Some(frame) = frames.next().await.transpose()? {
             let feedback = wal::decode::<Feedback>(&frame)?;
-            timeline.feedback(&request.reader, request.holds_wal, feedback);
+            if counts {
+                timeline.feedback(&request.reader, request.holds_wal, feedback);
+            }
         }
         anyhow::Ok(())
     };

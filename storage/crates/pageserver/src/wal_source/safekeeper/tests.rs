@@ -73,6 +73,7 @@ fn source_of(safekeepers: watch::Receiver<Vec<String>>) -> SafekeeperSource {
         timeline: TimelineId([2; 16]),
         safekeepers,
         reader: "pageserver".to_owned(),
+        token: token::OwnToken::default(),
     }
 }
 
