@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Collection, Generator, Iterable
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from weir.config import Settings
+from weir.kit.http import bracketed
 from weir_workflows.runtime.process import ProcessId, boot_id, find_by_arguments
 from weir_workflows.runtime.servers import Servers
 
@@ -106,7 +108,7 @@ class LocalRuntime:
             "--dir",
             str(directory),
             "--listen-http",
-            f"{spec['listen']}:{spec['port'] + 1}",
+            agent_address(spec["listen"], spec["port"] + 1),
         ]
         # Not `subprocess`, whose objects insist on outliving what they started.
         pid = os.posix_spawn(
@@ -218,6 +220,13 @@ class LocalRuntime:
     def _rotate_log(path: Path) -> None:
         if path.exists() and path.stat().st_size > LOG_LIMIT_BYTES:
             path.replace(path.with_suffix(".1"))
+
+
+def agent_address(host: str, port: int) -> str:
+    """Where an agent listens: it takes addresses only, while a compute may be known by its host's name. Raises
+    OSError for a name that leads nowhere."""
+    address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0]
+    return f"{bracketed(str(address))}:{port}"
 
 
 def _replace(path: Path, text: str) -> None:
