@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from sqlalchemy.engine import make_url
 
 from weir.config import ADDRESSES, Settings
+from weir.endpoints import repository
 from weir.kit import crypto
 
 PASSWORD = "p@ss/w:rd"
@@ -115,3 +117,13 @@ def test_a_secret_that_is_mounted_is_read_where_nothing_can_be_written(
     assert crypto.write_secret_once(path, b"weir_other") == b"weir_given"
     with pytest.raises(OSError, match="Read-only"):
         crypto.write_secret_once(tmp_path / "encryption_key", b"new")
+
+
+def test_a_port_of_another_machine_is_taken_only_if_an_endpoint_has_it() -> None:
+    """The address is one for documentation, which no machine has, and the name is one that leads nowhere."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not repository._free("127.0.0.1", port)
+        assert repository._free("192.0.2.1", port)
+        assert repository._free("worker.invalid", port)
+    assert repository._free("127.0.0.1", port)

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -128,7 +129,9 @@ def main() -> None:
         asyncio.run(migrate())
     elif arguments.command == "temporal-namespace":
         try:
-            print(asyncio.run(temporal_namespace()))  # noqa: T201  its answer
+            print(asyncio.run(temporal_namespace()), flush=True)  # noqa: T201  its answer
+            # Threads of Temporal's client have no end, and abort an interpreter that ends while they use it.
+            os._exit(0)
         except (RPCError, RuntimeError) as error:
             parser.exit(1, f"weir-admin: Temporal at {get_settings().temporal_address}: {error}\n")
     elif arguments.command == "account":

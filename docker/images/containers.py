@@ -205,8 +205,11 @@ class Composition:
 
     def close(self) -> None:
         """Ends and removes everything that was made."""
-        for name in self.services:
+        for name, service in self.services.items():
             run("runc", "delete", "--force", self._id(name), check=False)
+            # A namespace may outlive its name while a connection of it is not closed, and its cable with it.
+            for number, _ in enumerate(service.networks):
+                run("ip", "link", "delete", self._cable(service, number), check=False)
             run("ip", "netns", "delete", self._id(name), check=False)
         for network in self.networks.values():
             network.remove()
@@ -235,13 +238,15 @@ class Composition:
         run("ip", "-n", space, "link", "set", "lo", "up")
         for number, name in enumerate(service.networks):
             network = self.networks[name]
-            index = list(self.services).index(service.name)
-            outer, inner = f"{self._prefix}{index}{'ab'[number]}", f"eth{number}"
+            outer, inner = self._cable(service, number), f"eth{number}"
             run("ip", "link", "add", outer, "type", "veth", "peer", "name", inner, "netns", space)
             run("ip", "link", "set", outer, "master", network.name, "up")
             address = f"{network.address(service.name)}/{network.subnet.prefixlen}"
             run("ip", "-n", space, "address", "add", address, "dev", inner)
             run("ip", "-n", space, "link", "set", inner, "up")
+
+    def _cable(self, service: Service, number: int) -> str:
+        return f"{self._prefix}{list(self.services).index(service.name)}{'ab'[number]}"
 
     def _spec(self, service: Service) -> dict[str, Any]:
         root, config = self.image(service)

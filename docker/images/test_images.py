@@ -160,6 +160,18 @@ def test_no_image_holds_a_compiler_or_a_secret(weir: Installation) -> None:
         assert not [value for value in values if value in spec or value in log], service.name
 
 
+def test_the_control_plane_in_the_images_is_this_checkouts(weir: Installation) -> None:
+    for name in ("api", "worker"):
+        root, _ = weir.containers.image(weir.containers.services[name])
+        (packages,) = root.glob("opt/weir/lib/python3*/site-packages")
+        for folder in ("backend/weir", "workflows/weir_workflows"):
+            sources = [path for path in (DOCKER.parent / folder).rglob("*.py") if path.is_file()]
+            assert sources
+            for path in sources:
+                inside = packages / path.relative_to((DOCKER.parent / folder).parent)
+                assert inside.read_bytes() == path.read_bytes(), f"{path}: build the images again"
+
+
 def test_a_program_without_an_address_says_which_one_is_missing(weir: Installation) -> None:
     root, _ = weir.containers.image(weir.containers.services["api"])
     result = subprocess.run(
