@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model bench-reconciler bench-proxy bench-api
+.PHONY: bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model bench-reconciler bench-proxy bench-api images test-images
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -60,6 +60,15 @@ sbom: ## what others wrote and Weir is made of, as CycloneDX, and which licences
 
 bad-days: ## what goes wrong, who notices, how it heals: the tests of docs/bad-days.md, case by case (about 10 min)
 	@cd scripts && $(VENV)/python -m devtools.bad_days
+
+# Options of `make images`: docker/README.md.
+ARGS ?=
+
+images: ## the images of docker/compose.yaml, by buildah (root; ARGS="--programs DIR ..." takes what is compiled already)
+	@$(VENV)/python docker/images/build.py $(ARGS)
+
+test-images: ## a whole Weir of those images in containers of runc, a safekeeper and the worker killed (root; a few minutes)
+	@cd docker/images && $(VENV)/pytest -q test_images.py
 
 soak: ## property tests and the simulation with fresh seeds, for ten minutes
 	@scripts/soak

@@ -3,13 +3,18 @@
 import argparse
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from google.protobuf.duration_pb2 import Duration
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
+from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
 from weir.config import get_settings
 from weir.db import Database
@@ -19,6 +24,8 @@ from weir.identity import service as identity
 from weir.kit.crypto import ensure_secrets
 
 _MIGRATION_LOCK = 0x77656972_00
+# How long Temporal shows workflows that have ended. What they did is in the metadata database.
+_KEEP_WORKFLOWS = Duration(seconds=3 * 86_400)
 
 
 def alembic_config() -> Config:
@@ -46,6 +53,23 @@ async def migrate() -> None:
             await identity.bootstrap(session, api_key)
     finally:
         await database.close()
+
+
+async def temporal_namespace() -> str:
+    """Makes the namespace of the settings unless Temporal has it: a server, unlike the dev server, begins with none.
+    Raises RPCError when Temporal refuses, RuntimeError when it cannot be reached."""
+    settings = get_settings()
+    client = await Client.connect(settings.temporal_address, namespace=settings.temporal_namespace)
+    wanted = RegisterNamespaceRequest(
+        namespace=settings.temporal_namespace, workflow_execution_retention_period=_KEEP_WORKFLOWS
+    )
+    try:
+        await client.workflow_service.register_namespace(wanted)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:
+            raise
+        return f"namespace {settings.temporal_namespace} is there"
+    return f"namespace {settings.temporal_namespace} made"
 
 
 async def account_key(name: str) -> str:
@@ -108,6 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="weir-admin", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("migrate", help="create secrets, bring the schema up to date, register the API key")
+    commands.add_parser("temporal-namespace", help="make the namespace of Weir's workflows, unless Temporal has it")
     commands.add_parser("openapi", help="print the API's OpenAPI document")
     accounts = commands.add_parser("account", help="make an account, or change whether it is an operator")
     verbs = accounts.add_subparsers(dest="verb", required=True)
@@ -127,6 +152,13 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.command == "migrate":
         asyncio.run(migrate())
+    elif arguments.command == "temporal-namespace":
+        try:
+            print(asyncio.run(temporal_namespace()), flush=True)  # noqa: T201  its answer
+            # Threads of Temporal's client have no end, and abort an interpreter that ends while they use it.
+            os._exit(0)
+        except (RPCError, RuntimeError) as error:
+            parser.exit(1, f"weir-admin: Temporal at {get_settings().temporal_address}: {error}\n")
     elif arguments.command in {"account", "audit"}:
         try:
             if arguments.command == "audit":

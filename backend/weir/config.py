@@ -3,16 +3,33 @@
 import os
 from collections.abc import Iterable
 from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
 
 from weir.durability.levels import WEAK, Durability
+from weir.kit.http import is_loopback
 
 # A year: as much as never.
 MOST_MINUTES = 525_600
+# Where the other parts are. Their defaults are those of one machine; `deployment` says whether they count.
+ADDRESSES = (
+    "database_url",
+    "temporal_address",
+    "prometheus_url",
+    "api_url",
+    "pageserver_http",
+    "pageserver_pages",
+    "safekeepers_http",
+    "safekeepers_wal",
+    "compute_host",
+    "worker_metrics_host",
+)
 
 
 def default_home() -> Path:
@@ -30,10 +47,18 @@ def _split(value: str) -> list[str]:
 
 
 class Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="WEIR_", extra="ignore")
+    model_config = SettingsConfigDict(env_prefix="WEIR_", extra="ignore", hide_input_in_errors=True)
+
+    # `machine`: all parts share one machine, and an address that is not given is a port of loopback. `services`: each
+    # part has a machine or a container of its own, and a program refuses to start without the others' addresses.
+    deployment: Literal["machine", "services"] = "machine"
+    # Networks, comma-separated, from which Prometheus and the proxy may ask what is not for clients; loopback always.
+    internal_networks: str = ""
 
     home: Path = Field(default_factory=default_home)
     database_url: str = "postgresql+psycopg://weir@127.0.0.1:7410/weir"
+    # A file with the password for `database_url`, so that no environment holds it.
+    database_password_file: Path | None = None
     database_pool_size: int = 10
 
     temporal_address: str = "127.0.0.1:7420"
@@ -75,6 +100,8 @@ class Settings(BaseSettings):
     # The certificate of the CA that signs the proxy's, for clients. None: the operator's own CA does.
     proxy_ca: Path | None = None
 
+    # Where the worker answers, and where Prometheus finds it.
+    worker_metrics_host: str = "127.0.0.1"
     worker_metrics_port: int = 7402
     console_dir: Path = Field(default_factory=_default_console_dir)
     session_hours: int = 12
@@ -90,6 +117,56 @@ class Settings(BaseSettings):
         if unknown:
             raise ValueError(f"{unknown[0]!r} is no level that can be forbidden; those are {', '.join(WEAK)}")
         return value
+
+    @field_validator("internal_networks")
+    @classmethod
+    def _networks(cls, value: str) -> str:
+        for network in _split(value):
+            try:
+                ip_network(network)
+            except ValueError as error:
+                raise ValueError(f"WEIR_INTERNAL_NETWORKS: {error} (such as 10.0.0.0/24)") from None
+        return value
+
+    @model_validator(mode="after")
+    def _refuse_addresses_of_one_machine(self) -> Self:
+        missing = [f"WEIR_{name.upper()}" for name in ADDRESSES if name not in self.model_fields_set]
+        if self.deployment == "services" and missing:
+            raise ValueError(
+                f"WEIR_DEPLOYMENT is `services`, so addresses of the other parts have to be given: set "
+                f"{', '.join(missing)} (docker/README.md says what each one is)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _password_from_file(self) -> Self:
+        path = self.database_password_file
+        if path is None:
+            return self
+        try:
+            password = path.read_text().strip()
+        except OSError as error:
+            raise ValueError(f"WEIR_DATABASE_PASSWORD_FILE: {path} can't be read: {error.strerror}") from None
+        if not password:
+            raise ValueError(f"WEIR_DATABASE_PASSWORD_FILE: {path} is empty")
+        try:
+            url = make_url(self.database_url)
+        except ArgumentError:
+            raise ValueError("WEIR_DATABASE_URL is no URL such as postgresql+psycopg://weir@HOST:5432/weir") from None
+        self.database_url = url.set(password=password).render_as_string(hide_password=False)
+        return self
+
+    def is_internal(self, address: str) -> bool:
+        """Whether a request from this address may ask what only the installation's own parts may: an address of this
+        machine, or of a network in `internal_networks`. Text that is no address is not internal."""
+        if is_loopback(address):
+            return True
+        networks: list[IPv4Network | IPv6Network] = [ip_network(text) for text in _split(self.internal_networks)]
+        try:
+            parsed = ip_address(address)
+        except ValueError:
+            return False
+        return any(parsed in network for network in networks)
 
     @property
     def forbidden_durability(self) -> frozenset[Durability]:

@@ -27,6 +27,7 @@ PAGES = (
     "CONTRIBUTING.md",
     "SECURITY.md",
     "bench/README.md",
+    "docker/README.md",
     "bench/verdict/README.md",
     "terraform/README.md",
 )

@@ -29,6 +29,14 @@ async def test_the_worker_is_healthy_once_it_polls_and_its_metrics_are_there_bef
             await client.get(f"http://127.0.0.1:{port}/healthz")
 
 
+async def test_the_worker_answers_where_its_host_leads() -> None:
+    port = free_port()
+    async with Health(port, "localhost"), httpx.AsyncClient() as client:
+        assert (await client.get(f"http://localhost:{port}/healthz")).status_code == 503
+    with pytest.raises(OSError, match=r"not known|resolution"):
+        await Health(port, "no-such-host.invalid").__aenter__()
+
+
 async def test_a_port_that_is_taken_is_an_error() -> None:
     port = free_port()
     async with Health(port):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from weir_testing.fixtures import install_compute_double
 
 from weir.config import Settings
 from weir_workflows.computes import control
-from weir_workflows.runtime.local import BusyError, LocalRuntime, mounts_below
+from weir_workflows.runtime.local import BusyError, LocalRuntime, agent_address, mounts_below
 from weir_workflows.runtime.process import ProcessId
 
 ID = "ep-test-runtime-00000001"
@@ -64,6 +65,18 @@ async def test_starting_twice_starts_once(runtime: LocalRuntime, http: httpx.Asy
     assert process is not None
     await asyncio.gather(*(control.ensure_running(runtime, http, wanted) for _ in range(3)))
     assert runtime.process(ID) == process
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", r"127\.0\.0\.1:7701"),
+        ("::1", r"\[::1\]:7701"),
+        ("localhost", r"(127\.0\.0\.1|\[::1\]):7701"),
+    ],
+)
+def test_an_agent_is_given_an_address_where_its_host_has_a_name(host: str, expected: str) -> None:
+    assert re.fullmatch(expected, agent_address(host, 7701))
 
 
 async def test_a_compute_outlives_the_worker_that_started_it(

@@ -132,7 +132,7 @@ async def keep_reconciler(client: Client, settings: Settings) -> None:
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     provider = telemetry.configure("weir-worker")
     async with (
-        Health(settings.worker_metrics_port) as health,
+        Health(settings.worker_metrics_port, settings.worker_metrics_host) as health,
         open_resources(settings, traced=provider is not None) as resources,
         # Storage and computes go on by their tokens while Temporal or the database is down.
         credentials.kept(settings),

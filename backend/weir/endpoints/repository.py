@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import socket
 
 from sqlalchemy import Select, select, text
@@ -40,8 +41,9 @@ class EndpointRepository:
         return (await self._session.scalars(statement)).first() is not None
 
     async def free_port(self, ports: range, host: str) -> int | None:
-        """A port no endpoint has and nothing listens on. Serialised until commit, so that of two creations
-        at once each gets its own; the unique index is the last word."""
+        """A port no endpoint has and nothing listens on, where `host` is of this machine: ports of another one cannot
+        be tried from here. Serialised until commit, so that of two creations at once each gets its own; the unique
+        index is the last word."""
         await self._session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _PORT_LOCK})
         taken = set((await self._session.scalars(select(Endpoint.port).where(Endpoint.deleted_at.is_(None)))).all())
         for port in ports:
@@ -59,6 +61,9 @@ def _free(host: str, port: int) -> bool:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
+        except socket.gaierror:
+            # A container that is down has no name.
+            return True
+        except OSError as error:
+            return error.errno == errno.EADDRNOTAVAIL
     return True

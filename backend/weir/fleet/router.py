@@ -31,7 +31,6 @@ from weir.fleet.schemas import (
     StorageHealth,
     TargetGroup,
 )
-from weir.kit.http import is_loopback
 from weir.kit.pagination import Page, Pagination, encode_cursor, text, uuid
 from weir.rollouts.features import feature_of
 from weir.rollouts.intent import FeatureName
@@ -154,10 +153,10 @@ async def replace_safekeeper(
 
 @internal_router.get("/prometheus/targets")
 async def prometheus_targets(request: Request, session: Session) -> list[TargetGroup]:
-    """Prometheus's HTTP service discovery; answers on loopback only."""
-    if request.client is None or not is_loopback(request.client.host):
-        raise ForbiddenError("service discovery is for this machine only")
+    """Prometheus's HTTP service discovery; answers loopback and internal networks only."""
     settings = get_settings()
+    if request.client is None or not settings.is_internal(request.client.host):
+        raise ForbiddenError("service discovery is for this machine and the installation's own network only")
     # Asked every few seconds: the simulated fleet is one target whatever its size.
     rows = [] if settings.compute_runtime == "simulated" else await ComputeRepository(session, None).all()
     return service.targets(rows, settings)

@@ -31,6 +31,7 @@ from weir.fleet.schemas import (
     StorageHealth,
     TargetGroup,
 )
+from weir.kit.http import bracketed
 from weir.operations.models import OPEN, Operation, OperationKind
 
 # A larger fleet's computes are counted by what is stored: asking thousands of agents takes longer than a page may.
@@ -221,7 +222,10 @@ def targets(rows: list[ComputeRow], settings: Settings) -> list[TargetGroup]:
     """Everything Prometheus should scrape. Computes that should not run are left out."""
     groups = [
         TargetGroup(targets=[urlsplit(settings.api_url).netloc], labels={"job": "api"}),
-        TargetGroup(targets=[f"127.0.0.1:{settings.worker_metrics_port}"], labels={"job": "worker"}),
+        TargetGroup(
+            targets=[f"{bracketed(settings.worker_metrics_host)}:{settings.worker_metrics_port}"],
+            labels={"job": "worker"},
+        ),
     ]
     if settings.proxy_http:
         groups.append(

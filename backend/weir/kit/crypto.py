@@ -70,7 +70,10 @@ class SecretBox:
 
 
 def write_secret_once(path: Path, content: bytes) -> bytes:
-    """Creates a secret file unless it exists; what is in the file afterwards is the answer."""
+    """Creates a secret file unless it exists; what is in the file afterwards is the answer. The folder of a file that
+    exists may be read-only, as where secrets are mounted."""
+    if path.exists():
+        return path.read_bytes().strip()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,4 +1,5 @@
-"""What `weir-proxy` asks of the control plane: no part of the public API, for this machine and who has the token."""
+"""What `weir-proxy` asks of the control plane: no part of the public API, for the installation's own network and
+its proxy's token."""
 
 import hmac
 from typing import Annotated
@@ -8,7 +9,6 @@ from fastapi import APIRouter, Depends, Query, Request
 from weir.config import get_settings
 from weir.db import Database, Session
 from weir.errors import ForbiddenError
-from weir.kit.http import is_loopback
 from weir.kit.schemas import PathId
 from weir.proxy import service
 from weir.proxy.schemas import ProxyEndpoint
@@ -18,13 +18,14 @@ _MOST_SECONDS = 600
 
 
 def _only_the_proxy(request: Request) -> None:
-    """Raises ForbiddenError unless the request comes from this machine and carries the token, which is compared in
-    constant time."""
+    """Raises ForbiddenError unless the request comes from this machine or an internal network, and carries the token,
+    which is compared in constant time."""
     refused = ForbiddenError("this is for the installation's own proxy only")
-    if request.client is None or not is_loopback(request.client.host):
+    settings = get_settings()
+    if request.client is None or not settings.is_internal(request.client.host):
         raise refused
     try:
-        token = (get_settings().secrets_dir / TOKEN_FILE).read_bytes().strip()
+        token = (settings.secrets_dir / TOKEN_FILE).read_bytes().strip()
     except OSError:
         raise refused from None
     given = request.headers.get("authorization", "").encode("latin-1", "replace")

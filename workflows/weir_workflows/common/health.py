@@ -1,4 +1,4 @@
-"""`/healthz` and `/metrics` of the worker, on loopback."""
+"""`/healthz` and `/metrics` of the worker."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ class _Server(uvicorn.Server):
 
 
 class Health:
-    """Answers 503 until `ready` is set: the worker polls for work then. Raises OSError when the port is taken."""
+    """Answers 503 until `ready` is set: the worker polls for work then. Raises OSError when the port is taken, or the
+    host is none of this machine."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self._port = port
+        self._host = host
         self.ready = False
 
     async def __aenter__(self) -> Self:
@@ -42,7 +44,7 @@ class Health:
             timeout_graceful_shutdown=1,
             timeout_keep_alive=SERVER_KEEP_ALIVE_SECONDS,
         )
-        self._socket = socket.create_server(("127.0.0.1", self._port))
+        self._socket = _listen(self._host, self._port)
         # Connections inherit it. asyncio sets it only on sockets that it has made; without it an answer waits 40 ms.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._server = _Server(config)
@@ -59,6 +61,11 @@ class Health:
             return JSONResponse({"status": "ok"})
         message = "the worker has not reached Temporal yet; it keeps trying"
         return JSONResponse({"code": "STARTING", "message": message}, status_code=503)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    return socket.create_server(address[:2], family=family)
 
 
 async def _metrics() -> Response:

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Collection, Generator, Iterable
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from weir.config import Settings
+from weir.kit.http import bracketed
 from weir.tokens import parts
 from weir.tokens.bearer import signer_of
 from weir.tokens.keys import key_set_file
@@ -115,7 +117,7 @@ class LocalRuntime:
             "--dir",
             str(directory),
             "--listen-http",
-            f"{spec['listen']}:{spec['port'] + 1}",
+            agent_address(spec["listen"], spec["port"] + 1),
             *self._token_arguments(directory, spec),
         ]
         with self.users.taken(directory) as user:
@@ -248,6 +250,13 @@ class LocalRuntime:
     def _rotate_log(path: Path) -> None:
         if path.exists() and path.stat().st_size > LOG_LIMIT_BYTES:
             path.replace(path.with_suffix(".1"))
+
+
+def agent_address(host: str, port: int) -> str:
+    """Where an agent listens: it takes addresses only, while a compute may be known by its host's name. Raises
+    OSError for a name that leads nowhere."""
+    address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0]
+    return f"{bracketed(str(address))}:{port}"
 
 
 def _replace(path: Path, text: str) -> None:

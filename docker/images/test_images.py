@@ -1,0 +1,194 @@
+"""What the images promise, of a whole Weir of containers wired as docker/compose.yaml says: `make test-images`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import psycopg
+import pytest
+from composed import document
+from containers import Composition, missing_programs, run
+from weirbench.api import Weir
+
+DOCKER = Path(__file__).resolve().parents[1]
+READY_SECONDS = 420
+# A subnet that a Docker on this machine does not have.
+VARIABLES = {"WEIR_SUBNET": "10.213.80.0/24"}
+NOT_ROOT = ("safekeeper-1", "pageserver", "proxy", "api", "s3", "temporal", "postgres", "prometheus")
+
+
+@dataclass
+class Installation:
+    containers: Composition
+    api: Weir
+    secrets: Path
+
+    def public(self, service: str) -> str:
+        """Where clients outside reach the service."""
+        return self.containers.networks["public"].address(service)
+
+    def connect(self, uri: str) -> psycopg.Connection[tuple[object, ...]]:
+        """By the proxy, at its address instead of the name that is published."""
+        certificate = str(self.secrets / "proxy_certificate")
+        return psycopg.connect(
+            uri,
+            hostaddr=self.public("proxy"),
+            sslmode="verify-full",
+            sslrootcert=certificate,
+            autocommit=True,
+            connect_timeout=60,
+        )
+
+
+@pytest.fixture(scope="module")
+def weir() -> Generator[Installation]:
+    if os.geteuid() != 0 or (missing := missing_programs()):
+        pytest.fail(
+            f"containers need root, and runc, buildah and iproute2 (missing: {missing}); see docker/README.md"
+        )
+    with tempfile.TemporaryDirectory(prefix="weir-images-") as scratch:
+        folder = Path(scratch)
+        # Users of containers look for volumes below it.
+        folder.chmod(0o711)
+        secrets = folder / "secrets"
+        run(DOCKER / "make-secrets", secrets)
+        containers = Composition(document(VARIABLES), folder, secrets)
+        try:
+            containers.prepare()
+            containers.start_all(READY_SECONDS)
+            url = f"http://{containers.networks['public'].address('api')}:7400"
+            yield Installation(containers, Weir(url, (secrets / "api_key").read_text().strip()), secrets)
+        finally:
+            containers.close()
+
+
+def _rows(weir: Installation, uri: str) -> tuple[object, ...]:
+    with weir.connect(uri) as connection:
+        found = connection.execute("SELECT count(*), sum(n) FROM story").fetchone()
+    assert found is not None
+    return found
+
+
+def test_a_database_survives_a_safekeeper_and_its_computes_container(weir: Installation) -> None:
+    made = weir.api.request("POST", "/projects", {"project": {"name": "shop"}})
+    weir.api.wait_operations(made["operations"])
+    uri = made["connection_uris"][0]["connection_uri"]
+    assert urlsplit(uri).hostname == "localhost"
+    with weir.connect(uri) as connection:
+        connection.execute("CREATE TABLE story AS SELECT n FROM generate_series(1, 1000) AS n")
+        # A lost safekeeper costs no commit: two of three are a majority.
+        weir.containers.kill("safekeeper-2")
+        connection.execute("INSERT INTO story SELECT n FROM generate_series(1001, 2000) AS n")
+    assert _rows(weir, uri) == (2000, 2001000)
+    weir.containers.start("safekeeper-2")
+    weir.containers.wait("safekeeper-2", 60)
+    # The compute dies with the container that it runs in; what should run is stored, and starts again.
+    weir.containers.kill("worker")
+    weir.containers.start("worker")
+    weir.containers.wait("worker", 120)
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            assert _rows(weir, uri) == (2000, 2001000)
+            break
+        except psycopg.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+    # What it wrote is in the bucket, since layers are nowhere else for good.
+    status, said = weir.containers.execute("s3", "find", "/var/lib/weir/objects/weir/layers", "-type", "f")
+    assert status == 0
+    assert said.strip()
+
+
+def test_what_is_for_the_installations_own_parts_is_refused_from_outside(weir: Installation) -> None:
+    containers = weir.containers
+    token = (weir.secrets / "proxy_token").read_text().strip()
+    for path in ("/internal/prometheus/targets", "/internal/proxy/endpoints/ep-no-such-12345678"):
+        address = weir.public("api")
+        answer = httpx.get(f"http://{address}:7400{path}", headers={"authorization": f"Bearer {token}"})
+        assert answer.status_code == 403, path
+        inside = containers.networks["weir"].address("api")
+        answer = httpx.get(f"http://{inside}:7400{path}", headers={"authorization": f"Bearer {token}"})
+        assert answer.status_code == 200, path
+
+
+def test_prometheus_scrapes_every_part(weir: Installation) -> None:
+    url = f"http://{weir.containers.networks['weir'].address('prometheus')}:9090/api/v1/targets"
+    wanted = {"api", "worker", "proxy", "pageserver", "safekeeper", "temporal", "prometheus"}
+    deadline = time.monotonic() + 60
+    while True:
+        active = httpx.get(url).json()["data"]["activeTargets"]
+        up = {target["labels"]["job"] for target in active if target["health"] == "up"}
+        if wanted <= up:
+            return
+        assert time.monotonic() < deadline, f"not scraped: {wanted - up}; {[t['lastError'] for t in active]}"
+        time.sleep(1)
+
+
+def test_programs_are_no_root_on_a_root_that_they_cannot_write(weir: Installation) -> None:
+    for name in NOT_ROOT:
+        status, said = weir.containers.execute(name, "id", "-u")
+        assert status == 0
+        assert said.strip() != "0", name
+    for name in (*NOT_ROOT, "worker"):
+        status, said = weir.containers.execute(name, "touch", "/etc/weir-was-here", "/usr/bin/weir-was-here")
+        assert status != 0
+        assert "Read-only file system" in said or "Permission denied" in said, name
+
+
+def test_no_image_holds_a_compiler_or_a_secret(weir: Installation) -> None:
+    values = [path.read_text().strip() for path in weir.secrets.iterdir() if path.name != "proxy_certificate"]
+    for service in weir.containers.services.values():
+        root, config = weir.containers.image(service)
+        for compiler in ("gcc", "cc", "clang", "rustc", "cargo", "go", "node", "make", "uv"):
+            for folder in ("usr/bin", "usr/local/bin", "opt/weir/bin"):
+                assert not (root / folder / compiler).exists(), (service.image, compiler)
+        labels = config["Labels"]
+        assert len(labels["org.opencontainers.image.revision"]) == 40, service.image
+        assert labels["org.opencontainers.image.version"] == "0.1.0"
+        spec = (weir.containers.folder / service.name / "config.json").read_text()
+        log = weir.containers.log(service.name)
+        assert not [value for value in values if value in spec or value in log], service.name
+
+
+def test_the_control_plane_in_the_images_is_this_checkouts(weir: Installation) -> None:
+    for name in ("api", "worker"):
+        root, _ = weir.containers.image(weir.containers.services[name])
+        (packages,) = root.glob("opt/weir/lib/python3*/site-packages")
+        for folder in ("backend/weir", "workflows/weir_workflows"):
+            sources = [path for path in (DOCKER.parent / folder).rglob("*.py") if path.is_file()]
+            assert sources
+            for path in sources:
+                inside = packages / path.relative_to((DOCKER.parent / folder).parent)
+                assert inside.read_bytes() == path.read_bytes(), f"{path}: build the images again"
+
+
+def test_a_program_without_an_address_says_which_one_is_missing(weir: Installation) -> None:
+    root, _ = weir.containers.image(weir.containers.services["api"])
+    result = subprocess.run(
+        [
+            "chroot",
+            str(root),
+            "/usr/bin/env",
+            "-i",
+            "WEIR_DEPLOYMENT=services",
+            "/opt/weir/bin/weir-admin",
+            "migrate",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert result.returncode != 0
+    assert "WEIR_PAGESERVER_HTTP" in result.stderr
+    assert "WEIR_SAFEKEEPERS_WAL" in result.stderr

@@ -1,0 +1,239 @@
+"""docker/compose.yaml is what Compose reads, and says nothing that the programs do not know."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from build import targets
+from composed import COMPOSE, Service, document, services
+
+from weir.computes import recorded
+from weir.config import ADDRESSES, Settings
+from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS
+
+DOCKER = COMPOSE.parent
+CRATES = DOCKER.parent / "storage" / "crates"
+# The programs of the engine that a service runs, and where their arguments are declared.
+PROGRAMS = {
+    "weir-safekeeper": CRATES / "safekeeper/src/bin/weir-safekeeper.rs",
+    "weir-pageserver": CRATES / "pageserver/src/main.rs",
+    "weir-proxy": CRATES / "proxy/src/bin/weir-proxy.rs",
+    "weir-compute": CRATES / "compute/src/main.rs",
+}
+COMPOSED = document()
+SERVICES = services(COMPOSED)
+_LOOPBACK = re.compile(r"localhost|127\.0\.0\.|\[?::1\]?:")
+_ARGUMENT = re.compile(r"#\[arg\(((?:[^()]|\([^()]*\))*)\)\]\s*(?:pub )?(\w+):", re.DOTALL)
+
+
+def arguments_of(source: str) -> dict[str, str]:
+    """Options of a program by its `clap` declarations: the name of the option's variable, or nothing."""
+    found: dict[str, str] = {}
+    for about, field in _ARGUMENT.findall(source):
+        if "long" in about:
+            variable = re.search(r'env = "(\w+)"', about)
+            found[f"--{field.replace('_', '-')}"] = variable[1] if variable else ""
+    return found
+
+
+def required_of(source: str) -> set[str]:
+    """Options without which the program does not start: they have no default and are no `Option`, or say so."""
+    found: set[str] = set()
+    for match in _ARGUMENT.finditer(source):
+        about, field = match.groups()
+        kind = source[match.end() :].split(",\n", 1)[0]
+        optional = "default" in about or re.match(r"\s*(Option|Vec)<|\s*bool$", kind)
+        if "long" in about and ("required = true" in about or not optional):
+            found.add(f"--{field.replace('_', '-')}")
+    return found
+
+
+def program_of(service: Service) -> str:
+    """The engine's program that the service runs; empty for others."""
+    name = f"weir-{service.image.removeprefix('weir/').partition(':')[0]}"
+    return name if name in PROGRAMS and name != "weir-compute" else ""
+
+
+def test_it_is_a_compose_file_by_the_published_schema() -> None:
+    package = find_spec("check_jsonschema")
+    assert package is not None
+    assert package.origin is not None
+    vendored = Path(package.origin).parent / "builtin_schemas" / "vendor" / "compose-spec.json"
+    schema = json.loads(vendored.read_text())
+    validator = jsonschema.validators.validator_for(schema)(schema)
+    assert [f"{list(error.path)}: {error.message}" for error in validator.iter_errors(COMPOSED)] == []
+    broken = {**COMPOSED, "services": {"api": {"image": "weir/control", "read_only": "perhaps", "comand": []}}}
+    assert not validator.is_valid(broken)
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
+def test_every_service_is_hardened_and_pinned(service: Service) -> None:
+    raw = service.raw
+    assert raw["read_only"] is True
+    assert raw["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in raw["security_opt"]
+    assert "privileged" not in raw
+    assert re.fullmatch(r"weir/[a-z0-9]+:\d+\.\d+\.\d+", service.image), service.image
+    assert service.health or raw["restart"] == "on-failure", "a service that stays has a health check"
+    assert set(service.networks) <= set(COMPOSED["networks"])
+    if raw.get("user") or raw.get("cap_add"):
+        assert service.name == "worker", "the worker alone is root"
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
+def test_no_service_looks_for_another_one_on_loopback(service: Service) -> None:
+    says = {**service.environment, **dict(enumerate([*service.command, *service.health]))}
+    # What clients are told of the proxy is theirs, not a peer's address.
+    says.pop("WEIR_PROXY_HOST", None)
+    assert not {key: text for key, text in says.items() if _LOOPBACK.search(text)}
+    # And every host that is named is a service.
+    for text in says.values():
+        for host in re.findall(r"(?:^|[/@,=])([a-z][a-z0-9-]*):\d{4,5}\b", text):
+            assert host in SERVICES, (host, text)
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
+def test_secrets_are_files_and_nothing_else(service: Service) -> None:
+    for name in service.secrets:
+        assert set(COMPOSED["secrets"][name]) == {"file"}, name
+    for name, value in service.environment.items():
+        if re.search(r"PASSWORD|SECRET|TOKEN|KEY", name):
+            assert value in service.secrets.values(), f"{name} has to name a secret's file"
+    used = {*service.environment.values(), *(word.partition("=")[2] for word in service.command)}
+    for path in (path for path in used if path.startswith("/run/secrets/")):
+        assert path in service.secrets.values(), path
+
+
+def test_no_secret_is_left_over_and_make_secrets_makes_each() -> None:
+    used = {name for service in SERVICES.values() for name in service.secrets}
+    assert used == set(COMPOSED["secrets"])
+    made = set(re.findall(r"\| write (\S+)|write (\S+) <", (DOCKER / "make-secrets").read_text()))
+    names = {one or other for one, other in made}
+    text = (DOCKER / "make-secrets").read_text()
+    names |= set(re.findall(r"\\\n    \| write (\S+)", text))
+    assert {Path(secret["file"]).name for secret in COMPOSED["secrets"].values()} == names
+
+
+def test_volumes_are_named_and_each_service_has_its_own() -> None:
+    mounted = [name for service in SERVICES.values() for name in service.volumes]
+    assert sorted(mounted) == sorted(COMPOSED["volumes"])
+
+
+def test_only_the_api_and_the_proxy_can_be_reached_from_outside() -> None:
+    assert COMPOSED["networks"]["weir"]["internal"] is True
+    assert {name for name, service in SERVICES.items() if service.raw.get("ports")} == {"api", "proxy"}
+    assert {name for name, service in SERVICES.items() if "public" in service.networks} == {"api", "proxy"}
+    subnet = COMPOSED["networks"]["weir"]["ipam"]["config"][0]["subnet"]
+    assert {service.environment.get("WEIR_INTERNAL_NETWORKS", subnet) for service in SERVICES.values()} == {subnet}
+
+
+def test_every_image_is_a_target_of_the_dockerfile_and_every_target_is_used() -> None:
+    assert {service.image.removeprefix("weir/").partition(":")[0] for service in SERVICES.values()} == set(targets())
+
+
+def test_the_control_plane_is_given_every_address() -> None:
+    for name in ("api", "worker", "migrate", "namespace"):
+        environment = SERVICES[name].environment
+        assert not {f"WEIR_{field.upper()}" for field in ADDRESSES} - set(environment), name
+        # And settings take them.
+        assert Settings.model_fields.keys() >= {
+            key.removeprefix("WEIR_").lower() for key in environment if key.startswith("WEIR_")
+        }
+
+
+@pytest.mark.parametrize(
+    "service", [service for service in SERVICES.values() if program_of(service)], ids=lambda service: service.name
+)
+def test_a_program_is_given_options_that_it_has_and_all_it_needs(service: Service) -> None:
+    source = PROGRAMS[program_of(service)].read_text()
+    given = {word.partition("=")[0] for word in service.command}
+    assert given <= set(arguments_of(source))
+    assert required_of(source) <= given
+
+
+def test_the_declarations_are_read_as_clap_reads_them() -> None:
+    """So that the checks above cannot pass on nothing."""
+    found = {name: (arguments_of(path.read_text()), required_of(path.read_text())) for name, path in PROGRAMS.items()}
+    assert found["weir-safekeeper"][1] == {"--id", "--listen-wal", "--listen-http", "--data-dir"}
+    assert found["weir-pageserver"][1] == {"--data-dir", "--object-store"}
+    assert found["weir-pageserver"][0]["--pg-bin-dir"] == "WEIR_PG_BIN_DIR"
+    assert {"--listen", "--certificate", "--mock-secret"} <= found["weir-proxy"][1]
+    assert "--pool-discard" not in found["weir-proxy"][1]
+    assert found["weir-compute"][0]["--cache-mib"] == "WEIR_COMPUTE_CACHE_MIB"
+
+
+def test_dependencies_are_services_and_end() -> None:
+    waiting = {name: set(service.after) for name, service in SERVICES.items()}
+    while ready := {name for name, after in waiting.items() if not after & set(waiting)}:
+        waiting = {name: after for name, after in waiting.items() if name not in ready}
+    assert waiting == {}
+    assert {other for service in SERVICES.values() for other in service.after} <= set(SERVICES)
+
+
+def _table(text: str, heading: str) -> dict[str, str]:
+    """The first column of the table below a heading, in backticks, and the second one."""
+    section = re.split(r"(?m)^#+ ", text.split(heading, 1)[1])[0]
+    return dict(re.findall(r"(?m)^\| `([^`]+)` \| ([^|]*?) \|", section))
+
+
+def test_the_table_of_variables_is_that_of_the_code() -> None:
+    text = (DOCKER / "README.md").read_text()
+    control = _table(text, "## Variables of the control plane")
+    assert set(control) == {f"WEIR_{name.upper()}" for name in Settings.model_fields}
+    programs = _table(text, "## Variables of the other programs")
+    from_code = {name for path in PROGRAMS.values() for name in arguments_of(path.read_text()).values() if name}
+    scripts = "".join(path.read_text() for path in (DOCKER / "bin").iterdir())
+    from_code |= set(re.findall(r"\bWEIR_[A-Z_0-9]+\b", scripts)) - {"WEIR_"}
+    telemetry = "".join(path.read_text() for path in (CRATES / "telemetry/src").rglob("*.rs"))
+    from_code |= set(re.findall(r'"(WEIR_[A-Z_]+|OTEL_EXPORTER_[A-Z_]+)"', telemetry))
+    assert from_code <= set(programs), from_code - set(programs)
+    # What libraries read, and no source of ours names.
+    others = {"RUST_LOG", "AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP", "SSL_CERT_FILE"}
+    assert set(programs) - others == from_code
+
+
+def test_every_variable_of_a_service_is_in_a_table() -> None:
+    text = (DOCKER / "README.md").read_text()
+    headings = ("## Variables of the control plane", "## Variables of the other programs")
+    known = {name for heading in headings for name in _table(text, heading)}
+    for service in SERVICES.values():
+        assert set(service.environment) <= known, service.name
+
+
+def test_the_api_keeps_connections_as_long_as_weir_up_has_it_do() -> None:
+    command = (DOCKER / "Dockerfile").read_text()
+    assert f'"--timeout-keep-alive", "{SERVER_KEEP_ALIVE_SECONDS}"' in command
+
+
+def test_rules_of_prometheus_are_those_of_the_code() -> None:
+    text = (DOCKER / "prometheus" / "prometheus.yml").read_text()
+    assert "scrape_interval: 1s" in text
+    assert Settings.model_fields["scrape_interval_seconds"].default == 1
+    written: Mapping[str, Any] = json.loads((DOCKER / "prometheus" / "rules.yml").read_text())
+    assert written == json.loads(recorded.rules(1))
+
+
+def test_files_that_the_python_packages_link_to_are_copied_beside_them() -> None:
+    """A wheel cannot be built over a link that leads nowhere."""
+    repo, text = DOCKER.parent, (DOCKER / "Dockerfile").read_text()
+    links = [path for folder in ("backend/weir", "workflows/weir_workflows") for path in (repo / folder).rglob("*")]
+    linked = {path.resolve().relative_to(repo).as_posix() for path in links if path.is_symlink()}
+    assert linked
+    assert not [target for target in linked if f"COPY {target} " not in text]
+
+
+def test_bases_are_pinned_and_the_same_everywhere() -> None:
+    written = [line for path in DOCKER.glob("*Dockerfile") for line in path.read_text().splitlines()]
+    bases = {line for line in written if line.startswith("ARG BASE=")}
+    assert len(bases) == 1
+    assert re.fullmatch(r"ARG BASE=docker\.io/library/debian:bookworm-slim@sha256:[0-9a-f]{64}", bases.pop())
+    for path in DOCKER.glob("*Dockerfile"):
+        for source in re.findall(r"(?m)^FROM (\S+)", path.read_text()):
+            assert re.fullmatch(r"\$\{[A-Z]+\}|scratch|plain|with-postgres", source), (path.name, source)
