@@ -45,7 +45,7 @@ test: ## set up what is missing, then every check and every test, with a ledger 
 test-long: ## the tests of which `make test` has a shorter form, in full
 	@scripts/test --long
 
-test-terraform: ## the Terraform provider: its checks and tests, and OpenTofu against a real Weir (about 10 min; cold 5 more)
+test-terraform: ## the Terraform provider: its checks and tests, and OpenTofu against a real Weir (about 5 min; cold 5 more)
 	@cd scripts && for each in format vet test acceptance; do \
 		$(VENV)/python -m devtools.terraform $$each || exit 1; done
 

@@ -124,13 +124,13 @@ func (c *Client) Call(ctx context.Context, method, path string, body, out any) e
 		}
 		limit := c.patience(method, err)
 		if limit == 0 || ctx.Err() != nil {
-			return c.explain(ctx, err)
+			return c.explain(ctx, method, err)
 		}
 		if time.Since(started)+pause > limit {
-			return fmt.Errorf("%w; repeated for %s", c.explain(ctx, err), limit)
+			return fmt.Errorf("%w; repeated for %s", c.explain(ctx, method, err), limit)
 		}
 		if waited := sleep(ctx, jittered(pause)); waited != nil {
-			return fmt.Errorf("%w; %w", c.explain(ctx, err), waited)
+			return fmt.Errorf("%w; %w", c.explain(ctx, method, err), waited)
 		}
 		pause = min(pause*3/2, c.pace.LongestPause)
 	}
@@ -194,15 +194,19 @@ func (c *Client) read(method, path string, content []byte, out any) error {
 }
 
 // explain says of a request that was not answered what is known of it.
-func (c *Client) explain(ctx context.Context, err error) error {
+func (c *Client) explain(ctx context.Context, method string, err error) error {
 	var refused *Error
 	if errors.As(err, &refused) {
 		return err
 	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w before the API at %s answered; what was asked for may have been done", stopped(ctx), c.address)
+	done := ""
+	if method != http.MethodGet {
+		done = "; what was asked for may have been done"
 	}
-	return fmt.Errorf("the API at %s does not answer: %w; what was asked for may have been done", c.address, err)
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w before the API at %s answered%s", stopped(ctx), c.address, done)
+	}
+	return fmt.Errorf("the API at %s does not answer: %w%s", c.address, err, done)
 }
 
 // stopped says why a context ended, in words for the user.

@@ -119,8 +119,14 @@ func TestNothingAnswers(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "does not answer") || IsNotFound(err) {
 		t.Errorf("got %v", err)
 	}
-	if strings.Contains(err.Error(), secret) {
-		t.Error("the key is in the error")
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		err := api.Call(context.Background(), method, "/projects/p", nil, nil)
+		if strings.Contains(err.Error(), secret) {
+			t.Error("the key is in the error")
+		}
+		if strings.Contains(err.Error(), "may have been done") != (method == http.MethodPost) {
+			t.Errorf("%s: %v", method, err)
+		}
 	}
 }
 
