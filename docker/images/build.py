@@ -133,8 +133,8 @@ def build(dockerfile: str, name: str, target: str, arguments: Mapping[str, str],
 
 
 def label(name: str, commit: str) -> None:
-    """Says which commit the image is of. The Dockerfile does, too, but buildah 1.28 takes a layer that another value of
-    the argument has labelled."""
+    """Says which commit the image is of. The Dockerfile does, too, but buildah 1.28 takes a layer that an earlier
+    commit has labelled."""
     container = run("buildah", "from", "--pull-never", name).strip()
     try:
         run("buildah", "config", "--label", f"org.opencontainers.image.revision={commit}", container)
