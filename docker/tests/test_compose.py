@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from build import targets
 from composed import COMPOSE, Service, document, services
+from jsonschema.validators import validator_for
 
 from weir.computes import recorded
 from weir.config import ADDRESSES, Settings
@@ -67,7 +67,7 @@ def test_it_is_a_compose_file_by_the_published_schema() -> None:
     assert package.origin is not None
     vendored = Path(package.origin).parent / "builtin_schemas" / "vendor" / "compose-spec.json"
     schema = json.loads(vendored.read_text())
-    validator = jsonschema.validators.validator_for(schema)(schema)
+    validator = validator_for(schema)(schema)
     assert [f"{list(error.path)}: {error.message}" for error in validator.iter_errors(COMPOSED)] == []
     broken = {**COMPOSED, "services": {"api": {"image": "weir/control", "read_only": "perhaps", "comand": []}}}
     assert not validator.is_valid(broken)
