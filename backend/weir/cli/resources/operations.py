@@ -75,7 +75,7 @@ def show_operation(use: Use, operation: str) -> None:
 @click.argument("operation")
 @click.option("--timeout", type=click.FloatRange(0), default=WAIT_SECONDS, show_default=True, help="Seconds to wait.")
 @resource()
-def cancel_operation(use: Use, operation: str, timeout: float) -> None:
+def cancel_operation(use: Use, operation: str) -> None:
     """Cancel an operation: it stops, and what it has done is undone.
 
     Possible for a start, the making of a branch, a detach and a change of safekeepers, while they wait or run. One
@@ -83,7 +83,7 @@ def cancel_operation(use: Use, operation: str, timeout: float) -> None:
     """
     where = path("projects", names.project_id(use.api, use.project_word), "operations", operation)
     asked = use.api.call("POST", where + path("cancel"))["operation"]
-    waiting.finish(use.api, [asked], timeout, cancelled_too=True)
+    waiting.finish(use.api, [asked], use.timeout, cancelled_too=True)
     ended = use.api.call("GET", where)
     status = ended["operation"]["status"]
     use.say(ended, f"Operation {operation} is {status}.")
