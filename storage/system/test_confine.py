@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from harness import Compute, Engine, wait_for
 from strangers import PYTHON, connects, denied, environment_of, run, user_of
@@ -214,7 +213,7 @@ def test_an_agent_of_a_plain_user_says_what_does_not_hold(own: Engine) -> None:
     words = ["unshare", "--mount", "sh", "-c", become + f'{program} "$@"', "agent"]
     compute = own.compute(own.create_timeline(), wait=False, name="ep-plain", launcher=words)
     # It says so whether or not this machine lets a plain user mount.
-    wait_for("the agent to answer", lambda: compute.http.get("/status").status_code == httpx.codes.OK)
+    wait_for("the agent to answer", lambda: compute.http.get("/status").status_code == 200)
     found = wait_for("a first start", lambda: compute.status()["confinement"] or _cannot_mount(compute))
     missing = {entry["measure"]: entry["reason"] for entry in found["missing"]}
     assert set(missing) == {"own_user", "own_ipc", "own_mounts", "own_shared_memory", "hidden_processes"}

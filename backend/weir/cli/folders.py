@@ -8,6 +8,7 @@ Postgres's own files.
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from weir.cli.errors import CliError
@@ -25,8 +26,10 @@ _TO_OTHERS = 0o066
 def open_to_others(home: Path) -> Iterator[Path]:
     """Folders of an installation that others than their owner can list or write to. Links are not followed."""
     for folder in _folders(home):
-        if stat.S_IMODE(folder.lstat().st_mode) & _TO_OTHERS:
-            yield folder
+        # Computes come and go meanwhile.
+        with suppress(FileNotFoundError):
+            if stat.S_IMODE(folder.lstat().st_mode) & _TO_OTHERS:
+                yield folder
 
 
 def close(home: Path) -> list[Path]:
@@ -35,7 +38,8 @@ def close(home: Path) -> list[Path]:
     closed = list(open_to_others(home))
     for path in closed:
         try:
-            _close(path)
+            with suppress(FileNotFoundError):
+                _close(path)
         except PermissionError as error:
             raise CliError(f"{path} is open to other users and cannot be closed: {error.strerror}.") from None
     return closed
@@ -58,6 +62,10 @@ def _folders(home: Path) -> Iterator[Path]:
                 yield from _below(folder)
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    with os.scandir(folder) as entries:
-        yield from sorted(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
+def _below(folder: Path) -> list[Path]:
+    """None of a folder that this account may not list, as others may not."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
+    except PermissionError:
+        return []

@@ -105,15 +105,14 @@ class Users:
         return descriptor
 
     def _open(self, folder: Path, number: int, descriptor: int) -> None:
-        last = Path(os.fsdecode(os.pread(descriptor, 4096, 0)))
-        if last.is_absolute() and last != folder:
+        now, last = folder.absolute(), Path(os.fsdecode(os.pread(descriptor, 4096, 0)))
+        if last.is_absolute() and last != now:
             with suppress(FileNotFoundError, NotADirectoryError):
                 # Its compute may have another number by now.
                 if last.lstat().st_gid == number:
                     _give(last, 0, _CLOSED)
-        name = os.fsencode(folder.absolute())
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, name, 0)
+        os.pwrite(descriptor, os.fsencode(now), 0)
         os.fsync(descriptor)
         _give(folder, number, _FOR_GROUP)
 
