@@ -314,6 +314,11 @@ def test_whose_token_a_compute_has_is_not_for_its_own_folder_to_say(files: KeyFi
     assert record.stat().st_mode & 0o777 == 0o600
     parts.forget(home, "ep-one")
     assert parts.computes(home) == []
+    parts.record(home, SPEC)
+    record.write_text("{}")
+    with pytest.raises(KeyFileError, match=r"ep-one\.json"):
+        parts.computes(home)
+    parts.forget(home, "ep-one")
     # One whose folder has gone gets none.
     parts.record(home, SPEC | {"compute_id": "ep-two"})
     assert parts.computes(home) == []

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weir.tokens.files import read_own, write_private
-from weir.tokens.keys import SigningKey
+from weir.tokens.keys import KeyFileError, SigningKey
 from weir.tokens.mint import Grant, Right, sign
 
 PART_SECONDS = 12 * 3600
@@ -67,12 +67,17 @@ def forget(home: Path, compute_id: str) -> None:
 
 
 def computes(home: Path) -> list[Part]:
-    """Of all computes that were started here with a token and have a folder."""
+    """Of all computes that were started here with a token and have a folder. Raises KeyFileError."""
     found: list[Part] = []
     for path in sorted(_record(home, "any").parent.glob("*.json")):
         directory = home / "computes" / path.stem
         if directory.is_dir():
-            found.append(compute(directory, json.loads(read_own(path))))
+            try:
+                found.append(compute(directory, json.loads(read_own(path))))
+            except (ValueError, LookupError, TypeError):
+                raise KeyFileError(
+                    f"{path} does not say whose token the compute has. Remove it; a start makes it again."
+                ) from None
     return found
 
 

@@ -20,7 +20,7 @@ LOOK_SECONDS = 10.0
 
 def renew(settings: Settings) -> int:
     """Those of services, and of computes that were started with one. How many were written. Raises KeyFileError,
-    OSError, and ValueError and LookupError where a record makes no sense."""
+    and OSError."""
     signer = signer_of(settings.home)
     if signer is None:
         return 0
@@ -47,6 +47,6 @@ async def keep(settings: Settings) -> None:
             written = await asyncio.to_thread(renew, settings)
             if written:
                 log.info("tokens_renewed", count=written)
-        except (KeyFileError, OSError, ValueError, LookupError) as error:
+        except (KeyFileError, OSError) as error:
             log.warning("tokens_not_renewed", error=str(error))
         await asyncio.sleep(LOOK_SECONDS)
