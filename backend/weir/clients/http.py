@@ -45,6 +45,11 @@ class RemoteError(Exception):
         """Worth repeating: no answer, overload, or a failure on the other side."""
         return self.status is None or self.status >= 500 or self.status in {408, 423, 429}
 
+    @property
+    def nobody_listens(self) -> bool:
+        """No connection could be made: the program does not run there, or its machine is away."""
+        return isinstance(self.__cause__, httpx.ConnectError)
+
 
 class JsonClient:
     """A thin JSON client of one program at one address."""
