@@ -38,7 +38,8 @@ pub async fn serve(listener: TcpListener, registry: Arc<Registry>, id: u64) {
             Ok((stream, peer)) => {
                 let registry = registry.clone();
                 let span = tracing::info_span!("wal connection", %peer);
-                tokio::spawn(
+                stalls::spawn(
+                    "wal connection",
                     async move {
                         if let Err(error) = handle(stream, registry, id).await {
                             tracing::info!("connection ended: {error:#}");
