@@ -16,6 +16,7 @@ pub(super) async fn drain(ingest: &Ingest, mut records: Records<'_>) -> Result<(
     let mut known = ingest.known.lock().await;
     // What an attempt before this one left there belongs to nothing.
     known.collector.writer.clear();
+    known.directory.bound();
     let mut gathered = Gathered::new(ingest);
     let taken = take_all(ingest, &mut known, &mut gathered, &mut records).await;
     let published = gathered.publish(ingest, &mut known.collector.writer);
