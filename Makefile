@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model bench-reconciler bench-proxy bench-api images test-images
+.PHONY: bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model bench-reconciler bench-proxy bench-api images test-images soak-churn
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -111,6 +111,12 @@ soak-races: ## the engine's tests 20 times beside busy loops, to find those that
 
 soak-outage: ## an object store that takes nothing for an hour, in real time (takes an hour; needs mount)
 	@$(VENV)/python bench/outage.py
+
+# Of `make soak-churn`.
+CHURN_SECONDS ?= 1800
+
+soak-churn: ## everything made and removed in a loop for half an hour, or CHURN_SECONDS: nothing may grow
+	@$(VENV)/python bench/churn.py --seconds $(CHURN_SECONDS)
 
 fmt: ## format all code
 	@cd storage && cargo fmt --all

@@ -66,6 +66,12 @@ class ConflictError(WeirError):
     code = "CONFLICT"
 
 
+class UnloggedRowsError(ConflictError):
+    """Unlogged tables hold rows that the request would lose; repeat it with `discard_unlogged=true` to lose them."""
+
+    code = "UNLOGGED_ROWS"
+
+
 class PreconditionFailedError(WeirError):
     status = 412
     code = "PRECONDITION_FAILED"

@@ -45,3 +45,27 @@ def write_rates(workloads: Mapping[str, Any], to: Path) -> None:
         panel.set_title(f"{name}, {found['unit']}", fontsize=8)
         panel.tick_params(labelsize=7)
     figure.savefig(to, dpi=110)
+
+
+def churn(samples: Sequence[Mapping[str, float]], figures: Sequence[tuple[str, str]], to: Path) -> None:
+    """A panel for each figure of `churn.py`, by name and unit: its value after each cycle, over minutes. The last two
+    thirds, which are compared, are shaded."""
+    columns = 3
+    rows = -(-len(figures) // columns)
+    figure = Figure(figsize=(3.4 * columns, 1.9 * rows), layout="constrained")
+    minutes = [sample["at"] / 60 for sample in samples]
+    third = len(samples) // 3
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for panel in panels:
+        panel.set_axis_off()
+    for panel, (name, unit) in zip(panels, figures, strict=False):
+        scale = 2**20 if unit == "bytes" else 1
+        panel.set_axis_on()
+        panel.plot(minutes, [sample[name] / scale for sample in samples], linewidth=0.8)
+        if third > 0:
+            panel.axvspan(minutes[-2 * third], minutes[-third], alpha=0.08, linewidth=0)
+            panel.axvspan(minutes[-third], minutes[-1], alpha=0.16, linewidth=0)
+        panel.set_ylim(0, None)
+        panel.set_title(f"{name.replace('_', ' ')}, {'MiB' if unit == 'bytes' else unit}", fontsize=8)
+        panel.tick_params(labelsize=7)
+    figure.savefig(to, dpi=110)

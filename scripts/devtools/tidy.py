@@ -139,6 +139,19 @@ def nameless(name: str, text: str) -> Iterator[str]:
         before = line
 
 
+_WATCHED = re.compile(r"storage/crates/(?:pageserver|safekeeper|blob)/src/")
+_UNWATCHED = re.compile(r"\b(?:tokio::spawn|(?:tokio::task::)?block_in_place)\(")
+
+
+def unwatched(name: str, text: str) -> Iterator[str]:
+    """Tasks of storage programs that are spawned so that no stall of theirs is seen (crates/stalls); tests may."""
+    if not _WATCHED.match(name) or is_test(name):
+        return
+    for number, line in enumerate(text.split("#[cfg(test)]", 1)[0].splitlines(), 1):
+        if _UNWATCHED.search(line):
+            yield f"{name}:{number} is not watched, use `stalls::spawn` or `stalls::off_worker`: {line.strip()[:100]}"
+
+
 def allowances() -> dict[str, int]:
     """`path[:function] limit  reason` a line; `#` starts a comment."""
     allowed: dict[str, int] = {}
@@ -167,6 +180,7 @@ def check() -> list[str]:
                     problems.append(finding.text)
         if path.suffix == ".rs":
             problems.extend(nameless(name, path.read_text(errors="replace")))
+            problems.extend(unwatched(name, path.read_text(errors="replace")))
         if name not in UNSEARCHED and path.stat().st_size < TEXT_LIMIT:
             raw = path.read_bytes()
             if b"\0" not in raw:

@@ -58,3 +58,11 @@ def test_documentation_that_begins_with_a_pronoun_is_found():
     # A later sentence may begin so, and so may a comment within code.
     text = "/// The member whose log this is.\n/// It never changes.\npub member: MemberId,\n// It is known here.\n"
     assert not list(tidy.nameless("a.rs", text))
+
+
+def test_a_task_of_a_storage_program_that_nobody_watches_is_found():
+    text = 'fn a() {\n    tokio::spawn(b());\n    stalls::spawn("b", b());\n    block_in_place(c);\n}\n'
+    name = "storage/crates/pageserver/src/a.rs"
+    assert [line.split(" ")[0] for line in tidy.unwatched(name, text)] == [f"{name}:2", f"{name}:4"]
+    assert not list(tidy.unwatched(name, "#[cfg(test)]\nmod tests {\n    tokio::spawn(b());\n}\n"))
+    assert not list(tidy.unwatched("storage/crates/proxy/src/a.rs", text))

@@ -31,6 +31,10 @@ from credentials import Credentials, Managing
 
 PG_BIN = Path(os.environ.get("WEIR_PG_BIN_DIR", "/usr/lib/postgresql/15/bin"))
 PASSWORD = "correct horse"
+# Storage programs end at a stall of an async worker (crates/stalls), and `Engine.close` fails then, unless the
+# environment says otherwise.
+STALLS = {"WEIR_WORKER_STALLS": os.environ.get("WEIR_WORKER_STALLS", "abort")}
+STALLED = "worker stalled, the program ends here:"
 
 T = TypeVar("T")
 
@@ -327,7 +331,7 @@ class Engine:
             [*(launcher or []), str(program), *arguments[1:]],
             self.root / f"{name}.log",
             lambda: httpx.get(url, timeout=2).status_code == 200,
-            environment=dict(environment or {}),
+            environment=STALLS | (environment or {}),
         )
         process.start()
         return process
@@ -499,9 +503,19 @@ class Engine:
         for process in [getattr(self, "pageserver", None), *self.safekeepers]:
             if process is not None:
                 process.stop()
+        stalls = self.stalls()
         for mount in mounts_below(self.root):
             subprocess.run(["umount", "--lazy", mount], check=False, capture_output=True)
         shutil.rmtree(self.root, ignore_errors=True)
+        assert not stalls, "\n".join(stalls)
+
+    def stalls(self) -> list[str]:
+        """What ended storage programs because it kept an async worker."""
+        found: list[str] = []
+        for log in sorted(self.root.glob("*.log")):
+            lines = log.read_text(errors="replace").splitlines()
+            found += [f"{log.stem}: {line}" for line in lines if line.startswith(STALLED)]
+        return found
 
 
 def mounts_below(root: Path) -> list[str]:

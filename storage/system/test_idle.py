@@ -87,6 +87,35 @@ def test_what_a_suspend_would_empty_is_counted_while_nobody_does_anything(comput
     compute.sql("DROP TABLE kept_here")
 
 
+def test_what_a_suspend_would_empty_is_told_by_table_and_is_empty_after_it(shared: Engine) -> None:
+    compute = shared.compute(shared.create_timeline())
+    told = lambda: compute.http.get("/unlogged").raise_for_status().json()  # noqa: E731
+    assert told() == {"bytes": 0, "relations": [], "more": False}
+    compute.sql("CREATE TABLE logged AS SELECT 1 AS i")
+    compute.sql("CREATE UNLOGGED TABLE small (i int)")
+    compute.sql("CREATE UNLOGGED TABLE large (i int PRIMARY KEY, t text)")
+    compute.sql("INSERT INTO large SELECT i, repeat('x', 100) FROM generate_series(1, 20000) i")
+    # Also while a client is in the midst of it: nobody has to be idle for this count.
+    with compute.connect(autocommit=False) as session:
+        session.execute("INSERT INTO small SELECT generate_series(1, 1000)")
+        found = told()
+        session.commit()
+    by_table: dict[str, int] = {}
+    for relation in found["relations"]:
+        assert (relation["database"], relation["schema"]) == ("appdb", "public"), relation
+        name = relation["table"] or relation["relation"]
+        by_table[name] = by_table.get(name, 0) + relation["bytes"]
+    assert list(by_table) == ["large", "small"]
+    assert by_table["large"] > 2_000_000 > by_table["small"] > 0
+    assert found["bytes"] == sum(by_table.values())
+    compute.suspend()
+    again = shared.compute(compute.timeline)
+    counts = "SELECT (SELECT count(*) FROM logged), (SELECT count(*) FROM small), (SELECT count(*) FROM large)"
+    assert again.sql(counts) == [(1, 0, 0)]
+    assert again.http.get("/unlogged").json()["bytes"] == 0
+    again.suspend()
+
+
 def test_what_the_agent_does_is_nobodys_activity(compute: Compute) -> None:
     quiet_for(compute, 2.0)
     for path in ("/settings", "/synchronous_commit", "/metrics"):

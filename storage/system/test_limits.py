@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from harness import Compute, Engine, engine, metric
+from harness import Compute, Engine, engine, metric, wait_for
 
 MEMORY_MIB = 256
 # How long a neighbour's commit may take to be ingested meanwhile, seconds. The machine of the test is as busy with
@@ -138,3 +138,27 @@ def test_a_panic_in_a_task_ends_the_pageserver() -> None:
         log = running.pageserver.tail(60)
         for part in ("panic", "flush.frozen", "the program ends here"):
             assert part in log, log
+
+
+def test_a_task_that_keeps_a_worker_is_counted_and_ends_an_armed_pageserver() -> None:
+    # Where ingest reports how far it is.
+    stalls = {"WEIR_CRASH_POINT": "feedback.before", "WEIR_CRASH_BY": "stall"}
+    root = Path(tempfile.mkdtemp(prefix="weir-system-"))
+    with engine(root, pageserver_environment={**stalls, "WEIR_WORKER_STALLS": ""}) as running:
+        compute = running.compute(running.create_timeline())
+        compute.sql("CREATE TABLE t (i int)")
+        count = lambda: metric(running.storage, "weir_worker_stalls_total", task="ingest")  # noqa: E731
+        assert wait_for("the stall to be counted", count, 30) >= 1
+        longest = metric(running.storage, "weir_worker_longest_stall_seconds", task="ingest")
+        assert 0.02 < longest < 10.0, longest
+        assert running.stalls() == []
+        compute.suspend()
+    root = Path(tempfile.mkdtemp(prefix="weir-system-"))
+    armed = Engine(root, pageserver_environment=stalls)
+    try:
+        armed.start()
+        armed.compute(armed.create_timeline(), wait=False)
+        assert armed.pageserver.wait(60) == -signal.SIGABRT
+    finally:
+        with pytest.raises(AssertionError, match=r"pageserver: worker stalled.*task ingest"):
+            armed.close()

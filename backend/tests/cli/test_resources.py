@@ -159,6 +159,15 @@ async def test_a_compute_is_stopped_started_and_given_settings(shell: Shell) -> 
     shown = (await shell.run("computes", "settings", ident, "-o", "json")).json
     assert [row["name"] for row in shown["settings"] if row.get("wanted")] == ["work_mem"]
     assert "cannot be taken back" in (await shell.run("computes", "settings", ident, "--unset", "jit", code=1)).err
+    # Rows of unlogged tables are lost only when that is said.
+    await shell.run("computes", "settings", ident, "--set", "test.unlogged_bytes=5000000")
+    for command in ("suspend", "restart"):
+        refused = await shell.run("computes", command, ident, code=1)
+        assert "5.0 MB in unlogged tables" in refused.err
+        assert "discard_unlogged" in refused.err
+    assert await state() == "active"
+    await shell.run("computes", "restart", ident, "--discard-unlogged")
+    await shell.run("computes", "settings", ident, "--unset", "test.unlogged_bytes")
     # A start that fails is a failure of the command, with the reason.
     await shell.run("computes", "settings", ident, "--set", "test.mode=fail")
     failed = await shell.run("computes", "restart", ident, code=4)

@@ -94,6 +94,12 @@ class Compute:
         """By `test.idle_seconds`, as JSON."""
         return json.loads(self.spec["settings"].get("test.idle_seconds", "null"))
 
+    def unlogged(self) -> dict[str, Any]:
+        """By `test.unlogged_bytes`: all of one table."""
+        count = json.loads(self.spec["settings"].get("test.unlogged_bytes", "0"))
+        table = {"bytes": count, "database": "appdb", "schema": "public", "relation": "cache", "table": None}
+        return {"bytes": count, "relations": [table] if count else [], "more": False}
+
     def status(self) -> dict[str, Any]:
         return {
             "compute_id": self.spec["compute_id"],
@@ -172,6 +178,7 @@ def handler(compute: Compute) -> type[BaseHTTPRequestHandler]:
                 "/metrics": compute.metrics,
                 "/synchronous_commit": compute.chosen,
                 "/settings": compute.settings,
+                "/unlogged": compute.unlogged,
             }
             self.answer(answers.get(self.path, compute.status)())
 

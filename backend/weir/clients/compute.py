@@ -12,6 +12,39 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class UnloggedRelation:
+    """One that holds rows; the names are None where Postgres did not say them."""
+
+    bytes: int
+    database: str | None
+    schema: str | None
+    # An index's or TOAST table's own table.
+    table: str | None
+
+
+@dataclass(frozen=True)
+class Unlogged:
+    """What a suspend would empty: all bytes, and the largest relations, of which there may be `more`."""
+
+    bytes: int
+    relations: list[UnloggedRelation]
+    more: bool
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> "Unlogged":
+        found = [
+            UnloggedRelation(
+                bytes=item["bytes"],
+                database=item.get("database"),
+                schema=item.get("schema"),
+                table=item.get("table") or item.get("relation"),
+            )
+            for item in body["relations"]
+        ]
+        return cls(bytes=body["bytes"], relations=found, more=body["more"])
+
+
+@dataclass(frozen=True)
 class ComputeStatus:
     compute_id: str
     state: str
@@ -117,6 +150,10 @@ class ComputeAgent:
     async def synchronous_commit(self, parse: Callable[[dict[str, Any]], T]) -> T:
         """What roles and databases have chosen for their sessions, as `parse` understands the answer."""
         return await self._http.read(parse, "GET", "/synchronous_commit", timeout=5)
+
+    async def unlogged(self) -> Unlogged:
+        """What a suspend would empty, counted now."""
+        return await self._http.read(Unlogged.parse, "GET", "/unlogged", timeout=10)
 
     async def terminate(self, mode: str) -> None:
         await self._http.call("POST", "/terminate", json={"mode": mode}, timeout=5)

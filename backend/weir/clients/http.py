@@ -48,6 +48,11 @@ class RemoteError(Exception):
         anew: keys may have changed just now, or a clock."""
         return self.status is None or self.status >= 500 or self.status in {401, 408, 423, 429}
 
+    @property
+    def nobody_listens(self) -> bool:
+        """No connection could be made: the program does not run there, or its machine is away."""
+        return isinstance(self.__cause__, httpx.ConnectError)
+
 
 class JsonClient:
     """A thin JSON client of one program at one address. `bearer` has the token for a request to a path, None where

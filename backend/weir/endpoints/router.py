@@ -1,7 +1,10 @@
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 from fastapi import status as http
 
 from weir.authz.access import Access
+from weir.clients.dependencies import Http
 from weir.db import Session
 from weir.endpoints import service
 from weir.endpoints.models import Endpoint
@@ -22,6 +25,7 @@ from weir.errors import (
     ProjectBusyError,
     UnauthorizedError,
     UnavailableError,
+    UnloggedRowsError,
     responses,
 )
 from weir.kit.schemas import PathId
@@ -31,6 +35,8 @@ from weir.projects.models import Project
 
 router = APIRouter(tags=["endpoints"], responses=responses(UnauthorizedError, BadRequestError, NotFoundError))
 _CHANGE = responses(ProjectBusyError)
+_STOP = responses(ProjectBusyError, UnloggedRowsError, UnavailableError)
+DiscardUnlogged = Annotated[bool, Query(description="Stop the compute even if rows of unlogged tables are lost")]
 
 
 def _answer(result: tuple[Project, Endpoint, list[Operation]]) -> EndpointOperations:
@@ -79,13 +85,14 @@ async def get_project_endpoint(project_id: PathId, endpoint_id: PathId, access: 
 
 @router.patch(
     "/projects/{project_id}/endpoints/{endpoint_id}",
-    responses=_CHANGE | responses(BadRequestError, NotBuiltError),
+    responses=_STOP | responses(BadRequestError, NotBuiltError),
 )
 async def update_project_endpoint(
-    project_id: PathId, endpoint_id: PathId, body: EndpointUpdateRequest, access: Access
+    project_id: PathId, endpoint_id: PathId, body: EndpointUpdateRequest, access: Access, client: Http
 ) -> EndpointOperations:
-    """`settings.pg_settings` replaces the endpoint's Postgres settings and is applied to a running compute."""
-    return _answer(await service.update(access, project_id, endpoint_id, body.endpoint))
+    """`settings.pg_settings` replaces the endpoint's Postgres settings and is applied to a running compute.
+    `disabled` suspends it, and is refused as a suspend is while unlogged tables hold rows."""
+    return _answer(await service.update(access, client, project_id, endpoint_id, body.endpoint))
 
 
 @router.delete("/projects/{project_id}/endpoints/{endpoint_id}", responses=_CHANGE)
@@ -100,12 +107,18 @@ async def start_project_endpoint(project_id: PathId, endpoint_id: PathId, access
     return _answer(await service.start(access, project_id, endpoint_id))
 
 
-@router.post("/projects/{project_id}/endpoints/{endpoint_id}/suspend", responses=_CHANGE)
-async def suspend_project_endpoint(project_id: PathId, endpoint_id: PathId, access: Access) -> EndpointOperations:
-    """Stops the compute cleanly. Of an idle one: 200 with no operations."""
-    return _answer(await service.suspend(access, project_id, endpoint_id))
+@router.post("/projects/{project_id}/endpoints/{endpoint_id}/suspend", responses=_STOP)
+async def suspend_project_endpoint(
+    project_id: PathId, endpoint_id: PathId, access: Access, client: Http, discard_unlogged: DiscardUnlogged = False
+) -> EndpointOperations:
+    """Stops the compute cleanly. Of an idle one: 200 with no operations. While unlogged tables hold rows, which a
+    suspend loses: 409 `UNLOGGED_ROWS`, unless the project's `unlogged_on_suspend` says otherwise."""
+    return _answer(await service.suspend(access, client, project_id, endpoint_id, discard_unlogged=discard_unlogged))
 
 
-@router.post("/projects/{project_id}/endpoints/{endpoint_id}/restart", responses=_CHANGE)
-async def restart_project_endpoint(project_id: PathId, endpoint_id: PathId, access: Access) -> EndpointOperations:
-    return _answer(await service.restart(access, project_id, endpoint_id))
+@router.post("/projects/{project_id}/endpoints/{endpoint_id}/restart", responses=_STOP)
+async def restart_project_endpoint(
+    project_id: PathId, endpoint_id: PathId, access: Access, client: Http, discard_unlogged: DiscardUnlogged = False
+) -> EndpointOperations:
+    """Stops the compute and starts it. Refused as a suspend is while unlogged tables hold rows."""
+    return _answer(await service.restart(access, client, project_id, endpoint_id, discard_unlogged=discard_unlogged))

@@ -2,20 +2,24 @@ from typing import Any
 
 from weir.authz.access import ProjectAccess
 from weir.branches.models import Branch
+from weir.clients.http import HttpClient
 from weir.config import get_settings
+from weir.db import release
 from weir.durability.policy import policy_of
 from weir.endpoints import settings as pg_settings
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.endpoints.policies import starts_without_page_images
 from weir.endpoints.repository import EndpointRepository
 from weir.endpoints.schemas import EndpointCreate, EndpointOptions, EndpointUpdate
+from weir.endpoints.unlogged import refuse_to_lose
 from weir.errors import BadRequestError, ConflictError, NotBuiltError, UnavailableError
 from weir.identity import audit
 from weir.kit.clock import now
 from weir.kit.ids import endpoint_id
+from weir.operations import scopes
 from weir.operations.models import Operation, OperationKind
 from weir.operations.service import enqueue
-from weir.projects.models import Project
+from weir.projects.models import Project, UnloggedOnSuspend
 
 READ_ONLY_REFUSED = (
     "read-only endpoints are not built yet: one compute of a branch writes, and no other can follow it; make a "
@@ -164,16 +168,35 @@ async def start(access: ProjectAccess, project_id: str, ident: str) -> tuple[Pro
     return await _enqueue(access, project, endpoint, OperationKind.START_COMPUTE, "endpoint.start")
 
 
-async def suspend(access: ProjectAccess, project_id: str, ident: str) -> tuple[Project, Endpoint, list[Operation]]:
+async def _stoppable(
+    access: ProjectAccess, http: HttpClient, project_id: str, ident: str, *, discard_unlogged: bool
+) -> tuple[Project, Endpoint]:
+    """The project, locked until commit, and its endpoint, whose compute may be stopped as far as rows of unlogged
+    tables are concerned. To be called before anything is written. Raises what `refuse_to_lose` raises."""
     project, endpoint = await access.idle_endpoint(project_id, ident)
+    if discard_unlogged or project.unlogged_on_suspend is UnloggedOnSuspend.DISCARD:
+        return project, endpoint
+    before = await access.standing(project, scopes.of_endpoint(project.id, endpoint.branch_id, endpoint.id))
+    await release(access.session)
+    await refuse_to_lose(endpoint, http)
+    project = await access.unchanged_project(before)
+    return project, await access.endpoint(project, ident)
+
+
+async def suspend(
+    access: ProjectAccess, http: HttpClient, project_id: str, ident: str, *, discard_unlogged: bool
+) -> tuple[Project, Endpoint, list[Operation]]:
+    project, endpoint = await _stoppable(access, http, project_id, ident, discard_unlogged=discard_unlogged)
     if endpoint.desired_state == EndpointState.IDLE and endpoint.state == EndpointState.IDLE:
         return project, endpoint, []
     endpoint.desired_state = EndpointState.IDLE
     return await _enqueue(access, project, endpoint, OperationKind.SUSPEND_COMPUTE, "endpoint.suspend")
 
 
-async def restart(access: ProjectAccess, project_id: str, ident: str) -> tuple[Project, Endpoint, list[Operation]]:
-    project, endpoint = await access.idle_endpoint(project_id, ident)
+async def restart(
+    access: ProjectAccess, http: HttpClient, project_id: str, ident: str, *, discard_unlogged: bool
+) -> tuple[Project, Endpoint, list[Operation]]:
+    project, endpoint = await _stoppable(access, http, project_id, ident, discard_unlogged=discard_unlogged)
     if endpoint.disabled:
         raise BadRequestError(f"endpoint {ident} is disabled; enable it with PATCH before restarting it")
     endpoint.desired_state = EndpointState.ACTIVE
@@ -188,9 +211,10 @@ async def delete(access: ProjectAccess, project_id: str, ident: str) -> tuple[Pr
 
 
 async def update(
-    access: ProjectAccess, project_id: str, ident: str, body: EndpointUpdate
+    access: ProjectAccess, http: HttpClient, project_id: str, ident: str, body: EndpointUpdate
 ) -> tuple[Project, Endpoint, list[Operation]]:
-    project, endpoint = await access.idle_endpoint(project_id, ident)
+    # Whoever wants to lose rows of unlogged tables suspends the compute first.
+    project, endpoint = await _stoppable(access, http, project_id, ident, discard_unlogged=not body.disabled)
     refuse_unbuilt(body)
     if body.branch_id not in {None, endpoint.branch_id}:
         raise NotBuiltError("moving an endpoint to another branch is not built yet; create one on that branch")

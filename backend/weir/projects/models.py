@@ -1,4 +1,5 @@
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,13 @@ from weir.kit.models import Base, Timestamps
 SHORTEST_WINDOW_SECONDS = 300
 # Among a project's settings: its computes drop no role or database for not being listed; the lists may lack some.
 KEEP_UNLISTED = "keep_unlisted_roles_and_databases"
+
+
+class UnloggedOnSuspend(StrEnum):
+    """What a suspend or restart that somebody asks for does while unlogged tables hold rows, which it would lose."""
+
+    REFUSE = "refuse"
+    DISCARD = "discard"
 
 
 def storage_config(history_retention_seconds: int) -> dict[str, Any]:
@@ -50,6 +58,10 @@ class Project(Timestamps, Base):
     @property
     def keeps_unlisted(self) -> bool:
         return bool(self.settings.get(KEEP_UNLISTED))
+
+    @property
+    def unlogged_on_suspend(self) -> UnloggedOnSuspend:
+        return UnloggedOnSuspend(self.settings.get("unlogged_on_suspend", UnloggedOnSuspend.REFUSE))
 
     @property
     def forbidden_durability(self) -> frozenset[Durability]:

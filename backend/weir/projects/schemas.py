@@ -12,7 +12,7 @@ from weir.kit.pagination import Pagination
 from weir.kit.schemas import Body, Id, Label, Name, SqlName, SuspendTimeout, TagValue, View
 from weir.kit.windows import WeeklyWindow
 from weir.operations.schemas import OperationsResponse
-from weir.projects.models import Project
+from weir.projects.models import Project, UnloggedOnSuspend
 
 MAX_RETENTION_SECONDS = 30 * 86400
 Retention = Annotated[int, Field(ge=0, le=MAX_RETENTION_SECONDS)]
@@ -51,6 +51,8 @@ class ProjectSettings(Body):
     maintenance_window: WeeklyWindow | None = None
     # Levels that none of its branches and endpoints may have, beside those that the installation forbids.
     durability: DurabilityPolicy | None = None
+    # Weir's own: whether a suspend or restart that somebody asks for may lose unlogged rows; by default not.
+    unlogged_on_suspend: UnloggedOnSuspend | None = None
     block_public_connections: bool | None = None
     block_vpc_connections: bool | None = None
     audit_log_level: str | None = None

@@ -48,7 +48,7 @@ def _refuse_unbuilt_settings(settings: ProjectSettings | None) -> None:
         return
     if settings.enable_logical_replication:
         raise NotBuiltError("logical replication is refused until replication slots survive a restart; leave it out")
-    built = {"durability", "enable_logical_replication", "maintenance_window", "quota"}
+    built = {"durability", "enable_logical_replication", "maintenance_window", "quota", "unlogged_on_suspend"}
     named = settings.model_dump(exclude_none=True, exclude=built)
     quotas = settings.quota.model_dump(exclude_none=True, exclude=BUILT_QUOTAS) if settings.quota else {}
     asked = sorted(name for name, value in (named | {f"quota.{n}": v for n, v in quotas.items()}).items() if value)
@@ -57,7 +57,7 @@ def _refuse_unbuilt_settings(settings: ProjectSettings | None) -> None:
 
 
 def _settings(settings: ProjectSettings | None, before: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of a project's settings: the maintenance window, the quota, and the policy of durability."""
+    """What is kept of a project's settings: those that are built."""
     kept = dict(before)
     if settings is not None and settings.maintenance_window is not None:
         kept["maintenance_window"] = settings.maintenance_window.model_dump(mode="json", exclude_none=True)
@@ -67,6 +67,8 @@ def _settings(settings: ProjectSettings | None, before: dict[str, Any]) -> dict[
             kept["quota"] = {**kept.get("quota", {}), **given}
     if settings is not None and settings.durability is not None:
         kept["durability"] = {"forbid": sorted({level.value for level in settings.durability.forbid})}
+    if settings is not None and settings.unlogged_on_suspend is not None:
+        kept["unlogged_on_suspend"] = settings.unlogged_on_suspend.value
     return kept
 
 

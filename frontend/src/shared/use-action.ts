@@ -9,12 +9,14 @@ type Options<Result> = {
   /** Query keys that the action makes stale. */
   invalidate: readonly (readonly unknown[])[]
   onDone?: (result: Result) => void
+  /** Takes a failure that is more than a message; true when there is nothing left to say. */
+  takes?: (error: Error) => boolean
 }
 
 /** A mutation that says what it did or why it could not, and refreshes what it changed. */
 export function useAction<Input, Result>(
   run: (input: Input) => Promise<Result>,
-  { done, invalidate, onDone }: Options<Result>,
+  { done, invalidate, onDone, takes }: Options<Result>,
 ) {
   const toast = useToast()
   const queryClient = useQueryClient()
@@ -26,7 +28,7 @@ export function useAction<Input, Result>(
       onDone?.(result)
     },
     onError: (error) => {
-      toast(errorText(error), 'bad')
+      if (!takes?.(error)) toast(errorText(error), 'bad')
     },
   })
 }

@@ -111,12 +111,22 @@ def start_compute(use: Use, compute: str) -> None:
     _do(use, compute, "start", "it runs")
 
 
+discard_option = click.option(
+    "--discard-unlogged", is_flag=True, help="Stop it even if rows of unlogged tables are lost."
+)
+
+
 @computes.command("suspend")
 @compute_argument
+@discard_option
 @resource(waits=True)
-def suspend_compute(use: Use, compute: str) -> None:
-    """Stop a compute until it is started again. Its sessions end; nothing committed is lost."""
-    _do(use, compute, "suspend", "it is suspended")
+def suspend_compute(use: Use, compute: str, *, discard_unlogged: bool) -> None:
+    """Stop a compute until it is started again. Its sessions end; nothing committed to logged tables is lost.
+
+    Unlogged tables are empty after the next start. While one holds rows, the compute runs on and the answer names it,
+    unless --discard-unlogged says that they may go.
+    """
+    _do(use, compute, "suspend", "it is suspended", discard_unlogged=discard_unlogged)
 
 
 @computes.command("suspend-after")
@@ -144,15 +154,16 @@ def suspend_after(use: Use, compute: str, when: str) -> None:
 
 @computes.command("restart")
 @compute_argument
+@discard_option
 @resource(waits=True)
-def restart_compute(use: Use, compute: str) -> None:
-    """Stop a compute and start it again, at the same address. Its sessions end."""
-    _do(use, compute, "restart", "it runs again")
+def restart_compute(use: Use, compute: str, *, discard_unlogged: bool) -> None:
+    """Stop a compute and start it again, at the same address. Its sessions end, and unlogged tables are empty."""
+    _do(use, compute, "restart", "it runs again", discard_unlogged=discard_unlogged)
 
 
-def _do(use: Use, word: str, what: str, done: str) -> None:
+def _do(use: Use, word: str, what: str, done: str, *, discard_unlogged: bool = False) -> None:
     row = use.compute(word)
-    answer = use.api.call("POST", f"{_path(row)}/{what}")
+    answer = use.api.call("POST", f"{_path(row)}/{what}", params={"discard_unlogged": discard_unlogged or None})
     _say(use, answer, done)
 
 

@@ -138,6 +138,10 @@ def delete_project(use: Use, *, yes: bool) -> None:
     use.finish(answer, "deleted")
 
 
+# By the project's `unlogged_on_suspend`.
+_KEPT = {"refuse": "keep computes from being suspended unasked", "discard": "go when a compute is suspended"}
+
+
 def _described(row: dict[str, Any]) -> str:
     quota = (row["settings"].get("quota") or {}) if row.get("settings") else {}
     return fields(
@@ -149,6 +153,7 @@ def _described(row: dict[str, Any]) -> str:
             ("History", length(row["history_retention_seconds"])),
             ("Size limit of a branch", size(quota.get("logical_size_bytes"))),
             ("WAL limit of a compute", _rate(quota.get("wal_bytes_per_second"))),
+            ("Rows of unlogged tables", _KEPT[row["settings"].get("unlogged_on_suspend", "refuse")]),
             ("Tags", ", ".join(f"{key}={value}" for key, value in row["tags"].items())),
             ("Created", moment(row["created_at"])),
         ]

@@ -1,6 +1,7 @@
 import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
 
+import { ApiError } from '~/api/errors'
 import type { Endpoint } from '~/api/types'
 import { projectKeys } from '~/shared/project-keys'
 import { StateBadge } from '~/shared/StateBadge'
@@ -11,6 +12,7 @@ import { endpointCan } from './can'
 import { startEndpoint, suspendEndpoint } from './endpoint-queries'
 import { idleTimeText } from './idle-time'
 import { IdleTimeForm } from './IdleTimeForm'
+import { UnloggedRowsForm } from './UnloggedRowsForm'
 
 /** A branch's compute, and starting or suspending it. */
 export function ComputeRow({ projectId, endpoint }: { projectId: string; endpoint: Endpoint }) {
@@ -19,7 +21,14 @@ export function ComputeRow({ projectId, endpoint }: { projectId: string; endpoin
   const suspend = useAction(() => suspendEndpoint(projectId, endpoint.id), {
     done: 'Compute is suspending',
     invalidate,
+    takes: (error) => {
+      if (!(error instanceof ApiError) || error.code !== 'UNLOGGED_ROWS') return false
+      setLoses(error.message)
+      return true
+    },
   })
+  // Why a suspend was refused that would lose rows.
+  const [loses, setLoses] = useState<string | null>(null)
   const [asking, setAsking] = useState(false)
   const stopped = endpoint.current_state !== 'active'
   return (
@@ -47,6 +56,16 @@ export function ComputeRow({ projectId, endpoint }: { projectId: string; endpoin
           endpoint={endpoint}
           onClose={() => {
             setAsking(false)
+          }}
+        />
+      )}
+      {loses !== null && (
+        <UnloggedRowsForm
+          projectId={projectId}
+          endpoint={endpoint}
+          reason={loses}
+          onClose={() => {
+            setLoses(null)
           }}
         />
       )}

@@ -48,7 +48,7 @@ export function IdleTimeForm({ projectId, endpoint, onClose }: Props) {
         <p className="my-3 text-xs text-muted">
           Sessions that only wait for their client do not keep a compute awake, and end when it is suspended. A client
           that connects by the proxy starts it again and waits meanwhile. Statements, open transactions, replication
-          and rows in unlogged tables keep it awake.
+          and rows in unlogged tables keep it awake; somebody who suspends it is asked whether those rows may go.
         </p>
         <div className="flex flex-wrap justify-end gap-2">
           <Button onClick={onClose}>Cancel</Button>

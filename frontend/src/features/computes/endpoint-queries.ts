@@ -29,10 +29,14 @@ export function startEndpoint(projectId: string, endpointId: string) {
   )
 }
 
-export function suspendEndpoint(projectId: string, endpointId: string) {
+/** Refused with the code `UNLOGGED_ROWS` while unlogged tables hold rows, unless those may go. */
+export function suspendEndpoint(projectId: string, endpointId: string, discardUnlogged = false) {
   return unwrap(
     client.POST('/api/v2/projects/{project_id}/endpoints/{endpoint_id}/suspend', {
-      params: { path: { project_id: projectId, endpoint_id: endpointId } },
+      params: {
+        path: { project_id: projectId, endpoint_id: endpointId },
+        query: { discard_unlogged: discardUnlogged },
+      },
     }),
   )
 }

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -40,7 +39,7 @@ impl BlockSource for LocalLayerFile {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let mut buffer = vec![0; len];
-        self.file.read_exact_at(&mut buffer, offset)?;
+        stalls::read_exact_at(&self.file, &mut buffer, offset)?;
         Ok(Bytes::from(buffer))
     }
 

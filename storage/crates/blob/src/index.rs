@@ -85,15 +85,22 @@ impl IndexPart {
 
     /// The object's content: JSON and a line with its checksum.
     pub fn encode(&self) -> Vec<u8> {
-        let written = IndexPart {
-            format_version: INDEX_FORMAT_VERSION,
-            ..self.clone()
-        };
-        seal(serde_json::to_vec_pretty(&written).expect("an index has only string keys"))
+        // Of thousands of layers, that takes tens of milliseconds.
+        stalls::off_worker(|| {
+            let written = IndexPart {
+                format_version: INDEX_FORMAT_VERSION,
+                ..self.clone()
+            };
+            seal(serde_json::to_vec_pretty(&written).expect("an index has only string keys"))
+        })
     }
 
     /// Reads an index; `path` is for error messages.
     pub fn decode(path: &str, bytes: &[u8]) -> Result<IndexPart, BlobError> {
+        stalls::off_worker(|| IndexPart::parse(path, bytes))
+    }
+
+    fn parse(path: &str, bytes: &[u8]) -> Result<IndexPart, BlobError> {
         #[derive(Deserialize)]
         struct Head {
             format_version: u32,

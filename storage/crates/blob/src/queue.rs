@@ -171,7 +171,7 @@ impl UploadQueue {
             index,
             older_indexes: true,
         };
-        let worker = tokio::spawn(worker.run(queued));
+        let worker = stalls::spawn("upload queue", worker.run(queued));
         UploadQueue {
             generation,
             operations,
@@ -220,7 +220,7 @@ impl UploadQueue {
         };
         let queued = Operation::Layer {
             layer: layer.clone(),
-            uploading: Uploading(tokio::spawn(upload)),
+            uploading: Uploading(stalls::spawn("upload", upload)),
         };
         self.operations.send(queued).map_err(|_| self.stopped())?;
         Ok(layer)

@@ -67,8 +67,7 @@ impl TimelineStore {
         file.flush().await.map_err(failed(&staging))?;
         file.sync_all().await.map_err(failed(&staging))?;
         crash::point!("download.before-rename");
-        unfinished
-            .persist(&target)
+        stalls::off_worker(|| unfinished.persist(&target))
             .map_err(|error| failed(&target)(error.error))?;
         crash::point!("download.renamed");
         Ok(target)

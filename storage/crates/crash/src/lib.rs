@@ -7,8 +7,8 @@
 //! Invariants: a name that is not in [`POINTS`] does not compile, so the list is all there is. A point that is not
 //! armed costs one relaxed load; nothing is armed unless whoever starts the program says so in the environment.
 //!
-//! An armed point panics where [`BY_VARIABLE`] says so, to show what a panic there does. Otherwise it ends the process at
-//! once: nothing is flushed, closed or unwound. What that leaves behind is said
+//! An armed point panics where [`BY_VARIABLE`] says so, to show what a panic there does, or keeps its thread. Otherwise it
+//! ends the process at once: nothing is flushed, closed or unwound. What that leaves behind is said
 //! in the head of the module in which the point stands.
 
 #![forbid(unsafe_code)]
@@ -21,7 +21,8 @@ pub const ARMED_VARIABLE: &str = "WEIR_CRASH_POINT";
 /// When set, and not to the empty string, points can be armed while the program runs, over its management API.
 pub const ARMABLE_VARIABLE: &str = "WEIR_CRASH_POINTS";
 
-/// When set to `panic`, an armed point panics instead of ending the process itself.
+/// When set to `panic`, an armed point panics instead of ending the process itself; when set to `stall`, it computes
+/// for a tenth of a second or more and goes on, each time.
 pub const BY_VARIABLE: &str = "WEIR_CRASH_BY";
 
 /// Every point of the pageserver, in about the order in which a page's versions meet them.
@@ -168,14 +169,21 @@ macro_rules! point {
 #[inline]
 pub fn reached(place: usize) {
     if ARMED.load(Ordering::Relaxed) == place {
-        die(place);
+        act(place);
     }
 }
 
 #[cold]
-fn die(place: usize) -> ! {
-    if std::env::var(BY_VARIABLE).is_ok_and(|by| by == "panic") {
-        panic!("crash point {} reached: panicking", POINTS[place]);
+fn act(place: usize) {
+    match std::env::var(BY_VARIABLE).as_deref() {
+        Ok("panic") => panic!("crash point {} reached: panicking", POINTS[place]),
+        Ok("stall") => {
+            for number in 0..400_000_000_u64 {
+                std::hint::black_box(number);
+            }
+            return;
+        }
+        _ => {}
     }
     eprintln!("crash point {} reached: dying", POINTS[place]);
     std::process::abort();

@@ -33,6 +33,7 @@ impl Background {
         let runtime = Builder::new_multi_thread()
             .thread_name("background")
             .on_thread_start(move || {
+                stalls::exempt_this_thread();
                 // On Linux that is the thread's alone. In a sandbox that forbids it, background work is as urgent as
                 // reads: slower, not wrong.
                 if let Err(error) = setpriority_process(None, niceness) {

@@ -74,6 +74,10 @@ impl LayerCache {
 
     /// Removes local files of layers that are not among these, and what downloads left unfinished.
     pub fn keep_only(&self, layers: &[RemoteLayer]) -> Result<()> {
+        stalls::off_worker(|| self.remove_others(layers))
+    }
+
+    fn remove_others(&self, layers: &[RemoteLayer]) -> Result<()> {
         let named: std::collections::HashSet<String> =
             layers.iter().map(RemoteLayer::object_name).collect();
         let entries = match std::fs::read_dir(&self.directory) {

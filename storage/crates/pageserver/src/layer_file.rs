@@ -169,9 +169,16 @@ impl LayerFile {
     /// The layer's reader, for an access that says nothing about later reads and so does not count as a use of the
     /// layer.
     pub(crate) fn opened(&self) -> Result<Reader, LayerError> {
-        if let Some(reader) = &*self.reader.read() {
+        // While it is being opened, which reads from disk, the lock is taken.
+        if let Some(slot) = self.reader.try_read()
+            && let Some(reader) = &*slot
+        {
             return Ok(reader.clone());
         }
+        stalls::off_worker(|| self.opened_now())
+    }
+
+    fn opened_now(&self) -> Result<Reader, LayerError> {
         let mut slot = self.reader.write();
         if let Some(reader) = &*slot {
             return Ok(reader.clone());
@@ -196,8 +203,9 @@ impl LayerFile {
 
     /// Whether the layer holds no version of the key, as far as that is known without reading the file.
     pub fn surely_lacks(&self, key: &Key) -> bool {
-        let reader = self.reader.read();
-        reader.as_ref().is_some_and(|it| !it.may_contain(key))
+        // What cannot be had at once is not known.
+        let reader = self.reader.try_read();
+        reader.is_some_and(|slot| slot.as_ref().is_some_and(|it| !it.may_contain(key)))
     }
 
     /// Removes the local copy. A read that has the file open reads on.
@@ -209,11 +217,13 @@ impl LayerFile {
         let Ok(_not_being_fetched) = self.fetching.try_lock() else {
             return Ok(());
         };
-        let mut slot = self.reader.write();
-        *slot = None;
-        self.resident.store(false, Ordering::Relaxed);
-        crash::point!("evict.before-remove");
-        let removed = std::fs::remove_file(&self.path);
+        let removed = stalls::off_worker(|| {
+            let mut slot = self.reader.write();
+            *slot = None;
+            self.resident.store(false, Ordering::Relaxed);
+            crash::point!("evict.before-remove");
+            std::fs::remove_file(&self.path)
+        });
         crash::point!("evict.removed");
         match removed {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

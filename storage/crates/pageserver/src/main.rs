@@ -127,20 +127,19 @@ async fn run(args: Args) -> Result<()> {
     };
     let manager = TenantManager::open(options).await?;
     let cancel = CancellationToken::new();
-    let mut page_server = tokio::spawn(page_service::serve_behind(
-        gate.clone(),
-        pages,
-        manager.clone(),
-        cancel.clone(),
-    ));
+    let mut page_server = stalls::spawn(
+        "page listener",
+        page_service::serve_behind(gate.clone(), pages, manager.clone(), cancel.clone()),
+    );
     let stop_http = cancel.clone().cancelled_owned();
-    let mut http_server = tokio::spawn(
+    let mut http_server = stalls::spawn(
+        "http listener",
         axum::serve(api, http::protected(manager.clone(), gate))
             .with_graceful_shutdown(stop_http)
             .into_future(),
     );
     let preparing = manager.clone();
-    tokio::spawn(async move {
+    stalls::spawn("template", async move {
         if let Err(error) = preparing.prepare_template().await {
             tracing::error!("cannot make the template for new projects: {error}");
         }

@@ -179,14 +179,17 @@ impl TenantManager {
             remembered: tokio::sync::Mutex::default(),
         });
         // Before anything is opened: timelines ingest from the moment they are.
-        tokio::spawn(MemoryBudget::share(&manager.memory));
+        stalls::spawn("memory", MemoryBudget::share(&manager.memory));
         let scheduled = Schedule::run(&manager.schedule);
         manager.background.handle().spawn(scheduled);
-        tokio::spawn(DiskCache::keep(&manager.disk));
+        stalls::spawn("disk", DiskCache::keep(&manager.disk));
         manager.open_tenants().await?;
-        tokio::spawn(broken::keep_trying(Arc::downgrade(&manager)));
-        tokio::spawn(history::trim(Arc::downgrade(&manager)));
-        tokio::spawn(warm::keep(Arc::downgrade(&manager)));
+        stalls::spawn(
+            "broken timelines",
+            broken::keep_trying(Arc::downgrade(&manager)),
+        );
+        stalls::spawn("history", history::trim(Arc::downgrade(&manager)));
+        stalls::spawn("warm layers", warm::keep(Arc::downgrade(&manager)));
         Ok(manager)
     }
 

@@ -62,7 +62,7 @@ pub async fn serve_behind(
         match accepted {
             Ok((stream, peer)) => {
                 let (manager, gate, cancel) = (manager.clone(), gate.clone(), cancel.clone());
-                connections.spawn(async move {
+                let connection = async move {
                     tokio::select! {
                         result = connection(stream, &manager, &gate) => {
                             if let Err(error) = result {
@@ -71,7 +71,8 @@ pub async fn serve_behind(
                         }
                         () = cancel.cancelled() => {}
                     }
-                });
+                };
+                connections.spawn(stalls::watched("page connection", connection));
             }
             Err(error) => {
                 // Out of file descriptors, mostly: others may free some.
@@ -222,21 +223,19 @@ async fn serve_requests(frames: Frames, timeline: Arc<Timeline>, term: Term) -> 
                 .await
                 .context("request limit closed")?;
             let (timeline, replies) = (timeline.clone(), replies.clone());
-            tasks.spawn(
-                async move {
-                    let reply = answer(&timeline, term, &frame).await;
-                    match encode_reply(&ReplyFrame {
-                        id: frame.id,
-                        reply,
-                    }) {
-                        // A closed channel means that the client is gone, and with it the only reader of the reply.
-                        Ok(bytes) => drop(replies.send(bytes).await),
-                        Err(error) => tracing::error!("cannot encode a page reply: {error}"),
-                    }
-                    drop(permit);
+            let answering = async move {
+                let reply = answer(&timeline, term, &frame).await;
+                match encode_reply(&ReplyFrame {
+                    id: frame.id,
+                    reply,
+                }) {
+                    // A closed channel means that the client is gone, and with it the only reader of the reply.
+                    Ok(bytes) => drop(replies.send(bytes).await),
+                    Err(error) => tracing::error!("cannot encode a page reply: {error}"),
                 }
-                .in_current_span(),
-            );
+                drop(permit);
+            };
+            tasks.spawn(stalls::watched("page request", answering.in_current_span()));
             while tasks.try_join_next().is_some() {}
         }
         // The client stopped sending; what it asked for is still answered.

@@ -15,10 +15,8 @@ use pg_types::{Key, KeyKind, Lsn};
 use crate::error::Result;
 use crate::page_cache::{Entry, Made};
 use crate::redo::{Page, redo};
-use crate::version_store::{Obstacle, ReadRetry, VersionStore};
+use crate::version_store::{INLINE_KEYS, Obstacle, ReadRetry, VersionStore};
 
-/// Reads of more keys than this leave the async threads.
-const INLINE_KEYS: usize = 4;
 /// Parts of one read that are worked on at the same time.
 const PARTS: usize = 4;
 /// A part of fewer keys is not worth a thread.

@@ -28,6 +28,8 @@ use crate::layer_file::LayerFile;
 use crate::memory::{Account, Uploads};
 use crate::page_cache::PageCache;
 
+/// Reads of more keys than this leave the async workers.
+pub(crate) const INLINE_KEYS: usize = 4;
 /// How often one read may find a layer missing locally, fetch it and start over.
 const MAX_FETCHES: usize = 10_000;
 
@@ -111,7 +113,8 @@ impl VersionStore {
             file.set_used(NEVER_USED);
             file
         });
-        let files = files.collect();
+        // Copies are looked for on disk.
+        let files = stalls::off_worker(|| files.collect());
         let stack = Stack {
             open: Arc::new(MemoryLayer::new()),
             frozen: Vec::new(),
@@ -303,8 +306,12 @@ impl VersionStore {
     /// The chains of several keys as of `at`, in one pass over the layers; versions at or below a key's floor are not
     /// visible.
     pub async fn chains(&self, keys: &[(Key, Lsn)], at: Lsn) -> Result<Vec<Chain>> {
-        self.with_resident_layers(|| self.try_chains(keys, at))
-            .await
+        let read = || self.try_chains(keys, at);
+        self.with_resident_layers(|| match keys.len() <= INLINE_KEYS {
+            true => read(),
+            false => stalls::off_worker(read),
+        })
+        .await
     }
 
     /// `chains` as far as it can be done without waiting.
@@ -321,7 +328,7 @@ impl VersionStore {
 
     /// The newest values of all existing keys of a range as of `at`, in key order.
     pub async fn scan(&self, range: KeyRange, at: Lsn) -> Result<Vec<(Key, Lsn, Value)>> {
-        self.with_resident_layers(|| {
+        let read = || {
             let mut scan = RangeScan::new(range, at);
             for (depth, (snapshot, upto)) in self.snapshots().iter().enumerate() {
                 if depth > 0 {
@@ -330,14 +337,14 @@ impl VersionStore {
                 scan.visit(&snapshot.view())?;
             }
             Ok::<_, LayerError>(scan.finish().collect())
-        })
-        .await
+        };
+        self.with_resident_layers(|| stalls::off_worker(read)).await
     }
 
     /// The newest LSN at or before `upto` at which anything of this timeline (not its ancestors) changed.
     pub async fn newest_lsn(&self, upto: Lsn) -> Result<Option<Lsn>> {
-        self.with_resident_layers(|| layers::newest_lsn(&self.snapshot().view(), upto))
-            .await
+        let read = || layers::newest_lsn(&self.snapshot().view(), upto);
+        self.with_resident_layers(|| stalls::off_worker(read)).await
     }
 
     /// Adds the chain lengths that the delta layers know, as of `upto`, to those of older ancestors.
@@ -356,11 +363,12 @@ impl VersionStore {
             if file.opened().is_err() {
                 self.cache.fetch(file).await?;
             }
-            let stats = file
-                .opened()
-                .and_then(|reader| reader.key_stats())
-                .map_err(|error| anyhow!(error))?;
-            counts.load(file.desc().lsns, &stats, upto);
+            let load = || {
+                let stats = file.opened()?.key_stats()?;
+                counts.load(file.desc().lsns, &stats, upto);
+                Ok::<_, LayerError>(())
+            };
+            stalls::off_worker(load).map_err(|error| anyhow!(error))?;
         }
         Ok(counts)
     }
@@ -396,8 +404,7 @@ impl VersionStore {
             Obstacle::Missing(names) => {
                 // All at once; few are really fetched at the same time (`disk`).
                 let fetches: Vec<_> = names.iter().map(|name| self.fetch(name)).collect();
-                futures::future::try_join_all(fetches).await?;
-                Ok(())
+                futures::future::try_join_all(fetches).await.map(drop)
             }
             Obstacle::Error(LayerError::Corrupt { layer, reason })
                 if self.distrust(&layer, &mut retry.damaged)? =>
@@ -415,8 +422,7 @@ impl VersionStore {
         let Some((_, file)) = self.find(&LayerName(layer.to_owned())) else {
             return Ok(false);
         };
-        let can_be_fetched = file.distrust()?;
-        Ok(can_be_fetched && before.insert(layer.to_owned()))
+        Ok(file.distrust()? && before.insert(layer.to_owned()))
     }
 
     /// A layer of this timeline or an ancestor, and the cache it is fetched to.

@@ -272,7 +272,9 @@ async fn fill(
     };
     // It goes on when whoever asked has gone.
     let filling = async move { offload.fill(&log, wanted).await };
-    let filled = tokio::spawn(filling).await.map_err(ApiError::internal)?;
+    let filled = stalls::spawn("fill", filling)
+        .await
+        .map_err(ApiError::internal)?;
     Ok(Json(filled.map_err(|error| {
         let (status, code) = match &error {
             FillError::Refused(_) | FillError::Changed(_) => (StatusCode::CONFLICT, "refused"),
@@ -303,7 +305,9 @@ async fn verify(
             care.verify_at_once(&looked).await;
             looked.wake_care();
         };
-        tokio::spawn(look).await.map_err(ApiError::internal)?;
+        stalls::spawn("verify", look)
+            .await
+            .map_err(ApiError::internal)?;
     }
     Ok(Json(log.status().into()))
 }

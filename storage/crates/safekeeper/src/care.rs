@@ -98,7 +98,7 @@ impl Care {
     pub async fn watch(self: Arc<Care>, timeline: Arc<Timeline>) {
         loop {
             let run = self.clone().run(timeline.clone());
-            match tokio::spawn(run).await {
+            match stalls::spawn("care", run).await {
                 Ok(()) => return,
                 Err(error) => {
                     metrics::REPAIRS.with_label_values(&["panicked"]).inc();

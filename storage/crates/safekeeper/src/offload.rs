@@ -122,7 +122,7 @@ impl Offload {
     pub async fn watch(self: Arc<Offload>, timeline: Arc<Timeline>) {
         loop {
             let course = Course::new(self.clone(), timeline.clone());
-            let ended = tokio::spawn(course.run()).await;
+            let ended = stalls::spawn("offload", course.run()).await;
             match ended {
                 Ok(()) => return,
                 Err(error) => {

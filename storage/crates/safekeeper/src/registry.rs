@@ -202,19 +202,19 @@ impl Registry {
             })
             .collect();
         self.space.measure(&self.dir);
-        tokio::spawn(room::watch(self.space.clone(), self.dir.clone()));
+        stalls::spawn("room", room::watch(self.space.clone(), self.dir.clone()));
         open.into_iter()
             .for_each(|timeline| self.start_timeline(timeline));
     }
 
     fn start_timeline(&self, timeline: Arc<Timeline>) {
         if let Some(offload) = &self.offload {
-            tokio::spawn(offload.clone().watch(timeline.clone()));
+            stalls::spawn("offload", offload.clone().watch(timeline.clone()));
         }
         if let Some(care) = &self.care {
-            tokio::spawn(care.clone().watch(timeline.clone()));
+            stalls::spawn("care", care.clone().watch(timeline.clone()));
         }
-        tokio::spawn(maintain(timeline));
+        stalls::spawn("maintenance", maintain(timeline));
     }
 
     fn count(&self) {

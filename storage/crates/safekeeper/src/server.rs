@@ -42,7 +42,8 @@ pub async fn serve(listener: TcpListener, registry: Arc<Registry>, id: u64, gate
             Ok((stream, peer)) => {
                 let (registry, gate) = (registry.clone(), gate.clone());
                 let span = tracing::info_span!("wal connection", %peer);
-                tokio::spawn(
+                stalls::spawn(
+                    "wal connection",
                     async move {
                         if let Err(error) = handle(stream, registry, id, &gate).await {
                             tracing::info!("connection ended: {error:#}");

@@ -24,12 +24,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use consensus::{
     Acceptor, AppendReply, Configuration, Durable, LogPosition, MemberId, Refusal, Role,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use pg_types::{Lsn, WAL_SEGMENT_BYTES};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -44,6 +44,9 @@ use crate::origin::Origin;
 use crate::room::Space;
 use crate::segments::Segments;
 use crate::{filled, metrics, recovery, replaced};
+
+/// A wait for the state that is no reason to have another thread take over.
+const SOON: Duration = Duration::from_micros(500);
 
 /// What connections of a timeline wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -241,9 +244,16 @@ impl Timeline {
         self.connections.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// Waits for the state; on an async worker, long only after other tasks have been taken over, because an election
+    /// holds the state while it waits for the disk.
+    fn state(&self) -> MutexGuard<'_, State> {
+        let soon = self.state.try_lock_for(SOON);
+        soon.unwrap_or_else(|| stalls::off_worker(|| self.state.lock()))
+    }
+
     /// The timeline as it is now.
     pub fn status(&self) -> Status {
-        let state = self.state.lock();
+        let state = self.state();
         Status {
             identity: self.identity,
             position: state.acceptor.position(),
@@ -258,7 +268,7 @@ impl Timeline {
 
     /// Why the timeline does nothing any more; `None` while it works.
     pub fn stop_state(&self) -> Option<Stop> {
-        self.state.lock().stopped.clone()
+        self.state().stopped.clone()
     }
 
     fn oldest(&self, state: &State) -> Lsn {
@@ -291,7 +301,7 @@ impl Timeline {
             since: Instant::now(),
             retryable: false,
         };
-        self.state.lock().stopped = Some(stop);
+        self.state().stopped = Some(stop);
         self.closed.cancel();
         self.retire();
     }
@@ -303,7 +313,7 @@ impl Timeline {
     }
 
     fn disk_failed(&self, doing: &str, error: &dyn std::fmt::Display) -> Failure {
-        self.stop(&mut self.state.lock(), doing, error)
+        self.stop(&mut self.state(), doing, error)
     }
 
     /// Nothing more is acknowledged on this timeline until it is opened again.
@@ -370,7 +380,7 @@ impl Timeline {
     pub fn flush(&self) -> Result<(), Failure> {
         let _one_at_a_time = self.fsync.lock();
         let (ticket, job) = {
-            let mut state = self.state.lock();
+            let mut state = self.state();
             let state = self.running(&mut state)?;
             let Some(ticket) = state.acceptor.begin_flush() else {
                 return Ok(());
@@ -381,7 +391,7 @@ impl Timeline {
         job.run()
             .map_err(|error| self.disk_failed("fsync WAL", &error))?;
         timer.observe_duration();
-        let mut state = self.state.lock();
+        let mut state = self.state();
         state.acceptor.flushed(ticket);
         self.publish(&state);
         Ok(())
@@ -391,7 +401,7 @@ impl Timeline {
     pub fn maintain(&self) -> Result<(), Failure> {
         let mut promises = self.promises.lock();
         let (control, horizon) = {
-            let mut state = self.state.lock();
+            let mut state = self.state();
             let state = self.running(&mut state)?;
             if let Some(horizon) = state.readers.values().min() {
                 state.acceptor.raise_horizon(*horizon);
@@ -406,7 +416,7 @@ impl Timeline {
         };
         self.store(&mut promises, control)?;
         let removed = {
-            let mut state = self.state.lock();
+            let mut state = self.state();
             let state = self.running(&mut state)?;
             let removed = state
                 .segments

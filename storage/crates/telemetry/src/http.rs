@@ -11,9 +11,16 @@ use tracing::{Instrument as _, field};
 
 use crate::propagation::{parent_of, set_parent};
 
-/// Adds `GET /metrics` and, around every route, a span that continues the caller's trace.
+/// Adds `GET /metrics` and, around every route, a span that continues the caller's trace. Each request is watched for
+/// stalls.
 pub fn http<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
-    router.layer(from_fn(trace)).route("/metrics", get(metrics))
+    let router = router.layer(from_fn(trace));
+    let router = router.route("/metrics", get(metrics));
+    router.layer(from_fn(watch))
+}
+
+async fn watch(request: Request, next: Next) -> Response {
+    stalls::watched("http request", next.run(request)).await
 }
 
 async fn trace(request: Request, next: Next) -> Response {
@@ -57,7 +64,8 @@ pub fn metrics_text() -> Result<String, prometheus::Error> {
 }
 
 async fn metrics() -> Response {
-    match metrics_text() {
+    // A series for each timeline: with many timelines that takes long.
+    match stalls::off_worker(metrics_text) {
         Ok(text) => ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
         Err(error) => {
             tracing::error!(%error, "cannot encode the metrics");

@@ -145,6 +145,13 @@ export const zDefaultEndpointSettings = z.object({
 });
 
 /**
+ * UnloggedOnSuspend
+ *
+ * What a suspend or restart that somebody asks for does while unlogged tables hold rows, which it would lose.
+ */
+export const zUnloggedOnSuspend = z.enum(['refuse', 'discard']);
+
+/**
  * Durability
  *
  * What a commit waits for. From least to most, in this order.
@@ -190,6 +197,7 @@ export const zProjectSettings = z.object({
     enable_logical_replication: z.nullish(z.boolean()),
     maintenance_window: z.nullish(zWeeklyWindow),
     durability: z.nullish(zDurabilityPolicy),
+    unlogged_on_suspend: z.nullish(zUnloggedOnSuspend),
     block_public_connections: z.nullish(z.boolean()),
     block_vpc_connections: z.nullish(z.boolean()),
     audit_log_level: z.nullish(z.string()),

@@ -19,7 +19,7 @@ use token::{Gate, Scope};
 
 use super::{
     Agent, ChangeMembersError, ChosenError, ConfigureError, SettingsStatusError, State,
-    SwitchError, Terminate, WalByRelationError,
+    SwitchError, Terminate, UnloggedError, WalByRelationError,
 };
 use crate::spec::Spec;
 
@@ -83,6 +83,17 @@ impl From<WalByRelationError> for ApiError {
             }
             WalByRelationError::Postgres(_) => {
                 error(StatusCode::INTERNAL_SERVER_ERROR, "postgres", problem)
+            }
+        }
+    }
+}
+
+impl From<UnloggedError> for ApiError {
+    fn from(problem: UnloggedError) -> ApiError {
+        match problem {
+            UnloggedError::NotRunning(_) => error(StatusCode::CONFLICT, "not_running", problem),
+            UnloggedError::Files(_) => {
+                error(StatusCode::INTERNAL_SERVER_ERROR, "unlogged", problem)
             }
         }
     }
@@ -202,6 +213,7 @@ pub fn router(agent: Arc<Agent>) -> Router {
         .route("/status", get(status))
         .route("/healthz", get(healthz))
         .route("/wal_by_relation", get(wal_by_relation))
+        .route("/unlogged", get(unlogged))
         .route("/synchronous_commit", get(synchronous_commit))
         .route("/settings", get(settings))
         .route("/configure", post(configure))
@@ -253,6 +265,10 @@ async fn healthz(Shared(agent): Shared<Arc<Agent>>) -> Response {
 
 async fn wal_by_relation(Shared(agent): Shared<Arc<Agent>>) -> Result<Response, ApiError> {
     Ok(Json(agent.wal_by_relation().await?).into_response())
+}
+
+async fn unlogged(Shared(agent): Shared<Arc<Agent>>) -> Result<Response, ApiError> {
+    Ok(Json(agent.unlogged().await?).into_response())
 }
 
 async fn synchronous_commit(Shared(agent): Shared<Arc<Agent>>) -> Result<Response, ApiError> {

@@ -48,6 +48,7 @@ pub use state::State;
 pub use status::{FullPageWrites, StartTiming, Status};
 pub use synchronous_commit::{Chosen, ChosenError};
 pub use unconfirmed::Unconfirmed;
+pub use unlogged::{Unlogged, UnloggedError};
 pub use wal_by_relation::{WalByRelation, WalByRelationError};
 
 use crate::metrics::Metrics;

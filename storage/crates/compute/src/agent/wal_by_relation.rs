@@ -64,7 +64,7 @@ struct Relation {
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
-struct Name {
+pub(super) struct Name {
     schema: Option<String>,
     relation: Option<String>,
     /// `table`, `index`, `toast`, `sequence`, `materialized view` or `other`.
@@ -105,7 +105,8 @@ impl Agent {
         let (largest, other) = counted.largest(MOST_RELATIONS);
         let admin = connect(&live.socket, live.port, "postgres").await?;
         let databases = databases(&admin).await?;
-        let names = names(&live, &databases, &largest).await;
+        let ids: Vec<RelationId> = largest.iter().map(|(id, _)| *id).collect();
+        let names = names(&live, &databases, &ids).await;
         let relations = largest
             .into_iter()
             .map(|(id, bytes)| Relation {
@@ -129,7 +130,7 @@ impl Agent {
 }
 
 /// A superuser's session in a database.
-async fn connect(socket: &Path, port: u16, database: &str) -> Result<Admin, AdminError> {
+pub(super) async fn connect(socket: &Path, port: u16, database: &str) -> Result<Admin, AdminError> {
     // The owner may hold a lock on the database that a session waits for while it starts.
     tokio::time::timeout(CONNECT_TIMEOUT, Admin::connect(socket, port, database))
         .await
@@ -139,7 +140,7 @@ async fn connect(socket: &Path, port: u16, database: &str) -> Result<Admin, Admi
         })?
 }
 
-async fn databases(admin: &Admin) -> Result<HashMap<u32, String>, AdminError> {
+pub(super) async fn databases(admin: &Admin) -> Result<HashMap<u32, String>, AdminError> {
     let rows = admin
         .rows(
             "list databases",
@@ -174,13 +175,13 @@ async fn settings(admin: &Admin) -> Result<Settings, AdminError> {
 }
 
 /// What is known; a database that can't be asked leaves its relations without names.
-async fn names(
+pub(super) async fn names(
     live: &Live,
     databases: &HashMap<u32, String>,
-    relations: &[(RelationId, RelationBytes)],
+    relations: &[RelationId],
 ) -> HashMap<RelationId, Name> {
     let mut by_database: Vec<(u32, Vec<RelationId>)> = Vec::new();
-    for (id, _) in relations {
+    for id in relations {
         match by_database.iter_mut().find(|(oid, _)| *oid == id.database) {
             Some((_, ids)) => ids.push(*id),
             None => by_database.push((id.database, vec![*id])),

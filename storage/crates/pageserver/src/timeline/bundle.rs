@@ -46,7 +46,7 @@ impl Timeline {
         }
         // A newer compute may have come meanwhile.
         self.check_term(term)?;
-        archive(&files)
+        stalls::off_worker(|| archive(&files))
     }
 
     /// A new term begins where everything committed before it ends, and only committed WAL is ingested. A start below
@@ -164,7 +164,7 @@ impl Timeline {
                 aux.lsn
             )));
         }
-        check_archive(&tar)?;
+        stalls::off_worker(|| check_archive(&tar))?;
         self.index.store_aux(lsn, tar).await?;
         Ok(())
     }

@@ -16,12 +16,13 @@
 mod make;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use layers::{ChainCounts, ImageRule, ImageTask, LONG, Put};
-use pg_types::{Key, Lsn};
+use pg_types::{Key, Lsn, RelTag};
 use tokio::sync::Notify;
 
 use super::identity::Identity;
@@ -37,6 +38,8 @@ use crate::version_store::VersionStore;
 
 /// Chains of this many thresholds make ingest wait for an image.
 pub(super) const OVERLONG: u32 = 4;
+/// Blocks whose chains are forgotten before others get a turn.
+const FORGOTTEN_AT_ONCE: u32 = 1 << 14;
 /// Reads this close to the newest LSN count as reads of the newest version, bytes of WAL.
 const RECENT_BYTES: u64 = 1 << 20;
 /// Pages planned at once, the longest chains there are: to find them costs a look at all that is due.
@@ -216,6 +219,21 @@ impl Images {
     /// A wait was in vain.
     pub fn have_stalled(&self) {
         self.stalled.store(true, Ordering::Relaxed);
+    }
+
+    /// Forgets the chains of blocks that the record at `at` cuts off or drops: no image of them is ever made, so that
+    /// nothing else would take them from memory.
+    pub(super) async fn forget_blocks(&self, rel: RelTag, blocks: Range<u32>, at: Lsn) {
+        for from in blocks.clone().step_by(FORGOTTEN_AT_ONCE as usize) {
+            {
+                let mut counts = self.counts.lock();
+                for block in from..blocks.end.min(from.saturating_add(FORGOTTEN_AT_ONCE)) {
+                    counts.forget(&Key::rel_block(rel, block), at);
+                }
+            }
+            // A large relation has millions.
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Learns the chain lengths left by earlier runs and by ancestors, from the key tables of delta layers.

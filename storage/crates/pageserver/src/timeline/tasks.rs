@@ -15,8 +15,9 @@ const PREPARE_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Timeline {
     /// Runs a task until it ends or the timeline does.
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(self.until_shutdown(task));
+    fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let task = self.until_shutdown(task);
+        self.tasks.spawn(stalls::watched(name, task));
     }
 
     /// Spawns a task on the background threads, which run behind everything that a request waits for.
@@ -54,7 +55,7 @@ impl Timeline {
         self.spawn_behind(self.compaction.clone().l0_task());
         self.spawn_behind(self.compaction.clone().settling_task());
         let timeline = self.clone();
-        self.spawn(async move {
+        self.spawn("ingest", async move {
             timeline.prepare().await;
             if let Some(source) = source {
                 timeline.ingest.follow(&*source).await;

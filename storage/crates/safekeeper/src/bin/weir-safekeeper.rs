@@ -118,12 +118,10 @@ async fn run(args: Args) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot listen on {} for HTTP", args.listen_http))?;
     tracing::info!(id = args.id, wal = %wal.local_addr()?, http = %http.local_addr()?, data_dir = %args.data_dir.display(), "safekeeper serves");
-    let wal = tokio::spawn(safekeeper::server::serve(
-        wal,
-        registry.clone(),
-        args.id,
-        gate.clone(),
-    ));
+    let wal = stalls::spawn(
+        "wal listener",
+        safekeeper::server::serve(wal, registry.clone(), args.id, gate.clone()),
+    );
     let mut terminate = signal(SignalKind::terminate())?;
     // WAL that was acknowledged is on disk: there is nothing to finish before the process goes.
     let stop = async move {

@@ -11,7 +11,6 @@ use futures::StreamExt as _;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::task::block_in_place;
 use tokio::time::timeout;
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 use wire::first;
@@ -68,7 +67,7 @@ pub async fn take(
             gathering.next() + length as u64 <= both.max(gathering.commit()),
             "it sent more than it has committed"
         );
-        if block_in_place(|| gathering.feed(&wal))? {
+        if stalls::off_worker(|| gathering.feed(&wal))? {
             return Ok(Some(gathering));
         }
         pace(length, sources).await;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail, ensure};
 use blob::Store;
 use pg_types::Lsn;
-use tokio::task::block_in_place;
 
 use super::gathering::Gathering;
 use super::{Sources, agrees, pace};
@@ -43,7 +42,7 @@ pub async fn take(
         ensure!(name.begin <= at && at < name.end, "{name} does not join");
         let slice = |lsn: Lsn| (lsn.0 - name.begin.0) as usize;
         let wal = content.slice(slice(at)..slice(both));
-        if block_in_place(|| gathering.feed(&wal))? {
+        if stalls::off_worker(|| gathering.feed(&wal))? {
             return Ok(gathering);
         }
         pace(wal.len(), sources).await;

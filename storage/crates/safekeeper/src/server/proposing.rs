@@ -83,7 +83,10 @@ impl Proposing {
             *frames.read_buffer_mut() = received;
             let version = self.request.version;
             let replies = Arc::new(Replies::new(self.timeline.clone(), writer, version));
-            let lives = shared.spawn(replies.clone().show_life().in_current_span());
+            let lives = {
+                let life = replies.clone().show_life().in_current_span();
+                shared.spawn(stalls::watched("signs of life", life))
+            };
             let outcome = self.answer(&mut frames, &replies).await;
             lives.abort();
             replies.end().await?;

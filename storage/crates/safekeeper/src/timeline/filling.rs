@@ -56,7 +56,7 @@ impl Timeline {
     /// Blocks.
     pub fn fill_view(&self) -> Result<FillView, Failure> {
         self.flush()?;
-        let mut state = self.state.lock();
+        let mut state = self.state();
         let state = self.running(&mut state)?;
         let end = state.acceptor.end_lsn();
         if state.acceptor.flush_lsn() != end {
@@ -79,7 +79,7 @@ impl Timeline {
     /// Lets a log that was founded, and has taken part in nothing, vote for no term up to `term`. Blocks.
     pub fn forbid(&self, term: Term) -> Result<(), InstallError> {
         let mut promises = self.promises.lock();
-        let mut state = self.state.lock();
+        let mut state = self.state();
         let state = self.running(&mut state)?;
         if let Some(durable) = state.acceptor.forbid(term)? {
             let control = self.control(&promises, durable.clone(), state.readers.clone());
@@ -103,7 +103,7 @@ impl Timeline {
     ) -> Result<(), InstallError> {
         self.flush()?;
         let mut promises = self.promises.lock();
-        let mut state = self.state.lock();
+        let mut state = self.state();
         let state = self.running(&mut state)?;
         let Gathered {
             history, from, end, ..

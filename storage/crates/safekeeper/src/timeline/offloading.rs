@@ -27,7 +27,7 @@ impl Timeline {
     /// `None` for a log that offloads nothing: one that is stopped, that was sent damaged WAL, or that does not vote,
     /// which may be a copy of files from the past.
     pub fn offload_view(&self) -> Option<OffloadView> {
-        let state = self.state.lock();
+        let state = self.state();
         let votes = state.acceptor.role() == Some(Role::Voter);
         if state.stopped.is_some() || state.decoder.is_none() || !votes {
             return None;

@@ -1,7 +1,5 @@
 //! What readers and peers ask of a timeline.
 
-use std::os::unix::fs::FileExt as _;
-
 use bytes::{Bytes, BytesMut};
 use consensus::TermHistory;
 use pg_types::{Lsn, Term, WAL_SEGMENT_BYTES};
@@ -24,14 +22,14 @@ pub struct Committed {
 impl Timeline {
     /// A reader that holds WAL exists; what it does not have yet stays.
     pub fn register_reader(&self, reader: &str) {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         let horizon = state.acceptor.durable().remote_consistent_lsn;
         state.readers.entry(reader.to_owned()).or_insert(horizon);
     }
 
     /// Takes in how far a reader is. With `holds_wal`, what the reader does not have durable stays here.
     pub fn feedback(&self, reader: &str, holds_wal: bool, feedback: Feedback) {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         state.ingested_lsn = state.ingested_lsn.max(feedback.ingested_lsn);
         if holds_wal {
             let known = state.readers.entry(reader.to_owned()).or_default();
@@ -50,7 +48,7 @@ impl Timeline {
     ) -> Result<Committed, Failure> {
         // Of one moment: what is committed is of the history of then, and of every later one.
         let mut committed = {
-            let state = self.state.lock();
+            let state = self.state();
             let (commit_lsn, history) = (
                 state.acceptor.commit_lsn(),
                 &state.acceptor.durable().history,
@@ -73,7 +71,7 @@ impl Timeline {
     /// WAL of the log that `term` continued, for a peer that lacks it.
     pub fn read_log(&self, term: Term, at: Lsn, to: Lsn, limit: usize) -> Result<Bytes, Failure> {
         let check = || {
-            let state = self.state.lock();
+            let state = self.state();
             if !state.acceptor.follows(term) {
                 return Err(failure(
                     FailureKind::Superseded,
@@ -98,7 +96,7 @@ impl Timeline {
 
     pub(super) fn read(&self, at: Lsn, to: Lsn, limit: usize) -> Result<Bytes, Failure> {
         let file = {
-            let mut state = self.state.lock();
+            let mut state = self.state();
             let state = self.running(&mut state)?;
             let oldest = self.oldest(state);
             if at < oldest {
@@ -113,12 +111,14 @@ impl Timeline {
         let to = self.servable(at, to)?;
         let length = (to.0 - at.0).min(in_segment).min(limit as u64) as usize;
         let mut buffer = BytesMut::zeroed(length);
-        file.and_then(|file| file.read_exact_at(&mut buffer, at.segment_offset(WAL_SEGMENT_BYTES)))
-            .map_err(|error| {
-                let message = format!("cannot read WAL at {at} in {}: {error}", self.dir.display());
-                self.suspect(&message);
-                failure(FailureKind::Internal, message)
-            })?;
+        file.and_then(|file| {
+            stalls::read_exact_at(&file, &mut buffer, at.segment_offset(WAL_SEGMENT_BYTES))
+        })
+        .map_err(|error| {
+            let message = format!("cannot read WAL at {at} in {}: {error}", self.dir.display());
+            self.suspect(&message);
+            failure(FailureKind::Internal, message)
+        })?;
         Ok(buffer.freeze())
     }
 }

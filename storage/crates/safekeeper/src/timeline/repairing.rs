@@ -132,7 +132,7 @@ impl Timeline {
 
     /// `None` of a timeline that has stopped.
     pub fn repair_view(&self) -> Option<RepairView> {
-        let state = self.state.lock();
+        let state = self.state();
         if state.stopped.is_some() {
             return None;
         }
@@ -234,7 +234,7 @@ impl Timeline {
         beside.sync().map_err(io(&self.dir))?;
         let _promises = self.promises.lock();
         let _one_at_a_time = self.fsync.lock();
-        let mut state = self.state.lock();
+        let mut state = self.state();
         let state = self.running(&mut state)?;
         let segment_end = Lsn((number + 1) * WAL_SEGMENT_BYTES);
         if state.acceptor.durable().remote_consistent_lsn >= segment_end

@@ -16,7 +16,7 @@ impl Timeline {
     /// The same, and its WAL keeps to the allowance that `space` gives each timeline.
     pub fn within(mut self, space: Arc<Space>) -> Timeline {
         self.space = space;
-        self.publish(&self.state.lock());
+        self.publish(&self.state());
         self
     }
 
@@ -56,7 +56,7 @@ impl Timeline {
     }
 
     pub(super) fn report_room(&self, tenant: &str, timeline: &str) {
-        let state = self.state.lock();
+        let state = self.state();
         metrics::KEPT
             .with_label_values(&[tenant, timeline])
             .set(self.kept(&state) as i64);

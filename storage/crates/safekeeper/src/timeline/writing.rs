@@ -16,7 +16,7 @@ impl Timeline {
     /// Position for a greeting, after an fsync so that it is the best this log can offer. Blocks.
     pub fn position(&self) -> Result<(LogPosition, Lsn), Failure> {
         self.flush()?;
-        let mut state = self.state.lock();
+        let mut state = self.state();
         let state = self.running(&mut state)?;
         Ok((state.acceptor.position(), self.oldest(state)))
     }
@@ -25,7 +25,7 @@ impl Timeline {
     pub fn vote(&self, request: &VoteRequest) -> Result<VoteReply, Failure> {
         self.flush()?;
         let mut promises = self.promises.lock();
-        let mut state = self.state.lock();
+        let mut state = self.state();
         let state = self.running(&mut state)?;
         if let Some(promise) = state.acceptor.vote(request) {
             let control = self.control(&promises, promise.clone(), state.readers.clone());
@@ -47,7 +47,7 @@ impl Timeline {
     /// A vote counts from its reply on, which follows the change of what this looks at: where this says yes, no newer
     /// term has this safekeeper's vote yet.
     pub fn check_promise(&self, term: Term) -> Result<(), TimelineError> {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         let state = self.running(&mut state)?;
         Ok(state.acceptor.check_term(term)?)
     }
@@ -73,7 +73,7 @@ impl Timeline {
     ) -> Result<ElectedReply, TimelineError> {
         self.flush()?;
         let mut promises = self.promises.lock();
-        let mut state = self.state.lock();
+        let mut state = self.state();
         let state = self.running(&mut state)?;
         let adoption = state.acceptor.elected(request).inspect_err(|refusal| {
             if matches!(refusal, Refusal::Diverged { .. }) {
@@ -132,7 +132,7 @@ impl Timeline {
     /// Stores the configuration that the proposer of the current term has made. Blocks.
     pub fn configure(&self, request: &ConfigureRequest) -> Result<(), TimelineError> {
         let mut promises = self.promises.lock();
-        let mut state = self.state.lock();
+        let mut state = self.state();
         let state = self.running(&mut state)?;
         let durable = state.acceptor.configure(request)?;
         let control = self.control(&promises, durable.clone(), state.readers.clone());
@@ -150,7 +150,7 @@ impl Timeline {
     ) -> Result<AppendReply, TimelineError> {
         self.flush()?;
         let mut promises = self.promises.lock();
-        let mut state = self.state.lock();
+        let mut state = self.state();
         let state = self.running(&mut state)?;
         self.check_writer(state, connection)?;
         let durable = state.acceptor.reset(request)?;
@@ -184,7 +184,7 @@ impl Timeline {
         header: &AppendHeader,
         wal: &[u8],
     ) -> Result<bool, TimelineError> {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         let state = self.running(&mut state)?;
         // The term comes first: a fenced proposer must learn that it is.
         let plan = state.acceptor.append(header, wal.len() as u64)?;

@@ -13,6 +13,7 @@
 //! batch is handed over. A crash loses nothing that the WAL does not bring again.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use anyhow::Context;
 use layers::Value;
@@ -181,6 +182,13 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
+    /// Forgets the chains of blocks that this record takes away. A record that fails half-way is applied anew, so
+    /// that no page of them comes back.
+    async fn forget(&self, rel: RelTag, blocks: Range<u32>) {
+        let images = &self.ingest.images;
+        images.forget_blocks(rel, blocks, self.lsn).await;
+    }
+
     async fn segment_pages(&mut self, kind: SlruKind, segno: u32) -> Result<u32> {
         let id = (kind, segno);
         for known in [
@@ -264,6 +272,7 @@ impl<'a> Batch<'a> {
                 {
                     self.sizes.insert(rel, Some(blocks));
                     self.truncate_floor(rel, blocks).await?;
+                    self.forget(rel, blocks..size).await;
                 }
             }
             MetaChange::DropRels(rels) => {
@@ -338,8 +347,9 @@ impl<'a> Batch<'a> {
         self.fetched.sizes.extend(unknown.into_iter().zip(sizes));
         let mut existing = Vec::with_capacity(forks.len());
         for rel in forks {
-            if self.size(*rel).await?.is_some() {
+            if let Some(blocks) = self.size(*rel).await? {
                 existing.push(*rel);
+                self.forget(*rel, 0..blocks).await;
             }
         }
         let floors = self.ingest.reads.rel_floors(&existing, self.before).await?;

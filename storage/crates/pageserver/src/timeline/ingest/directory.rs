@@ -9,6 +9,10 @@ use pg_types::{Key, RelTag, SLRU_PAGES_PER_SEGMENT, SlruKind};
 pub type Sizes = HashMap<RelTag, Option<u32>, RandomState>;
 pub type Segments = HashMap<(SlruKind, u32), u32, RandomState>;
 
+/// How many relations are remembered, and how many segments. A relation that is dropped stays known as one that does
+/// not exist: those of a user who creates and drops all day would fill memory.
+const MOST: usize = 1 << 16;
+
 /// The directory of a timeline as of its last ingested record.
 #[derive(Default)]
 pub struct Directory {
@@ -39,8 +43,69 @@ impl Directory {
         pages.is_some_and(|pages| key.e % SLRU_PAGES_PER_SEGMENT < *pages)
     }
 
+    /// Forgets what it takes to know of no more than [`MOST`] relations and segments: those that do not exist first. Only
+    /// while nothing is gathered that is not published: storage is asked for what is not known.
+    pub(super) fn bound(&mut self) {
+        self.bound_to(MOST);
+    }
+
+    fn bound_to(&mut self, most: usize) {
+        if self.sizes.len() > most {
+            self.sizes.retain(|_, size| size.is_some());
+            // Else nearly all of it would be gone through again for each piece of WAL.
+            if self.sizes.len() > most / 2 {
+                self.sizes = Sizes::default();
+            }
+            self.sizes.shrink_to(most / 2);
+        }
+        if self.segments.len() > most {
+            self.segments = Segments::default();
+        }
+    }
+
     pub fn update(&mut self, update: DirectoryUpdate) {
         self.sizes.extend(update.sizes);
         self.segments.extend(update.segments);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pg_types::ForkNumber;
+
+    use super::*;
+
+    fn rel(rel: u32) -> RelTag {
+        RelTag {
+            spc: 1663,
+            db: 5,
+            rel,
+            fork: ForkNumber::Main,
+        }
+    }
+
+    #[test]
+    fn dropped_relations_are_forgotten_before_those_that_are_there() {
+        let mut directory = Directory::default();
+        directory.sizes.insert(rel(1), Some(7));
+        for number in 2..=11 {
+            directory.sizes.insert(rel(number), None);
+        }
+        directory.bound_to(11);
+        assert_eq!(directory.sizes.len(), 11, "as many as may be");
+        directory.bound_to(10);
+        assert_eq!(directory.sizes.len(), 1);
+        assert!(directory.has(&Key::rel_block(rel(1), 6)));
+    }
+
+    #[test]
+    fn too_many_that_are_there_are_asked_for_again() {
+        let mut directory = Directory::default();
+        for number in 0..9 {
+            directory.sizes.insert(rel(number), Some(1));
+            directory.segments.insert((SlruKind::Clog, number), 1);
+        }
+        directory.bound_to(8);
+        assert!(directory.sizes.is_empty() && directory.segments.is_empty());
     }
 }

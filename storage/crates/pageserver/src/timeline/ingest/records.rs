@@ -16,6 +16,7 @@ pub(super) async fn drain(ingest: &Ingest, mut records: Records<'_>) -> Result<(
     let mut known = ingest.known.lock().await;
     // What an attempt before this one left there belongs to nothing.
     known.collector.writer.clear();
+    known.directory.bound();
     let mut gathered = Gathered::new(ingest);
     let taken = take_all(ingest, &mut known, &mut gathered, &mut records).await;
     let published = gathered.publish(ingest, &mut known.collector.writer);
@@ -25,7 +26,10 @@ pub(super) async fn drain(ingest: &Ingest, mut records: Records<'_>) -> Result<(
         known.directory = Directory::default();
         return Err(ended);
     }
-    Ok(ingest.layers.pace_ingest().await?)
+    ingest.layers.pace_ingest().await?;
+    // While there is WAL to catch up with, nothing here waits: reads on this thread get their turn.
+    tokio::task::yield_now().await;
+    Ok(())
 }
 
 async fn take_all(

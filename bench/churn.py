@@ -1,0 +1,81 @@
+"""Half an hour of creating and removing everything an engine has: nothing that was removed may be paid for.
+
+The real programs, one tenant that stays, and a loop of tables, branches, computes, databases and tenants that come
+and go (`storage/system/churning.py`). The command fails when a figure grows from the middle third to the last.
+
+The result is `results/churn.json`, and `results/churn.png` draws it: sizes in bytes, times in seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULT = ROOT / "bench/results/churn.json"
+sys.path.insert(0, str(ROOT / "storage/system"))
+
+from churning import CACHES, FAILURES, FIGURES, OFFLOADING, Churn, grown, settled  # noqa: E402
+from harness import engine  # noqa: E402
+from weirbench.charts import churn as chart  # noqa: E402
+
+
+def progress(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=1800.0)
+    parser.add_argument("--remark", default="", help="what else the machine did, for the result")
+    parser.add_argument("--result", type=Path, default=RESULT)
+    arguments = parser.parse_args()
+    churn: Churn | None = None
+    stopped: str | None = None
+    root = Path(tempfile.mkdtemp(prefix="weir-churn-"))
+    with engine(root, pageserver_options=CACHES, safekeeper_options=OFFLOADING) as running:
+        try:
+            churn = Churn(running, progress)
+            churn.run(arguments.seconds)
+            settled(churn)
+        except FAILURES as error:
+            stopped = f"{type(error).__name__}: {error}"
+    if churn is None:
+        progress(f"It did not begin: {stopped}")
+        return 1
+    try:
+        found = grown(churn.samples)
+    except ValueError as error:
+        found, stopped = [], stopped or str(error)
+    arguments.result.write_text(json.dumps(document(churn, found, stopped, arguments.remark), indent=1) + "\n")
+    if churn.samples:
+        chart(churn.samples, [(figure.name, figure.unit) for figure in FIGURES], arguments.result.with_suffix(".png"))
+    for line in [*found, *([f"It stopped: {stopped}"] if stopped else [])]:
+        progress(line)
+    progress(f"{churn.cycles} cycles; {'nothing grows' if not found and not stopped else 'it has failed'}")
+    return 1 if found or stopped else 0
+
+
+def document(churn: Churn, found: list[str], stopped: str | None, remark: str) -> dict[str, Any]:
+    return {
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {"cpus": os.cpu_count(), "kernel": platform.release()},
+        "remark": remark,
+        "cycles": churn.cycles,
+        "grown": found,
+        "stopped": stopped,
+        "tolerance": {figure.name: {"share": figure.share, "slack": figure.slack} for figure in FIGURES},
+        "samples": [{name: round(value, 1) for name, value in sample.items()} for sample in churn.samples],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

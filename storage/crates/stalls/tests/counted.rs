@@ -1,0 +1,168 @@
+//! What is a stall and what is none, each in a process of its own, because one process has one watcher.
+
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Builder;
+
+const WHICH: &str = "STALLS_CHILD";
+
+/// Runs one of the cases of [`a_child_of_the_others`], with stalls ending the program or not.
+fn run(which: &str, ends: bool) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "--nocapture", "a_child_of_the_others"])
+        .env(WHICH, which)
+        .env(stalls::VARIABLE, if ends { "abort" } else { "" });
+    command.output().unwrap()
+}
+
+fn spin(time: Duration) {
+    let started = Instant::now();
+    while started.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// A tenth of a second of a processor or more, however long that takes.
+fn compute() {
+    for number in 0..400_000_000_u64 {
+        std::hint::black_box(number);
+    }
+}
+
+async fn case(which: &str) {
+    let long = Duration::from_millis(400);
+    match which {
+        "runs" => compute(),
+        "waits" => tokio::time::sleep(long).await,
+        "in place" => stalls::off_worker(|| {
+            std::thread::sleep(long);
+            compute();
+        }),
+        "exempt" => {
+            stalls::exempt_this_thread();
+            stalls::watched("inner", async { compute() }).await;
+        }
+        "within another" => stalls::watched("inner", async { compute() }).await,
+        "short polls" => {
+            for _ in 0..80 {
+                spin(Duration::from_millis(5));
+                tokio::task::yield_now().await;
+            }
+        }
+        other => panic!("{other}"),
+    }
+}
+
+fn metric(name: &str, task: &str) -> f64 {
+    let families = prometheus::gather();
+    let of_name = families.iter().filter(|family| family.name() == name);
+    let metrics = of_name.flat_map(|family| family.get_metric());
+    let of_task = metrics.filter(|metric| metric.get_label()[0].value() == task);
+    of_task
+        .map(|metric| metric.get_counter().get_value() + metric.get_gauge().get_value())
+        .fold(0.0, std::ops::Add::add)
+}
+
+/// Does nothing unless another test starts it.
+#[test]
+fn a_child_of_the_others() {
+    let Ok(which) = std::env::var(WHICH) else {
+        return;
+    };
+    let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
+    let name = which.clone();
+    let task = async move { case(&name).await };
+    runtime
+        .block_on(async { stalls::spawn("outer", task).await })
+        .unwrap();
+    for task in ["outer", "inner"] {
+        let count = metric("weir_worker_stalls_total", task);
+        let longest = metric("weir_worker_longest_stall_seconds", task);
+        println!("\n{task}: {count} of at most {longest}");
+        assert!(longest < 10.0);
+        assert_eq!(longest > stalls::LIMIT.as_secs_f64(), count > 0.0);
+    }
+}
+
+fn said(which: &str) -> String {
+    let output = run(which, false);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    text
+}
+
+#[test]
+fn a_poll_that_runs_for_long_is_counted_once() {
+    let text = said("runs");
+    assert!(text.contains("\nouter: 1 of"), "{text}");
+    let text = said("within another");
+    assert!(text.contains("\nouter: 0 of"), "{text}");
+    assert!(text.contains("\ninner: 1 of"), "{text}");
+}
+
+#[test]
+fn what_waits_by_await_or_blocks_in_place_or_yields_is_not() {
+    for which in ["waits", "in place", "short polls"] {
+        let text = said(which);
+        assert!(text.contains("\nouter: 0 of"), "{which}: {text}");
+    }
+    let text = said("exempt");
+    assert!(text.contains("\ninner: 0 of"), "{text}");
+}
+
+#[test]
+fn an_armed_program_ends_at_a_stall_and_names_the_task() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let output = run("runs", true);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(6), "{text}");
+    assert!(text.contains(stalls::MARK), "{text}");
+    assert!(text.contains("task outer has kept its thread"), "{text}");
+    assert!(run("waits", true).status.success());
+}
+
+/// Twice as many threads as processors compute without a pause: polls of a few milliseconds then take far longer than
+/// the limit by the clock.
+#[test]
+fn a_busy_machine_is_no_stall() {
+    let over = Instant::now() + Duration::from_secs(3);
+    let busy: Vec<_> = (0..2 * std::thread::available_parallelism().unwrap().get())
+        .map(|_| std::thread::spawn(move || while Instant::now() < over {}))
+        .collect();
+    let output = run("short polls", true);
+    for thread in busy {
+        thread.join().unwrap();
+    }
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn a_file_is_read_whole_by_any_runtime_and_its_end_is_an_error() {
+    let mut file = tempfile::tempfile().unwrap();
+    let content: Vec<u8> = (0..100_000_u32).map(|at| at as u8).collect();
+    std::io::Write::write_all(&mut file, &content).unwrap();
+    let read = |offset: u64, len: usize| {
+        let mut buffer = vec![0; len];
+        stalls::read_exact_at(&file, &mut buffer, offset).map(|()| buffer)
+    };
+    let check = || {
+        assert_eq!(read(10, 5_000).unwrap(), content[10..5_010]);
+        let error = read(99_000, 2_000).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
+    };
+    check();
+    let one = Builder::new_current_thread().build().unwrap();
+    one.block_on(async { check() });
+    let many = Builder::new_multi_thread().build().unwrap();
+    many.block_on(async { check() });
+}

@@ -1,0 +1,273 @@
+"""Everything that an engine is asked to make and to remove, in a loop, and what may not grow with it.
+
+A cycle creates, fills, changes, truncates and drops tables on a compute that stays, makes a branch, at times with a
+compute of its own, and deletes it, and at times makes and deletes a database and a whole tenant. After each cycle it
+is counted what the programs hold in memory, on disk and in the object store. What has been removed must not be paid
+for: after the first cycles no figure grows (`grown`).
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import psycopg
+from harness import Compute, Engine, Process, Timeline, metric, wait_for
+
+MIB = 1 << 20
+# Small layers and a short history, so that each cycle is flushed, compacted and forgotten within the next ones.
+SETTINGS = {
+    "checkpoint_distance_bytes": MIB,
+    "checkpoint_timeout_ms": 1_000,
+    "compaction_threshold": 4,
+    "compaction_target_bytes": MIB,
+    "history_window_seconds": 5,
+}
+#: Of the engine: finished WAL goes to the object store at once, and leaves it once it is durable as pages.
+OFFLOADING = ["--object-store", "file://{objects}", "--offload-idle-seconds", "1", "--offload-keep-seconds", "1"]
+#: Of the pageserver: caches that are full within the first cycles.
+CACHES = ["--block-cache-mib=8", "--page-cache-mib=8", "--recent-layers-mib=8", "--memory-mib=64"]
+#: Of the compute: what Postgres keeps of dropped relations is vacuumed soon, and is none of ours.
+POSTGRES = {"autovacuum_naptime": "1s", "autovacuum_vacuum_cost_delay": "0", "max_wal_size": "64MB"}
+TABLES = 12
+ROWS = 400
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What is counted, in `unit`. From the middle third of a run to its last one, the median may grow by `share` of
+    itself and `slack`: what noise and the time of a look make, far below what a leak makes in a long run."""
+
+    name: str
+    unit: str
+    slack: float
+    share: float = 0.1
+
+
+FIGURES = (
+    Figure("pageserver_rss", "bytes", 24 * MIB),
+    Figure("pageserver_versions", "bytes", 4 * MIB),
+    Figure("pageserver_series", "series", 12),
+    Figure("pageserver_descriptors", "descriptors", 24),
+    Figure("pageserver_counted_pages", "pages", 64),
+    Figure("safekeepers_rss", "bytes", 12 * MIB),
+    Figure("safekeepers_series", "series", 12),
+    Figure("safekeepers_descriptors", "descriptors", 24),
+    Figure("agent_rss", "bytes", 24 * MIB),
+    Figure("index", "bytes", 4096),
+    Figure("layers", "layers", 6),
+    Figure("layer_bytes", "bytes", 2 * MIB),
+    Figure("objects", "objects", 24),
+    Figure("object_bytes", "bytes", 8 * MIB),
+    Figure("entries_of_pageserver", "entries", 8),
+    Figure("entries_of_safekeepers", "entries", 12),
+    Figure("entries_of_objects", "entries", 32),
+)
+Sample = dict[str, float]
+
+
+def grown(samples: Sequence[Mapping[str, float]], figures: Sequence[Figure] = FIGURES) -> list[str]:
+    """The figures that grow, each with its medians, from samples in the order of time. The first third, in which
+    caches fill, says nothing. Raises ValueError for fewer than nine samples: three thirds of at least three."""
+    third = len(samples) // 3
+    if third < 3:
+        raise ValueError(f"{len(samples)} samples are too few to tell growth from noise; run longer")
+    found: list[str] = []
+    for figure in figures:
+        middle = statistics.median(sample[figure.name] for sample in samples[-2 * third : -third])
+        last = statistics.median(sample[figure.name] for sample in samples[-third:])
+        if last > middle * (1 + figure.share) + figure.slack:
+            found.append(f"{figure.name} grew from {middle:,.0f} to {last:,.0f} {figure.unit}")
+    return found
+
+
+@dataclass
+class Churn:
+    """The loop on one engine, which the caller has started with the options of this module."""
+
+    engine: Engine
+    say: Callable[[str], None]
+    cycles: int = 0
+    samples: list[Sample] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.main = self.engine.create_timeline()
+        self.engine.configure_tenant(self.main.tenant, **SETTINGS)
+        self.compute = self.engine.compute(self.main, settings=POSTGRES)
+        self.compute.sql("CREATE TABLE kept (i int PRIMARY KEY, t text)")
+        self.compute.sql("INSERT INTO kept SELECT i, md5(i::text) FROM generate_series(1, 2000) i")
+        self.begun = time.monotonic()
+
+    def run(self, seconds: float) -> None:
+        """Whole cycles until the time is over."""
+        until = self.begun + seconds
+        while time.monotonic() < until:
+            self.cycle()
+
+    def cycle(self) -> None:
+        self.cycles += 1
+        self._tables(self.compute, TABLES)
+        self._branch(with_compute=self.cycles % 4 == 0)
+        if self.cycles % 3 == 0:
+            self._database()
+        if self.cycles % 5 == 0:
+            self._tenant()
+        self._kept()
+        self._rest()
+        sample = {"at": time.monotonic() - self.begun, **self._look()}
+        self.samples.append(sample)
+        if self.cycles % 10 == 0:
+            self.say(
+                f"cycle {self.cycles}: {sample['objects']:.0f} objects, index {sample['index']:,.0f} bytes, "
+                f"pageserver {sample['pageserver_rss'] / MIB:.0f} MiB, {sample['pageserver_series']:.0f} series"
+            )
+
+    def _tables(self, compute: Compute, count: int) -> None:
+        names = [f"t_{self.cycles}_{number}" for number in range(count)]
+        with compute.connect() as session:
+            for name in names:
+                session.execute(f"CREATE TABLE {name} (i int PRIMARY KEY, t text)".encode())
+                session.execute(
+                    f"INSERT INTO {name} SELECT i, repeat(md5(i::text), 8) FROM generate_series(1, {ROWS}) i".encode()
+                )
+            for number, name in enumerate(names):
+                session.execute(f"UPDATE {name} SET t = md5(t) WHERE i % 3 = 0".encode())
+                if number % 2 == 0:
+                    session.execute(f"TRUNCATE {name}".encode())
+                    session.execute(f"INSERT INTO {name} VALUES (1, 'again')".encode())
+            session.execute(f"DROP TABLE {', '.join(names)}".encode())
+
+    def _branch(self, *, with_compute: bool) -> None:
+        branch = self.engine.branch(self.main)
+        if with_compute:
+            compute = self.engine.compute(branch, settings=POSTGRES)
+            self._tables(compute, 2)
+            self._end(compute)
+        self._delete_timeline(branch)
+
+    def _end(self, compute: Compute) -> None:
+        compute.suspend()
+        compute.http.close()
+        self.engine.computes.remove(compute)
+
+    def _database(self) -> None:
+        name = f"db_{self.cycles}"
+        with self.compute.admin() as session:
+            session.execute(f"CREATE DATABASE {name}".encode())
+            session.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+    def _tenant(self) -> None:
+        timeline = self.engine.create_timeline()
+        compute = self.engine.compute(timeline, settings=POSTGRES)
+        self._tables(compute, 2)
+        self._end(compute)
+        self._delete_timeline(timeline)
+        self.engine.storage.delete(f"/v1/tenant/{timeline.tenant}").raise_for_status()
+
+    def _delete_timeline(self, timeline: Timeline) -> None:
+        # The logs go first: WAL that a safekeeper offloads for the first time once the pageserver has deleted the
+        # timeline stays in the object store, because that looks like a timeline which is not there yet.
+        for number in range(len(self.engine.safekeepers)):
+            httpx.delete(self.engine.safekeeper_url(number, timeline), timeout=30).raise_for_status()
+        path = f"/v1/tenant/{timeline.tenant}/timeline/{timeline.id}"
+        self.engine.storage.delete(path).raise_for_status()
+
+    def _kept(self) -> None:
+        """What stays is whole, however much went around it."""
+        [(count, total)] = self.compute.sql("SELECT count(*), sum(length(t)) FROM kept")
+        if (count, total) != (2000, 2000 * 32):
+            raise AssertionError(f"the table that stays has {count} rows of {total} characters")
+
+    def _rest(self) -> None:
+        """What was written is ingested and stored, so that samples are of the same moment of a cycle."""
+        with self.compute.admin() as session:
+            row = session.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+        assert row is not None
+        self.engine.wait_ingested(self.main, row[0])
+        path = f"/v1/tenant/{self.main.tenant}/timeline/{self.main.id}/checkpoint"
+        self.engine.storage.post(path).raise_for_status()
+
+    # --- what is counted
+
+    def _look(self) -> Sample:
+        engine = self.engine
+        objects = list(_files(engine.root / "objects"))
+        own = engine.root / "objects" / self.main.tenant / self.main.id
+        path = f"/v1/tenant/{self.main.tenant}/timeline/{self.main.id}/chains"
+        counted = engine.storage.get(path).raise_for_status().json()["pages"]
+        status = engine.timeline_status(self.main)
+        members = [httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text for port in engine.http_ports]
+        folders = [engine.root / f"safekeeper-{number}" for number in range(1, len(members) + 1)]
+        return {
+            "pageserver_rss": _rss(engine.pageserver),
+            "pageserver_versions": metric(engine.storage, "weir_pageserver_memory_bytes"),
+            "pageserver_series": _series(engine.storage.get("/metrics").text),
+            "pageserver_descriptors": _descriptors(engine.pageserver),
+            "pageserver_counted_pages": sum(bar["count"] for bar in counted),
+            "safekeepers_rss": sum(map(_rss, engine.safekeepers)),
+            "safekeepers_series": sum(map(_series, members)),
+            "safekeepers_descriptors": sum(map(_descriptors, engine.safekeepers)),
+            "agent_rss": _rss(self.compute.process),
+            "index": max((size for file, size in objects if file.is_relative_to(own / "index")), default=0),
+            "layers": status["layers"]["delta"] + status["layers"]["image"],
+            "layer_bytes": status["layers"]["bytes"],
+            "objects": len(objects),
+            "object_bytes": sum(size for _, size in objects),
+            "entries_of_pageserver": _entries(engine.root / "pageserver"),
+            # A safekeeper remembers for good which logs it has ever held, so that none made again in a lost one's
+            # place votes: a byte for each, and the only thing that grows.
+            "entries_of_safekeepers": sum(_entries(folder) - _entries(folder / "held") for folder in folders),
+            "entries_of_objects": _entries(engine.root / "objects"),
+        }
+
+
+def settled(churn: Churn, seconds: float = 30.0) -> None:
+    """Waits until what was deleted last has left the object store: deletions of objects come behind their index."""
+    folder = churn.engine.root / "objects"
+    wait_for("deleted timelines to leave the store", lambda: len(_timelines(folder)) <= 1, seconds)
+
+
+def _timelines(folder: Path) -> set[Path]:
+    return {file.parent.parent for file, _ in _files(folder) if file.parent.name == "index"}
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, int]]:
+    """With sizes; one that goes meanwhile is not there."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            file = Path(place) / name
+            try:
+                yield file, file.stat().st_size
+            except FileNotFoundError:
+                continue
+
+
+def _entries(folder: Path) -> int:
+    return sum(len(folders) + len(names) for _, folders, names in os.walk(folder))
+
+
+def _proc(process: Process) -> Path:
+    assert process.child is not None
+    return Path("/proc") / str(process.child.pid)
+
+
+def _rss(process: Process) -> int:
+    lines = (_proc(process) / "status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
+
+
+def _descriptors(process: Process) -> int:
+    return len(list((_proc(process) / "fd").iterdir()))
+
+
+def _series(text: str) -> int:
+    return sum(1 for line in text.splitlines() if line and not line.startswith("#"))
+
+
+#: What ends a run that something stopped.
+FAILURES = (httpx.HTTPError, psycopg.Error, TimeoutError, AssertionError, RuntimeError, OSError)

@@ -1,0 +1,45 @@
+"""What is made and removed again leaves nothing behind: the short form of `make soak-churn`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from churning import CACHES, FIGURES, OFFLOADING, Churn, Figure, grown, settled
+from harness import engine
+
+SECONDS = 75
+
+
+def _samples(value: Callable[[int], float], count: int = 30) -> list[dict[str, float]]:
+    return [{figure.name: value(number) for figure in FIGURES} for number in range(count)]
+
+
+def test_a_figure_that_grows_with_each_cycle_is_found_and_noise_is_not() -> None:
+    figure = Figure("objects", "objects", slack=10)
+    assert grown(_samples(lambda number: 100 + 3 * number), [figure]) == ["objects grew from 144 to 174 objects"]
+    assert grown(_samples(lambda number: 100 + 15 * (number % 2)), [figure]) == []
+    # Caches that fill in the first third, and one outlier at the end.
+    assert grown(_samples(lambda number: min(100, 12 * number)), [figure]) == []
+    assert grown(_samples(lambda number: 100 if number < 29 else 10_000), [figure]) == []
+    with pytest.raises(ValueError, match="too few"):
+        grown(_samples(float, 8), [figure])
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+def test_every_figure_is_looked_at(figure: Figure) -> None:
+    steep = figure.slack + 1.0
+    [found] = grown(_samples(lambda number: steep * number), [figure])
+    assert found.startswith(f"{figure.name} grew")
+
+
+def test_what_is_removed_leaves_nothing_behind(say: Callable[[str], None]) -> None:
+    root = Path(tempfile.mkdtemp(prefix="weir-system-"))
+    with engine(root, pageserver_options=CACHES, safekeeper_options=OFFLOADING) as running:
+        churn = Churn(running, say)
+        churn.run(SECONDS)
+        settled(churn)
+        say(f"{churn.cycles} cycles of creating and removing in {SECONDS} s")
+        assert grown(churn.samples) == []
