@@ -79,7 +79,7 @@ pub fn router(manager: Arc<TenantManager>) -> Router {
         false => api,
     };
     let app = Router::new()
-        .route("/healthz", get(async || Json(serde_json::json!({"status": "ok", "authentication": token::gate::authentication()}))))
+        .route("/healthz", get(healthz))
         .merge(api)
         .fallback(async || ApiError(Error::NotFound("no such path; see docs/interfaces.md".to_owned())))
         .method_not_allowed_fallback(async || {
@@ -89,6 +89,12 @@ pub fn router(manager: Arc<TenantManager>) -> Router {
         .with_state(manager);
     // Adds `/metrics` and a span per request.
     telemetry::http(app)
+}
+
+async fn healthz() -> Response {
+    let authentication = token::gate::authentication();
+    let body = serde_json::json!({"status": "ok", "authentication": authentication});
+    axum::Json(body).into_response()
 }
 
 /// An error on its way to the client.

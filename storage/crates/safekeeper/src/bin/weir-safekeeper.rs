@@ -123,6 +123,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         safekeeper::server::serve(wal, registry.clone(), args.id, gate.clone()),
     );
     let mut terminate = signal(SignalKind::terminate())?;
+    let router = safekeeper::api::protected(registry, gate);
     // WAL that was acknowledged is on disk: there is nothing to finish before the process goes.
     let stop = async move {
         tokio::select! {
@@ -131,7 +132,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         }
     };
     tokio::select! {
-        served = axum::serve(http, safekeeper::api::protected(registry, gate)) => served.context("the HTTP server ended")?,
+        served = axum::serve(http, router) => served.context("the HTTP server ended")?,
         ended = wal => ended.context("the WAL server ended")?,
         () = stop => {}
     }
