@@ -870,6 +870,7 @@ export interface paths {
         /**
          * Update Project Endpoint
          * @description `settings.pg_settings` replaces the endpoint's Postgres settings and is applied to a running compute.
+         *     `disabled` suspends it, and is refused as a suspend is while unlogged tables hold rows.
          */
         patch: operations["update_project_endpoint"];
         trace?: never;
@@ -906,7 +907,8 @@ export interface paths {
         put?: never;
         /**
          * Suspend Project Endpoint
-         * @description Stops the compute cleanly. Of an idle one: 200 with no operations.
+         * @description Stops the compute cleanly. Of an idle one: 200 with no operations. While unlogged tables hold rows, which a
+         *     suspend loses: 409 `UNLOGGED_ROWS`, unless the project's `unlogged_on_suspend` says otherwise.
          */
         post: operations["suspend_project_endpoint"];
         delete?: never;
@@ -924,7 +926,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Restart Project Endpoint */
+        /**
+         * Restart Project Endpoint
+         * @description Stops the compute and starts it. Refused as a suspend is while unlogged tables hold rows.
+         */
         post: operations["restart_project_endpoint"];
         delete?: never;
         options?: never;
@@ -4004,6 +4009,7 @@ export interface components {
             enable_logical_replication?: boolean | null;
             maintenance_window?: components["schemas"]["WeeklyWindow"] | null;
             durability?: components["schemas"]["DurabilityPolicy"] | null;
+            unlogged_on_suspend?: components["schemas"]["UnloggedOnSuspend"] | null;
             /** Block Public Connections */
             block_public_connections?: boolean | null;
             /** Block Vpc Connections */
@@ -4929,6 +4935,12 @@ export interface components {
             /** Stopped */
             stopped: number;
         };
+        /**
+         * UnloggedOnSuspend
+         * @description What a suspend or restart that somebody asks for does while unlogged tables hold rows, which it would lose.
+         * @enum {string}
+         */
+        UnloggedOnSuspend: "refuse" | "discard";
         /** VpcEndpoints */
         VpcEndpoints: {
             /** Endpoints */
@@ -8622,8 +8634,26 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description UNLOGGED_ROWS: Unlogged tables hold rows that the request would lose; repeat it with `discard_unlogged=true` to lose them. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description DEPENDENCY_UNAVAILABLE: A program Weir depends on does not answer. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8694,7 +8724,10 @@ export interface operations {
     };
     suspend_project_endpoint: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Stop the compute even if rows of unlogged tables are lost */
+                discard_unlogged?: boolean;
+            };
             header?: never;
             path: {
                 project_id: string;
@@ -8740,8 +8773,26 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description UNLOGGED_ROWS: Unlogged tables hold rows that the request would lose; repeat it with `discard_unlogged=true` to lose them. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description DEPENDENCY_UNAVAILABLE: A program Weir depends on does not answer. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8753,7 +8804,10 @@ export interface operations {
     };
     restart_project_endpoint: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Stop the compute even if rows of unlogged tables are lost */
+                discard_unlogged?: boolean;
+            };
             header?: never;
             path: {
                 project_id: string;
@@ -8799,8 +8853,26 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description UNLOGGED_ROWS: Unlogged tables hold rows that the request would lose; repeat it with `discard_unlogged=true` to lose them. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
             423: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description DEPENDENCY_UNAVAILABLE: A program Weir depends on does not answer. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
