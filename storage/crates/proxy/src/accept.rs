@@ -27,13 +27,13 @@ pub enum Accepted {
     /// The client waits for the connection's end, which says that the request was passed on.
     Cancel(CancelRequest, Box<dyn AsyncWrite + Send + Unpin>),
     /// A client of HTTP.
-    Http(Box<dyn Both>),
+    Http(Box<dyn Duplex>),
 }
 
 /// Both directions of a connection.
-pub trait Both: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Both for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// Why a connection ends here. The client has been told what it can be told.
 #[derive(Debug)]

@@ -248,7 +248,7 @@ mod tests {
         ));
         let unknown = Fatal::new("3D000", "database \"x\" does not exist").to_message();
         match outcome_with(&unknown).await {
-            ComputeError::Refused(told) => assert_eq!(told, unknown),
+            ComputeError::Refused(message) => assert_eq!(message, unknown),
             other => panic!("{other:?}"),
         }
     }

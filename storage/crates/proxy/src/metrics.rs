@@ -17,7 +17,7 @@ pub static CONNECTIONS: LazyLock<IntGaugeVec> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
-/// Connections that have ended, by why; the values are those of `why::Why`.
+/// Connections that have ended, by why; the values are those of `end_reason::EndReason`.
 pub static ENDED: LazyLock<IntCounterVec> = LazyLock::new(|| {
     register_int_counter_vec!(
         "weir_proxy_connections_ended_total",

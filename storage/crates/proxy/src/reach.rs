@@ -10,8 +10,8 @@ use pg_protocol::startup::Startup;
 
 use crate::compute::{self, ComputeError, Ready};
 use crate::directory::{Directory, Endpoint, State};
+use crate::end_reason::EndReason;
 use crate::wake::Wakes;
-use crate::why::Why;
 
 /// The pause before a compute that is not there is tried again.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -19,16 +19,16 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// What the client is told, and why.
 pub struct Unreached {
     /// An ErrorResponse.
-    pub told: Vec<u8>,
+    pub message: Vec<u8>,
     /// For metrics and the log.
-    pub why: Why,
+    pub reason: EndReason,
 }
 
 impl Unreached {
     fn new(word: &'static str, fatal: Fatal, reason: String) -> Unreached {
         Unreached {
-            told: fatal.to_message(),
-            why: Why(word, reason),
+            message: fatal.to_message(),
+            reason: EndReason(word, reason),
         }
     }
 }
@@ -97,10 +97,10 @@ pub async fn reach(
             }
             State::Running(address) => match compute::connect(&address, startup, keys).await {
                 Ok(ready) => return Ok((ready, address)),
-                Err(ComputeError::Refused(told)) => {
+                Err(ComputeError::Refused(message)) => {
                     let text = "the compute refused the login".to_owned();
-                    let why = Why("compute_refused", text);
-                    return Err(Unreached { told, why });
+                    let reason = EndReason("compute_refused", text);
+                    return Err(Unreached { message, reason });
                 }
                 Err(ComputeError::Untrusted(reason)) => {
                     tracing::error!(endpoint = %name, address, reason, "what answers is not the endpoint's compute");

@@ -12,9 +12,10 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::accept::{self, Accepted, Both, refuse};
+use crate::accept::{self, Accepted, Duplex, refuse};
 use crate::cancel::{Backend, Registered};
 use crate::compute::Ready;
+use crate::end_reason::EndReason;
 use crate::login::{self, Login, LoginError};
 use crate::metrics::{self, Open};
 use crate::pooled::serve::Context;
@@ -23,10 +24,9 @@ use crate::reach::{Unreached, reach};
 use crate::relay::{Drain, End, Passed, Relay};
 use crate::shared::Shared;
 use crate::sql_http::run::Surroundings;
-use crate::sql_http::serve::{self as http, Became};
+use crate::sql_http::serve::{self as http, HttpOutcome};
 use crate::sql_http::websocket;
 use crate::throttle::LONGEST_WAIT;
-use crate::why::Why;
 
 /// A client that asked to cancel has so long to take the end of its connection.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -56,7 +56,7 @@ pub async fn serve(
 ) {
     let begun = Instant::now();
     let mut account = Account::default();
-    let Why(word, text) = match run(stream, peer, &shared, drain, &mut account, begun).await {
+    let EndReason(word, text) = match run(stream, peer, &shared, drain, &mut account, begun).await {
         Ok(end) => end.into(),
         Err(why) => why,
     };
@@ -95,7 +95,7 @@ async fn run(
     drain: watch::Receiver<Drain>,
     account: &mut Account,
     begun: Instant,
-) -> Result<End, Why> {
+) -> Result<End, EndReason> {
     let open = Open::new("login");
     let identity = shared.certificate.current();
     let accepted = Box::pin(timeout(
@@ -126,9 +126,9 @@ async fn run(
     }
 }
 
-fn silent() -> Why {
+fn silent() -> EndReason {
     let text = "it did not say in time what it wants";
-    Why("login_timeout", text.to_owned())
+    EndReason("login_timeout", text.to_owned())
 }
 
 async fn cancel(
@@ -151,7 +151,11 @@ struct Place<'a> {
 
 impl Place<'_> {
     /// HTTP, until the connection ends or its WebSocket does.
-    async fn http(self, stream: Box<dyn Both>, drain: watch::Receiver<Drain>) -> Result<End, Why> {
+    async fn http(
+        self,
+        stream: Box<dyn Duplex>,
+        drain: watch::Receiver<Drain>,
+    ) -> Result<End, EndReason> {
         let open = Open::new("http");
         let surroundings = Surroundings {
             shared: self.shared.clone(),
@@ -159,9 +163,11 @@ impl Place<'_> {
             drain: drain.clone(),
         };
         let (mut client, host) = match http::serve(stream, surroundings).await {
-            Became::WebSocket(upgraded, host) => (websocket::stream(upgraded), host),
-            Became::Ended(Ok(())) => return Ok(End::Client { said: true }),
-            Became::Ended(Err(error)) => return Err(Why("client_broke", error.to_string())),
+            HttpOutcome::WebSocket(upgraded, host) => (websocket::stream(upgraded), host),
+            HttpOutcome::Ended(Ok(())) => return Ok(End::Client { said: true }),
+            HttpOutcome::Ended(Err(error)) => {
+                return Err(EndReason("client_broke", error.to_string()));
+            }
         };
         drop(open);
         let open = Open::new("login");
@@ -193,7 +199,7 @@ impl Place<'_> {
         way: Way<'_>,
         drain: watch::Receiver<Drain>,
         open: Open,
-    ) -> Result<End, Why> {
+    ) -> Result<End, EndReason> {
         let Place {
             peer,
             shared,
@@ -201,14 +207,14 @@ impl Place<'_> {
             begun,
         } = self;
         match begin(client, startup, way, peer, shared, account).await? {
-            Begun::Direct(client, ready, _registered) => {
+            Started::Direct(client, ready, _registered) => {
                 let _open = serving(open, begun);
                 let relay = Box::pin(Relay::new(client, ready.stream, ready.rest).run(drain));
                 let (end, passed) = relay.await;
                 account.passed = passed;
                 Ok(end)
             }
-            Begun::Pooled(client, startup, login) => {
+            Started::Pooled(client, startup, login) => {
                 let key_bytes = key_bytes(&startup);
                 let context = Context {
                     pools: &shared.pools,
@@ -236,7 +242,7 @@ fn serving(open: Open, begun: Instant) -> Open {
 }
 
 /// A connection whose client has logged in.
-enum Begun<C> {
+enum Started<C> {
     Direct(C, Ready, Option<Registered>),
     /// No server connection yet: it gets one for each transaction.
     Pooled(C, Startup, Login),
@@ -250,7 +256,7 @@ async fn begin<C: AsyncRead + AsyncWrite + Unpin>(
     peer: SocketAddr,
     shared: &Shared,
     account: &mut Account,
-) -> Result<Begun<C>, Why> {
+) -> Result<Started<C>, EndReason> {
     let login = Box::pin(log_in(
         &mut client,
         &mut startup,
@@ -270,31 +276,38 @@ async fn begin<C: AsyncRead + AsyncWrite + Unpin>(
             };
             let text = fatal.message.clone();
             refuse(&mut client, fatal).await;
-            return Err(Why(why, text));
+            return Err(EndReason(why, text));
         }
-        Ok(Err(LoginError::Broken(error))) => return Err(Why("client_broke", error.to_string())),
-        Err(_) => return Err(Why("login_timeout", "it did not log in in time".to_owned())),
+        Ok(Err(LoginError::Broken(error))) => {
+            return Err(EndReason("client_broke", error.to_string()));
+        }
+        Err(_) => {
+            return Err(EndReason(
+                "login_timeout",
+                "it did not log in in time".to_owned(),
+            ));
+        }
     };
     if login.pooled {
-        return Ok(Begun::Pooled(client, startup, login));
+        return Ok(Started::Pooled(client, startup, login));
     }
     let reached = reach(shared.ways(), &login.endpoint, &login.keys, &startup);
     let (ready, address) = match Box::pin(reached).await {
         Ok(reached) => reached,
-        Err(Unreached { told, why }) => {
-            let _ = client.write_all(&told).await;
+        Err(Unreached { message, reason }) => {
+            let _ = client.write_all(&message).await;
             let _ = client.shutdown().await;
-            return Err(why);
+            return Err(reason);
         }
     };
     let registered = greet(&mut client, &startup, &ready, address, shared)
         .await
-        .map_err(|error| Why("client_broke", error.to_string()))?;
+        .map_err(|error| EndReason("client_broke", error.to_string()))?;
     let ready = Ready {
         greeting: Vec::new(),
         ..ready
     };
-    Ok(Begun::Direct(client, ready, registered))
+    Ok(Started::Direct(client, ready, registered))
 }
 
 async fn log_in(

@@ -9,12 +9,12 @@ use pg_protocol::startup::Startup;
 use super::connection::{CommandError, Connection};
 use super::pools::{Lease, Pools, QueueTimeout};
 use crate::cancel::Cancels;
+use crate::end_reason::EndReason;
 use crate::login::Login;
 use crate::pool::key::{self, PooledStartup};
 use crate::pool::parameters::{Learned, Tracked};
 use crate::reach::{self, Unreached, Ways};
 use crate::relay::End;
-use crate::why::Why;
 
 /// What a session needs of its surroundings.
 #[derive(Clone, Copy)]
@@ -30,21 +30,21 @@ pub struct Context<'a> {
 /// Why a client has no server connection, and what it is told.
 pub enum Unserved {
     /// The client is to be told this, and its connection ends.
-    Told(Vec<u8>, Why),
+    Refused(Vec<u8>, EndReason),
     /// The client went away, or the proxy ends.
     Ended(End),
 }
 
 impl From<Unreached> for Unserved {
     fn from(unreached: Unreached) -> Unserved {
-        Unserved::Told(unreached.told, unreached.why)
+        Unserved::Refused(unreached.message, unreached.reason)
     }
 }
 
 impl Unserved {
     /// For a client that is told this, and whose connection ends with it.
     pub fn fatal(word: &'static str, fatal: &Fatal) -> Unserved {
-        Unserved::Told(fatal.to_message(), Why(word, fatal.message.clone()))
+        Unserved::Refused(fatal.to_message(), EndReason(word, fatal.message.clone()))
     }
 }
 
@@ -122,8 +122,8 @@ pub async fn serve(
             Ok(()) => return Ok((lease, connection)),
             Err(CommandError::Refused(body)) => {
                 let error = CommandError::Refused(body.clone());
-                let why = Why("refused", error.to_string());
-                return Err(Unserved::Told(fatal_of(&body), why));
+                let reason = EndReason("refused", error.to_string());
+                return Err(Unserved::Refused(fatal_of(&body), reason));
             }
             // It had ended, and nothing of the client's was sent to it.
             Err(CommandError::Broken(_)) if was_idle => {}
@@ -158,8 +158,8 @@ async fn prepare(
 fn broken(error: io::Error) -> Unserved {
     let fatal = Fatal::new("08006", "the connection to the compute broke")
         .with_hint("Connect again; nothing of this client's was under way.");
-    let why = Why("compute_broke", error.to_string());
-    Unserved::Told(fatal.to_message(), why)
+    let reason = EndReason("compute_broke", error.to_string());
+    Unserved::Refused(fatal.to_message(), reason)
 }
 
 fn queue_timeout(startup: &PooledStartup, timeout: QueueTimeout, pools: &Pools) -> Unserved {

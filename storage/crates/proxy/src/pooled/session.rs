@@ -10,12 +10,12 @@ use super::pools::Lease;
 use super::serve::{Context, Unserved, greeting, serve};
 use super::turn::{self, Ended};
 use crate::cancel::{self, Registered};
+use crate::end_reason::EndReason;
 use crate::login::Login;
 use crate::metrics;
 use crate::pool::key::PooledStartup;
 use crate::pool::turn::{Client, Idle, Turn};
 use crate::relay::{Drain, End, Passed};
-use crate::why::Why;
 
 /// While a client waits for a server connection, no more than this is read from it.
 const MOST_READ_AHEAD: usize = 64 << 10;
@@ -48,15 +48,15 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
         login: Login,
         key_bytes: usize,
         context: Context<'a>,
-    ) -> Result<Session<'a, S>, Why> {
+    ) -> Result<Session<'a, S>, EndReason> {
         let greeted = Box::pin(greeting(startup, &login, context)).await;
         let (startup, settings, mut greeting) = match greeted {
             Ok(greeted) => greeted,
             Err(Unserved::Ended(_)) => unreachable!("nobody reads from the client here"),
-            Err(Unserved::Told(told, why)) => {
-                let _ = stream.write_all(&told).await;
+            Err(Unserved::Refused(message, reason)) => {
+                let _ = stream.write_all(&message).await;
                 let _ = stream.shutdown().await;
-                return Err(why);
+                return Err(reason);
             }
         };
         let registered = context.cancels.register_pooled(key_bytes);
@@ -65,7 +65,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
         greeting.extend(message(b'Z', b"I"));
         turn::send(&mut stream, &greeting)
             .await
-            .map_err(|error| Why("client_broke", error.to_string()))?;
+            .map_err(|error| EndReason("client_broke", error.to_string()))?;
         let (reader, writer) = tokio::io::split(stream);
         Ok(Session {
             context,
@@ -85,7 +85,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
     ///
     /// # Errors
     /// No server connection could be had, or the client could not be understood. It has been told.
-    pub async fn run(&mut self, mut drain: watch::Receiver<Drain>) -> Result<End, Why> {
+    pub async fn run(&mut self, mut drain: watch::Receiver<Drain>) -> Result<End, EndReason> {
         let mut client = self.client.take().expect("a session runs once");
         loop {
             match client.idle() {
@@ -99,9 +99,9 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
                     Ok(Some(back)) => client = back,
                     Ok(None) => return Ok(self.goodbye(End::Client { said: false }).await),
                     Err(Unserved::Ended(end)) => return Ok(self.goodbye(end).await),
-                    Err(Unserved::Told(told, why)) => {
-                        self.send_last(&told).await;
-                        return Err(why);
+                    Err(Unserved::Refused(message, reason)) => {
+                        self.send_last(&message).await;
+                        return Err(reason);
                     }
                 },
                 Ok(Idle::More) => {
@@ -111,7 +111,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
                 }
                 Err(fatal) => {
                     self.send_last(&fatal.to_message()).await;
-                    return Err(Why("violation", fatal.message));
+                    return Err(EndReason("violation", fatal.message));
                 }
             }
         }
@@ -194,14 +194,14 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
             }
             _ => ("compute", "the compute closed the connection".to_owned()),
         };
-        let text = Why(word, text);
+        let text = EndReason(word, text);
         if !turn.can_tell() {
-            return Err(Unserved::Told(Vec::new(), text));
+            return Err(Unserved::Refused(Vec::new(), text));
         }
         let fatal = Fatal::new("08006", "the connection to the compute broke").with_hint(
             "Connect again. Whether a COMMIT that was under way took effect has to be looked up.",
         );
-        Err(Unserved::Told(fatal.to_message(), text))
+        Err(Unserved::Refused(fatal.to_message(), text))
     }
 
     /// What a client is told whose session ends within a turn by itself, or by the proxy.
@@ -211,14 +211,14 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
             Ended::ClientBroke(error) => Err(Unserved::Ended(End::ClientBroke(error))),
             Ended::Violation(fatal) if turn.can_tell() => Err(Unserved::fatal("violation", &fatal)),
             Ended::Violation(fatal) => {
-                let why = Why("violation", fatal.message);
-                Err(Unserved::Told(Vec::new(), why))
+                let reason = EndReason("violation", fatal.message);
+                Err(Unserved::Refused(Vec::new(), reason))
             }
             // Nothing is put into the middle of a message.
             _ if turn.can_tell() => Err(Unserved::Ended(End::Shutdown)),
             _ => {
-                let why = Why("shutdown", "the proxy shuts down".to_owned());
-                Err(Unserved::Told(Vec::new(), why))
+                let reason = EndReason("shutdown", "the proxy shuts down".to_owned());
+                Err(Unserved::Refused(Vec::new(), reason))
             }
         }
     }
@@ -277,20 +277,20 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
         served
     }
 
-    async fn send_last(&mut self, told: &[u8]) {
-        let _ = self.writer.write_all(told).await;
+    async fn send_last(&mut self, message: &[u8]) {
+        let _ = self.writer.write_all(message).await;
         let _ = self.writer.shutdown().await;
     }
 
     /// Tells the client that the proxy shuts down, if it does; closes the connection.
     async fn goodbye(&mut self, end: End) -> End {
-        let told = match end {
+        let message = match end {
             End::Shutdown => {
                 Fatal::new("57P01", "terminating connection: the proxy shuts down").to_message()
             }
             _ => Vec::new(),
         };
-        self.send_last(&told).await;
+        self.send_last(&message).await;
         end
     }
 }

@@ -32,7 +32,7 @@ const MOST_HEAD_BYTES: usize = 32 << 10;
 const PREFLIGHT_SECONDS: &str = "86400";
 
 /// What became of a connection.
-pub enum Became {
+pub enum HttpOutcome {
     /// The connection ended; the error says why, if it broke.
     Ended(Result<(), hyper::Error>),
     /// A WebSocket at the host of this name.
@@ -43,7 +43,7 @@ pub enum Became {
 type Agreed = Arc<Mutex<Option<(OnUpgrade, String)>>>;
 
 /// Serves the connection's requests.
-pub async fn serve<S>(stream: S, surroundings: Surroundings) -> Became
+pub async fn serve<S>(stream: S, surroundings: Surroundings) -> HttpOutcome
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -68,7 +68,7 @@ where
         tokio::select! {
             ended = &mut connection => break ended,
             wanted = wanted(&mut drain, finishing) => match wanted {
-                Drain::All => return Became::Ended(Ok(())),
+                Drain::All => return HttpOutcome::Ended(Ok(())),
                 _ => {
                     finishing = true;
                     connection.as_mut().graceful_shutdown();
@@ -79,10 +79,10 @@ where
     let agreed = agreed.lock().take();
     match (ended, agreed) {
         (Ok(()), Some((upgrade, host))) => match upgrade.await {
-            Ok(upgraded) => Became::WebSocket(upgraded, host),
-            Err(error) => Became::Ended(Err(error)),
+            Ok(upgraded) => HttpOutcome::WebSocket(upgraded, host),
+            Err(error) => HttpOutcome::Ended(Err(error)),
         },
-        (ended, _) => Became::Ended(ended),
+        (ended, _) => HttpOutcome::Ended(ended),
     }
 }
 
