@@ -324,9 +324,10 @@ def test_whose_token_a_compute_has_is_not_for_its_own_folder_to_say(files: KeyFi
     assert parts.computes(home) == []
 
 
-@pytest.mark.parametrize("name", ["token", f".token.{os.getpid()}.new"])
-def test_no_token_is_read_or_written_through_a_link(files: KeyFiles, tmp_path: Path, name: str):
+@pytest.mark.parametrize("form", ["token", ".token.{}.new"])
+def test_no_token_is_read_or_written_through_a_link(files: KeyFiles, tmp_path: Path, form: str):
     """The folder of a compute may be its database's own user's."""
+    name = form.format(os.getpid())
     victim = tmp_path / "victim"
     victim.write_text("of somebody else")
     folder = tmp_path / "computes" / "ep-one"
