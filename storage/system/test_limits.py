@@ -144,7 +144,7 @@ def test_a_task_that_keeps_a_worker_is_counted_and_ends_an_armed_pageserver() ->
     # Where ingest reports how far it is.
     stalls = {"WEIR_CRASH_POINT": "feedback.before", "WEIR_CRASH_BY": "stall"}
     root = Path(tempfile.mkdtemp(prefix="weir-system-"))
-    with engine(root, pageserver_environment={**stalls, "WEIR_WORKER_STALLS": ""}) as running:
+    with engine(root, pageserver_environment=stalls | {"WEIR_WORKER_STALLS": ""}) as running:
         compute = running.compute(running.create_timeline())
         compute.sql("CREATE TABLE t (i int)")
         count = lambda: metric(running.storage, "weir_worker_stalls_total", task="ingest")  # noqa: E731
@@ -154,7 +154,7 @@ def test_a_task_that_keeps_a_worker_is_counted_and_ends_an_armed_pageserver() ->
         assert running.stalls() == []
         compute.suspend()
     root = Path(tempfile.mkdtemp(prefix="weir-system-"))
-    armed = Engine(root, pageserver_environment=stalls)
+    armed = Engine(root, pageserver_environment=stalls | {"WEIR_WORKER_STALLS": "abort"})
     try:
         armed.start()
         armed.compute(armed.create_timeline(), wait=False)

@@ -12,7 +12,7 @@
 //! after the last one, is not known.
 //!
 //! With `WEIR_WORKER_STALLS=abort`, a stall ends the program by SIGABRT after one line to stderr, which begins with
-//! [`MARK`]. Tests set it: no stall passes unseen.
+//! [`MARK`]. `make test-stalls` sets it: no stall passes unseen there.
 //!
 //! Invariants: a poll costs two stores and no system call. A task is named by a constant, so that the metric has as
 //! many series as the source has names. Nothing is stored.
