@@ -199,7 +199,7 @@ async def test_the_note_of_a_wave_outlasts_its_soak_and_the_end_of_a_rollback_it
         )
         await asyncio.sleep(0.3)
 
-    principal: Any = SimpleNamespace(name="somebody", request_id="r", account_id=None)
+    principal: Any = SimpleNamespace(name="somebody", request_id="r", account_id=None, address="", api_key_id=1)
     temporal: Any = SimpleNamespace(start_workflow=start_workflow)
     async with fleet.weir.resources.database.transaction() as session:
         access: Any = SimpleNamespace(session=session, principal=principal)

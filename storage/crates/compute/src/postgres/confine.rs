@@ -21,8 +21,9 @@ use serde::Serialize;
 
 use super::user::OsUser;
 
-/// What the agent passes on of its environment: by what `weir down` finds processes of an installation.
-const PASSED: [&str; 2] = ["WEIR_HOME", "WEIR_SERVICE"];
+/// What the agent passes on of its environment: by what `weir down` finds processes of an installation; and a clock of
+/// a test's, which is a library. The worker starts no agent with a library.
+const PASSED: [&str; 4] = ["WEIR_HOME", "WEIR_SERVICE", "LD_PRELOAD", "WEIR_TEST_CLOCK"];
 /// Where Postgres finds the programs that it starts by name.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// What others can do to files that the agent or Postgres makes without saying a mode: nothing.
