@@ -8,6 +8,7 @@ for: after the first cycles no figure grows (`grown`).
 
 from __future__ import annotations
 
+import itertools
 import os
 import statistics
 import time
@@ -94,6 +95,7 @@ class Churn:
     say: Callable[[str], None]
     cycles: int = 0
     samples: list[Sample] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
         self.main = self.engine.create_timeline()
@@ -128,7 +130,8 @@ class Churn:
             )
 
     def _tables(self, compute: Compute, count: int) -> None:
-        names = [f"t_{self.cycles}_{number}" for number in range(count)]
+        # Never a name again: a branch is made where the pageserver is, which may not have seen its parent's last drop.
+        names = [f"t_{next(self._numbers)}" for _ in range(count)]
         with compute.connect() as session:
             for name in names:
                 session.execute(f"CREATE TABLE {name} (i int PRIMARY KEY, t text)".encode())
