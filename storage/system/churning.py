@@ -130,7 +130,7 @@ class Churn:
             )
 
     def _tables(self, compute: Compute, count: int) -> None:
-        # Never a name again: a branch is made where the pageserver is, which may not have seen its parent's last drop.
+        # Never a name again: a branch is made where the pageserver is, which may lack the last drop of its parent.
         names = [f"t_{next(self._numbers)}" for _ in range(count)]
         with compute.connect() as session:
             for name in names:
