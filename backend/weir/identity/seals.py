@@ -94,6 +94,8 @@ async def seal(session: AsyncSession, at: datetime) -> int:
         return 0
     waiting = select(AuditEntry).join(AuditPending, AuditPending.entry_id == AuditEntry.id)
     entries = (await session.scalars(waiting.order_by(AuditEntry.id).limit(BATCH))).all()
+    if not entries:
+        return 0
     last = await head(session)
     for entry in entries:
         last = Head(last.position + 1, sealed_hash(last.hash, content(entry)))

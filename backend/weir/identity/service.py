@@ -101,9 +101,9 @@ async def open_session(session: AsyncSession, api_key: str, hours: int) -> tuple
 
 async def close_session(session: AsyncSession, token: str) -> tuple[ApiKey, Account] | None:
     """Ends a console session; whose it was, or None when there is none of that token any more."""
-    repository = IdentityRepository(session)
-    found = await repository.account_of_session(crypto.hash_token(token), now())
-    await repository.end_session(crypto.hash_token(token))
+    repository, token_hash = IdentityRepository(session), crypto.hash_token(token)
+    found = await repository.account_of_session(token_hash, now())
+    await repository.end_session(token_hash)
     return found
 
 

@@ -7,6 +7,7 @@ import { auditQuery, exportPath } from '~/features/audit/queries'
 import { parseAudit } from '~/features/audit/search'
 import { PagedList } from '~/shared/PagedList'
 import { PageHeader } from '~/shared/PageHeader'
+import { BUTTON_LINK } from '~/ui/button-link'
 import { Card } from '~/ui/Card'
 import { TextField } from '~/ui/Field'
 
@@ -30,14 +31,7 @@ export function AuditPage() {
         title="Audit log"
         note="Every change, every password that was shown and every sign-in. Newest first."
         actions={
-          <a
-            href={exportPath(filter)}
-            download="weir-audit.ndjson"
-            className={
-              'inline-flex min-h-8 items-center rounded-md border border-line bg-panel px-3 py-1 ' +
-              'text-sm font-medium hover:bg-raised'
-            }
-          >
+          <a href={exportPath(filter)} download="weir-audit.ndjson" className={BUTTON_LINK}>
             Export
           </a>
         }

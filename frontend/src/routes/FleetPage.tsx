@@ -9,6 +9,7 @@ import { bytesPerSecond, count, percent } from '~/lib/format'
 import { MetricCharts } from '~/shared/MetricCharts'
 import { PageHeader } from '~/shared/PageHeader'
 import { stateText } from '~/shared/states'
+import { BUTTON_LINK } from '~/ui/button-link'
 import { Card } from '~/ui/Card'
 import { Loading, Notice } from '~/ui/Notice'
 import { Stat, Stats } from '~/ui/Stat'
@@ -82,13 +83,7 @@ export function FleetPage() {
         title="Fleet"
         note={states.join(', ')}
         actions={
-          <Link
-            to="/fleet/pushdown"
-            className={
-              'inline-flex min-h-8 items-center rounded-md border border-line bg-panel px-3 py-1 ' +
-              'text-sm font-medium hover:bg-raised'
-            }
-          >
+          <Link to="/fleet/pushdown" className={BUTTON_LINK}>
             Who has image pushdown
           </Link>
         }

@@ -18,6 +18,7 @@ import { WaveStrip } from '~/features/rollouts/WaveStrip'
 import { computes, count, duration, time } from '~/lib/format'
 import { PageHeader } from '~/shared/PageHeader'
 import { StateBadge } from '~/shared/StateBadge'
+import { BUTTON_LINK } from '~/ui/button-link'
 import { Card } from '~/ui/Card'
 import { Notice } from '~/ui/Notice'
 
@@ -50,14 +51,12 @@ function Alerts({ rollout, onOpen }: { rollout: Rollout; onOpen: (computeId: str
 
 function ReportLinks({ rollout }: { rollout: Rollout }) {
   const report = `/api/v2/rollouts/${encodeURIComponent(rollout.id)}/report`
-  const look =
-    'inline-flex min-h-8 items-center gap-1.5 rounded-md border border-line bg-panel px-3 py-1 text-sm font-medium hover:bg-raised'
   return (
     <>
-      <a href={report} target="_blank" rel="noreferrer" className={look}>
+      <a href={report} target="_blank" rel="noreferrer" className={BUTTON_LINK}>
         <FileText aria-hidden size={14} /> Report
       </a>
-      <a href={`${report}?format=json`} download={`rollout-${rollout.id}.json`} className={look}>
+      <a href={`${report}?format=json`} download={`rollout-${rollout.id}.json`} className={BUTTON_LINK}>
         JSON
       </a>
     </>

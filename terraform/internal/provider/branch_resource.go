@@ -153,12 +153,7 @@ func (r *branchResource) Read(ctx context.Context, req resource.ReadRequest, res
 	ctx, cancel := within(ctx, state.Timeouts.Read, &resp.Diagnostics)
 	defer cancel()
 	found, err := r.api.Get(ctx, state.where())
-	if client.IsNotFound(err) {
-		resp.State.RemoveResource(ctx)
-		return
-	}
-	if err != nil {
-		resp.Diagnostics.AddError("Branch "+state.ID.ValueString()+" cannot be read", err.Error())
+	if unread(ctx, resp, err, "Branch "+state.ID.ValueString()+" cannot be read") {
 		return
 	}
 	state.show(found.Branch)

@@ -47,6 +47,19 @@ func (d *onWeirDataSource) Configure(
 	d.take(req.ProviderData)
 }
 
+// unread says whether a read found nothing to show: because what the resource stands for has gone, which takes it out of
+// the state, or because the API failed, which becomes an error under the title.
+func unread(ctx context.Context, resp *resource.ReadResponse, err error, title string) bool {
+	if client.IsNotFound(err) {
+		resp.State.RemoveResource(ctx)
+		return true
+	}
+	if err != nil {
+		resp.Diagnostics.AddError(title, err.Error())
+	}
+	return err != nil
+}
+
 // within bounds a context by what `timeouts` says of one kind of change.
 func within(
 	ctx context.Context,

@@ -88,12 +88,7 @@ func (r *databaseResource) Read(ctx context.Context, req resource.ReadRequest, r
 	ctx, cancel := within(ctx, state.Timeouts.Read, &resp.Diagnostics)
 	defer cancel()
 	found, err := r.api.Get(ctx, state.where(state.Name.ValueString()))
-	if client.IsNotFound(err) {
-		resp.State.RemoveResource(ctx)
-		return
-	}
-	if err != nil {
-		resp.Diagnostics.AddError("Database "+state.Name.ValueString()+" cannot be read", err.Error())
+	if unread(ctx, resp, err, "Database "+state.Name.ValueString()+" cannot be read") {
 		return
 	}
 	state.show(found.Database)

@@ -196,12 +196,7 @@ func (r *endpointResource) Read(ctx context.Context, req resource.ReadRequest, r
 	ctx, cancel := within(ctx, state.Timeouts.Read, &resp.Diagnostics)
 	defer cancel()
 	found, err := r.api.Get(ctx, state.where())
-	if client.IsNotFound(err) {
-		resp.State.RemoveResource(ctx)
-		return
-	}
-	if err != nil {
-		resp.Diagnostics.AddError("Endpoint "+state.ID.ValueString()+" cannot be read", err.Error())
+	if unread(ctx, resp, err, "Endpoint "+state.ID.ValueString()+" cannot be read") {
 		return
 	}
 	state.show(ctx, found.Endpoint, &resp.Diagnostics)

@@ -98,12 +98,7 @@ func (r *roleResource) Read(ctx context.Context, req resource.ReadRequest, resp 
 	ctx, cancel := within(ctx, state.Timeouts.Read, &resp.Diagnostics)
 	defer cancel()
 	found, err := r.api.Get(ctx, state.where(state.Name.ValueString()))
-	if client.IsNotFound(err) {
-		resp.State.RemoveResource(ctx)
-		return
-	}
-	if err != nil {
-		resp.Diagnostics.AddError("Role "+state.Name.ValueString()+" cannot be read", err.Error())
+	if unread(ctx, resp, err, "Role "+state.Name.ValueString()+" cannot be read") {
 		return
 	}
 	state.show(found.Role)

@@ -222,12 +222,7 @@ func (r *rolloutResource) Read(ctx context.Context, req resource.ReadRequest, re
 		return
 	}
 	rollout, err := r.api.Rollout(ctx, state.ID.ValueString())
-	if client.IsNotFound(err) {
-		resp.State.RemoveResource(ctx)
-		return
-	}
-	if err != nil {
-		resp.Diagnostics.AddError("Rollout "+state.ID.ValueString()+" cannot be read", err.Error())
+	if unread(ctx, resp, err, "Rollout "+state.ID.ValueString()+" cannot be read") {
 		return
 	}
 	if state.Feature.IsNull() {
