@@ -3,7 +3,8 @@
 Needs a Weir that runs. Four arms with the same settings, all there at once, of which one works at a time; each round
 runs every workload in every arm, the arms in a new order. Before each run the arm makes a checkpoint and the machine
 comes to rest. Results: medians and spread of the rounds, and ratios of medians, in bench/results/write.json; a chart
-beside it.
+beside it. A run of some workloads (`--only`) leaves the results of the others as they are, so that a long measurement
+can be made in parts: ratios are always of arms that were measured in one run.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,7 +42,9 @@ RATIOS = {
     "pushdown_vs_images": ("weir_pushdown", "weir_images"),
 }
 RECORDED = ("rounds", "seconds", "scale", "warehouses", "wal_rate", "seed")
-ARMS_HELP = f"{' '.join(ARMS)}; also weir_pushdown_N (an image after N deltas of a page) and weir_adaptive"
+ARMS_HELP = (
+    f"{' '.join(ARMS)}; also weir_pushdown_N (an image after N deltas of a page), weir_adaptive, stock_no_fsync"
+)
 WEIR_ARMS = "--arms weir_images weir_pushdown"
 BEGAN = time.monotonic()
 
@@ -171,24 +175,41 @@ def limit_wal(arms: list[Arm], megabytes: int) -> None:
 
 
 def write(chosen_options: argparse.Namespace, version: str, runs: list[Run]) -> None:
-    """After each round, so that one that is broken off leaves what was measured."""
-    found = summary(runs)
-    document = {
-        "settings": {
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "cores": os.cpu_count(),
-            "server_version": version,
-            "postgres": SETTINGS,
-            **{
-                name: getattr(chosen_options, name)
-                for name in ("rounds", "seconds", "scale", "warehouses", "wal_rate", "seed")
-            },
-        },
-        "workloads": found,
-        "runs": [asdict(run) for run in runs],
+    """After each round, so that a run that is broken off leaves what was measured."""
+    settings = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": os.cpu_count(),
+        "server_version": version,
+        "postgres": SETTINGS,
+        **{name: getattr(chosen_options, name) for name in RECORDED},
     }
+    before = json.loads(chosen_options.results.read_text()) if chosen_options.results.exists() else {}
+    document = merged(before, settings, runs)
     chosen_options.results.write_text(json.dumps(document, indent=1) + "\n")
-    charts.write_rates(found, chosen_options.results.with_suffix(".png"))
+    charts.write_rates(document["workloads"], chosen_options.results.with_suffix(".png"))
+
+
+def merged(before: Mapping[str, Any], settings: Mapping[str, Any], runs: list[Run]) -> dict[str, Any]:
+    """The result with `runs` in it. A workload that was measured takes the place of its earlier measurement; the
+    others stay as they were, each with the settings and the time of its own run."""
+    found = summary(runs)
+    workloads: dict[str, Any] = {
+        name: {"settings": before["settings"], **earlier}
+        for name, earlier in before.get("workloads", {}).items()
+        if name not in found
+    }
+    workloads |= {name: {"settings": dict(settings), **measured} for name, measured in found.items()}
+    kept = [run for run in before.get("runs", []) if f"{run['workload']}/{run['clients']}" not in found]
+    return {
+        "settings": dict(settings),
+        "workloads": dict(sorted(workloads.items(), key=_place)),
+        "runs": [*kept, *(asdict(run) for run in runs)],
+    }
+
+
+def _place(workload: tuple[str, Any]) -> tuple[str, int]:
+    name, clients = workload[0].rsplit("/", 1)
+    return name, int(clients)
 
 
 def main() -> int:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -12,7 +13,7 @@ from matplotlib import image
 from weirbench import charts
 from weirbench.write.usage import measure
 from weirbench.write.workloads import Run
-from write import summary
+from write import merged, summary
 
 SPIN = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
 
@@ -74,6 +75,25 @@ def test_ratios_are_of_medians_and_only_of_arms_that_ran():
     assert found["rounds"] == 3
     assert found["arms"]["standby"]["per_second"] == {"median": 100, "min": 90, "max": 500}
     assert found["arms"]["standby"]["cpu_us_per_transaction"] == {"postgres": 50}
+
+
+def test_a_run_of_one_workload_leaves_the_others_with_their_own_settings():
+    first = merged({}, {"at": "monday", "rounds": 1}, [run("standby", 100), run("weir_pushdown", 60)])
+    select = replace(run("standby", 900), workload="select", clients=16)
+    second = merged(first, {"at": "tuesday", "rounds": 5}, [select])
+    assert list(second["workloads"]) == ["select/16", "tpcb/4"]
+    assert second["workloads"]["tpcb/4"] == first["workloads"]["tpcb/4"]
+    assert second["workloads"]["tpcb/4"]["settings"]["at"] == "monday"
+    assert second["workloads"]["select/16"]["settings"] == {"at": "tuesday", "rounds": 5}
+    third = merged(second, {"at": "friday", "rounds": 5}, [run("standby", 200)])
+    assert third["workloads"]["tpcb/4"]["arms"].keys() == {"standby"}
+    assert [each["per_second"] for each in third["runs"]] == [900, 200]
+
+
+def test_a_result_without_settings_by_workload_is_taken_over():
+    old = {"settings": {"at": "sunday"}, "workloads": {"copy/1": {"rounds": 1}}, "runs": []}
+    found = merged(old, {"at": "monday"}, [run("standby", 100)])
+    assert found["workloads"]["copy/1"] == {"settings": {"at": "sunday"}, "rounds": 1}
 
 
 def test_the_chart_shows_a_bar_for_each_arm(tmp_path: Path):

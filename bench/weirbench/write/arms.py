@@ -95,8 +95,8 @@ def _cluster(settings: Mapping[str, str]) -> Generator[Cluster]:
 
 
 @contextmanager
-def stock(name: str = "stock") -> Generator[Arm]:
-    with _cluster({**_STOCK, **_quoted()}) as cluster:
+def stock(name: str = "stock", *, fsync: bool = True) -> Generator[Arm]:
+    with _cluster({**_STOCK, **_quoted(), "fsync": "on" if fsync else "off"}) as cluster:
         uri = f"postgresql://postgres@127.0.0.1:{cluster.port}/postgres"
         yield Arm(name, uri, uri, {"postgres": [_postmaster(cluster.data)]})
 
@@ -221,8 +221,10 @@ def all_arms(installation: Installation, wanted: Sequence[str]) -> Generator[lis
     weir = WeirArms(installation)
 
     def made(name: str) -> AbstractContextManager[Arm]:
-        if name in ("stock", "standby"):
-            return stock() if name == "stock" else with_standby()
+        if name in ("stock", NO_FSYNC):
+            return stock(name, fsync=name == "stock")
+        if name == "standby":
+            return with_standby()
         return weir.arm(name, pushdown=name != "weir_images", storage=storage_settings(name))
 
     with ExitStack() as running:
@@ -231,13 +233,15 @@ def all_arms(installation: Installation, wanted: Sequence[str]) -> Generator[lis
 
 ARMS = ("stock", "standby", "weir_images", "weir_pushdown")
 ADAPTIVE = "weir_adaptive"
+# Commits wait for no disk and nobody else: what Postgres itself costs. No choice for anyone, but a floor.
+NO_FSYNC = "stock_no_fsync"
 _THRESHOLD = re.compile(r"weir_pushdown_(\d{1,6})")
 
 
 def arm_name(text: str) -> str:
-    """An arm's name as options give it: one of `ARMS`; `weir_pushdown_N`, with an image after N deltas of a page; or
-    `weir_adaptive`, where storage weighs images against its reads."""
-    if text in ARMS or text == ADAPTIVE or _THRESHOLD.fullmatch(text):
+    """An arm's name as options give it: one of `ARMS`; `weir_pushdown_N`, with an image after N deltas of a page;
+    `weir_adaptive`, where storage weighs images against its reads; or `stock_no_fsync`, Postgres by itself."""
+    if text in (*ARMS, ADAPTIVE, NO_FSYNC) or _THRESHOLD.fullmatch(text):
         return text
     raise ValueError(text)
 

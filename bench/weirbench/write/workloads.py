@@ -128,6 +128,18 @@ def pgbench(name: str, clients: int, *arguments: str) -> Workload:
     return Workload(name, clients, "transactions", lambda arm, seconds: _pgbench(arm, clients, seconds, *arguments))
 
 
+def messages(clients: int, size: int) -> Workload:
+    """WAL alone: each transaction is one logical message of `size` bytes, which touches no page."""
+
+    def work(arm: Arm, seconds: float) -> _Work:
+        with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
+            script.write(f"SELECT pg_logical_emit_message(true, 'bench', repeat('x', {size}));\n")
+            script.flush()
+            return _pgbench(arm, clients, seconds, "-f", script.name)
+
+    return Workload(f"message {size}", clients, "messages", work)
+
+
 def tproc_c(clients: int, warehouses: int) -> Workload:
     """As fast as it goes; one terminal's pace is not kept, so that NOPM is no audited figure."""
 
@@ -193,9 +205,11 @@ def bulk(folder: Path, scale: int) -> list[Workload]:
     ]
 
 
-def prepare(arm: Arm, scale: int, warehouses: int) -> None:
-    """Everything that the workloads need to be there."""
+def prepare(arm: Arm, scale: int, warehouses: int | None = None) -> None:
+    """Everything that the workloads need to be there; without warehouses pgbench's own tables alone."""
     _initialize(arm, scale)
+    if warehouses is None:
+        return
     query(arm.uri, "DROP TABLE IF EXISTS copied")
     psql(arm.uri, "-c", _SYNCED, timeout=900)
     tproc.load(arm.uri, warehouses)
