@@ -11,31 +11,19 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 from sqlalchemy import event
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session as SyncSession
 
 from weir.config import Settings
 from weir.kit import transactions
+from weir.kit.metadata_store import engine_of
 
-LOCK_TIMEOUT_MS = 5_000
-STATEMENT_TIMEOUT_MS = 15_000
 _WRITTEN = "weir_written"
 
 
 class Database:
     def __init__(self, settings: Settings) -> None:
-        self.engine: AsyncEngine = create_async_engine(
-            settings.database_url,
-            pool_size=settings.database_pool_size,
-            pool_pre_ping=True,
-            # Errors are logged; parameters hold sealed passwords and hashes of keys.
-            hide_parameters=True,
-            connect_args={
-                "options": f"-c lock_timeout={LOCK_TIMEOUT_MS} -c statement_timeout={STATEMENT_TIMEOUT_MS}",
-                "connect_timeout": 5,
-                "application_name": "weir",
-            },
-        )
+        self.engine: AsyncEngine = engine_of(settings.database_url, settings.database_pool_size)
         self._sessions = async_sessionmaker(self.engine, expire_on_commit=False)
 
     @asynccontextmanager

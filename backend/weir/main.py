@@ -1,17 +1,13 @@
 """The API process: routes, the dispatcher, and the console's files."""
 
 import asyncio
-import re
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
-from uuid import uuid4
 
-import structlog
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
-from prometheus_client import CONTENT_TYPE_LATEST, Counter, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy import text
 from temporalio.client import Client
 from temporalio.contrib.opentelemetry import TracingInterceptor
@@ -34,6 +30,7 @@ from weir.fleet.router import internal_router
 from weir.fleet.router import router as fleet
 from weir.identity.router import router as identity
 from weir.identity.sealing import keep_sealing
+from weir.kit.requests import RequestContext
 from weir.operations.dispatcher import Dispatcher
 from weir.operations.router import router as operations
 from weir.projects.router import router as projects
@@ -41,12 +38,6 @@ from weir.proxy.authority_router import router as certificate_authority
 from weir.proxy.router import router as proxy
 from weir.rollouts import assembly as rollouts
 from weir.rollouts.control.dispatch import RolloutDispatch
-
-log = structlog.get_logger()
-
-REQUESTS = Counter("weir_api_requests_total", "Requests answered", ["method", "route", "status"])
-SECONDS = Histogram("weir_api_request_seconds", "Time to answer", ["method", "route"])
-_REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{8,64}$")
 
 DESCRIPTION = """\
 Managed Postgres that you can run yourself.
@@ -94,30 +85,6 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
             await asyncio.to_thread(provider.shutdown)
 
 
-async def _request_context(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Gives the request its id, logs and counts it."""
-    given = request.headers.get("x-request-id", "")
-    request.state.request_id = given if _REQUEST_ID.match(given) else str(uuid4())
-    structlog.contextvars.clear_contextvars()
-    structlog.contextvars.bind_contextvars(request_id=request.state.request_id)
-    started = time.perf_counter()
-    response = await call_next(request)
-    elapsed = time.perf_counter() - started
-    route = getattr(request.scope.get("route"), "path", "none")
-    REQUESTS.labels(request.method, route, response.status_code).inc()
-    SECONDS.labels(request.method, route).observe(elapsed)
-    response.headers["x-request-id"] = request.state.request_id
-    if request.url.path.startswith("/api"):
-        log.info(
-            "request",
-            method=request.method,
-            path=request.url.path,
-            status=response.status_code,
-            ms=round(elapsed * 1000, 1),
-        )
-    return response
-
-
 def _operation_id(route: object) -> str:
     return str(getattr(route, "name", ""))
 
@@ -149,7 +116,7 @@ def create_app() -> FastAPI:
     )
     errors.install(app)
     rollouts.register()
-    app.middleware("http")(_request_context)
+    app.add_middleware(RequestContext)
     api = APIRouter(prefix="/api/v2")
     for router in (
         identity,

@@ -59,7 +59,7 @@ async def current_principal(
         if found is None:
             raise UnauthorizedError("the API key is unknown or revoked; use one from GET /api/v2/api_keys' account")
         key, account = found
-        await repository.touch_key(key.id, address_of(request), now())
+        await repository.touch_key(key, address_of(request), now())
         return principal_of(account, "api_key_user", key.id, request)
     if cookie:
         found = await repository.account_of_session(hash_token(cookie), now())
