@@ -8,13 +8,14 @@ Errors keep the classes that psycopg gives them (PEP 249): what a repetition may
 `sqlalchemy.exc.OperationalError`.
 """
 
+import os
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import asyncpg
 from sqlalchemy import event, exc
-from sqlalchemy.engine import ExceptionContext, make_url
+from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -33,7 +34,7 @@ def engine_of(database_url: str, pool_size: int) -> AsyncEngine:
     url = make_url(database_url)
     engine = create_async_engine(
         url.set(drivername="postgresql+asyncpg", query={}),
-        async_creator=_connecting(url.set(drivername="postgresql").render_as_string(hide_password=False)),
+        async_creator=_connecting(url),
         pool_size=pool_size,
         # Errors are logged; parameters hold sealed passwords and hashes of keys.
         hide_parameters=True,
@@ -43,7 +44,8 @@ def engine_of(database_url: str, pool_size: int) -> AsyncEngine:
     return engine
 
 
-def _connecting(dsn: str) -> Callable[[], Coroutine[Any, Any, "asyncpg.Connection[Any]"]]:
+def _connecting(url: URL) -> Callable[[], Coroutine[Any, Any, "asyncpg.Connection[Any]"]]:
+    dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
     settings = {
         "lock_timeout": str(LOCK_TIMEOUT_MS),
         "statement_timeout": str(STATEMENT_TIMEOUT_MS),
@@ -53,10 +55,19 @@ def _connecting(dsn: str) -> Callable[[], Coroutine[Any, Any, "asyncpg.Connectio
     async def connect() -> "asyncpg.Connection[Any]":
         try:
             return await asyncpg.connect(dsn, timeout=CONNECT_TIMEOUT_SECONDS, server_settings=settings)
-        except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            raise exc.OperationalError("connecting", None, error) from error
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            why = ConnectionError(f"no connection to {url.host}:{url.port or 5432}: {_reason(error)}")
+            raise exc.OperationalError("connecting", None, why) from error
 
     return connect
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {CONNECT_TIMEOUT_SECONDS} s"
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
 
 
 def _ping_idle_connections(engine: AsyncEngine) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import structlog
 from prometheus_client import Gauge
-from sqlalchemy import ColumnElement, and_, func, literal, or_, select, update
+from sqlalchemy import ColumnElement, DateTime, and_, func, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -157,9 +157,10 @@ async def _overdue_steps(session: AsyncSession, at: datetime) -> list[dict[str, 
 
 def _rollback_overdue(at: datetime, changes: Changes) -> tuple[ColumnElement[bool], ...]:
     """Of running computes: those that are idle go back when they start, and have their time from then on."""
+    begun = func.greatest(RolloutMember.rolled_back_at, Endpoint.started_at, type_=DateTime(timezone=True))
     patience = Rollout.strategy["step_deadline_seconds"].as_integer() * literal(timedelta(seconds=1))
     return (
-        func.greatest(RolloutMember.rolled_back_at, Endpoint.started_at) + patience < at,
+        begun + patience < at,
         RolloutMember.rolled_back_at.is_not(None),
         RolloutMember.rollback_lsn.is_(None),
         Endpoint.desired_state == EndpointState.ACTIVE,
