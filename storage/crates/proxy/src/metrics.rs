@@ -26,6 +26,14 @@ pub static ENDED: LazyLock<IntCounterVec> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// When the certificate that new connections get expires, or one above it in its chain, seconds since the Unix epoch.
+pub static CERTIFICATE_NOT_AFTER: LazyLock<IntGauge> = LazyLock::new(|| {
+    register_int_gauge!(
+        "weir_proxy_certificate_not_after_timestamp_seconds",
+        "When the certificate that clients are shown expires, or one of its chain, Unix time"
+    )
+    .expect("registered once")
+});
 /// Bytes of sessions, without TLS.
 pub static BYTES: LazyLock<IntCounterVec> = LazyLock::new(|| {
     register_int_counter_vec!(
