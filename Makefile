@@ -67,8 +67,8 @@ ARGS ?=
 images: ## the images of docker/compose.yaml, by buildah (root; ARGS="--programs DIR ..." takes what is compiled already)
 	@$(VENV)/python docker/images/build.py $(ARGS)
 
-test-images: ## a whole Weir of those images in containers of runc, a safekeeper and the worker killed (root; a few minutes)
-	@cd docker/images && $(VENV)/pytest -q test_images.py
+test-images: ## a whole Weir of those images in containers of runc, a safekeeper and the worker killed, keys changed (root; a few minutes)
+	@cd docker/images && $(VENV)/pytest -q
 
 soak: ## property tests and the simulation with fresh seeds, for ten minutes
 	@scripts/soak

@@ -22,6 +22,7 @@ from weir.errors import BadRequestError, WeirError
 from weir.identity import seals
 from weir.identity import service as identity
 from weir.kit.crypto import ensure_secrets
+from weir.tokens import commands as token_commands
 
 _MIGRATION_LOCK = 0x77656972_00
 # How long Temporal shows workflows that have ended. What they did is in the metadata database.
@@ -149,7 +150,11 @@ def main() -> None:
     checks = chain.add_subparsers(dest="verb", required=True)
     check = checks.add_parser("verify", help="go through all of it; print its head, to be noted elsewhere")
     check.add_argument("--known", metavar="POSITION:HASH", help="a head noted before, which has to lie on the chain")
+    tokens = commands.add_parser("tokens", help="the keys that sign what parts in containers know each other by")
+    token_commands.add_to(tokens)
     arguments = parser.parse_args()
+    if arguments.command == "tokens":
+        parser.exit(token_commands.run(arguments))
     if arguments.command == "migrate":
         asyncio.run(migrate())
     elif arguments.command == "temporal-namespace":

@@ -56,6 +56,8 @@ class Settings(BaseSettings):
     internal_networks: str = ""
 
     home: Path = Field(default_factory=default_home)
+    # The folder of the keys for tokens, where it is not `home`: another process keeps it (`weir.tokens.keeper`).
+    credentials_dir: Path | None = None
     database_url: str = "postgresql+psycopg://weir@127.0.0.1:7410/weir"
     # A file with the password for `database_url`, so that no environment holds it.
     database_password_file: Path | None = None
@@ -201,6 +203,11 @@ class Settings(BaseSettings):
     @property
     def secrets_dir(self) -> Path:
         return self.home / "secrets"
+
+    @property
+    def keys_home(self) -> Path:
+        """Below it are the key that signs tokens, and the public keys."""
+        return self.credentials_dir or self.home
 
     @property
     def computes_dir(self) -> Path:

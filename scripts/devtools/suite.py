@@ -69,7 +69,7 @@ def _fast_steps() -> list[Step]:
         Step("ruff-format", "Python, format", [_venv("ruff"), "format", "--check", "."]),
         Step("rustfmt", "Rust, format", ["cargo", "fmt", "--all", "--check"], STORAGE),
         Step("devtools", "the tests of this tool", _pytest("scripts/tests"), count=results.pytest),
-        Step("containers", "the Compose file and its tables", _pytest("docker/tests"), count=results.pytest),
+        Step("containers", "the Compose file, alerts, dashboards", _pytest("docker/tests"), count=results.pytest),
         Step(
             "bench-unit",
             "the benchmark's arithmetic",

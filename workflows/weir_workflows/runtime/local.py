@@ -24,7 +24,7 @@ from typing import Any
 from weir.config import Settings
 from weir.kit.http import bracketed
 from weir.tokens import parts
-from weir.tokens.bearer import signer_of
+from weir.tokens.bearer import signer_for
 from weir.tokens.keys import key_set_file
 from weir_workflows.runtime import environment
 from weir_workflows.runtime.process import ProcessId, boot_id, find_by_arguments
@@ -148,13 +148,13 @@ class LocalRuntime:
 
     def _token_arguments(self, directory: Path, spec: dict[str, Any]) -> list[str]:
         """Makes the compute's token; none where the installation has no keys."""
-        signer = signer_of(self._settings.home)
+        signer = signer_for(self._settings)
         if signer is None:
             return []
         part = parts.compute(directory, spec)
         parts.record(self._settings.home, spec)
         parts.renew(signer.key(), [part], time.time())
-        return ["--token-keys", str(key_set_file(self._settings.home)), "--token", str(part.file)]
+        return ["--token-keys", str(key_set_file(self._settings.keys_home)), "--token", str(part.file)]
 
     def clean(self, compute_id: str) -> bool:
         """Removes what a dead compute left: its pid file and its mounts; and closes its folder to the user it had.
