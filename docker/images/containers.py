@@ -150,7 +150,14 @@ class Composition:
         return state == "running" and self.execute(service.name, *service.health)[0] == 0
 
     def _ended_well(self, name: str) -> bool:
-        return (self.folder / name / "status").read_text().strip() == "0"
+        """runc says that a container has stopped before the shell around it has written how."""
+        path = self.folder / name / "status"
+        deadline = time.monotonic() + 30
+        while not (path.exists() and path.read_text().strip()):
+            if time.monotonic() > deadline:
+                raise ContainerError(f"nobody knows how {name} ended:\n{self.log(name)}")
+            time.sleep(0.1)
+        return path.read_text().strip() == "0"
 
     # One container.
 

@@ -275,7 +275,7 @@ BOARD = Dashboard(
                     warn=10,
                 ),
                 Panel(
-                    "Days until the proxy's certificate expires",
+                    "Time until the proxy's certificate expires",
                     bad="below 14 days. After the last, clients that check certificates do not connect.",
                     do="replace the two files; the proxy reads them again by itself.",
                     unit="s",
