@@ -106,7 +106,8 @@ def test_every_metric_that_a_panel_asks_for_is_there(weir: Installation) -> None
         time.sleep(2)
     # What the programs say is what their sources were read to say; Python's library says of each when it was made.
     said = {name for name in there if name.startswith("weir_") and not name.endswith("_created")}
-    assert not said - names.series()
+    unknown = sorted(said - names.series())
+    assert not unknown, f"in no source as docker/grafana/boards/names.py reads them: {unknown}"
 
 
 def test_prometheus_has_the_alerts_and_none_fires_on_what_is_well(weir: Installation) -> None:
