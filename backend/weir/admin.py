@@ -22,6 +22,7 @@ from weir.errors import BadRequestError, WeirError
 from weir.identity import seals
 from weir.identity import service as identity
 from weir.kit.crypto import ensure_secrets
+from weir.quotas import command as quotas
 
 _MIGRATION_LOCK = 0x77656972_00
 # How long Temporal shows workflows that have ended. What they did is in the metadata database.
@@ -149,6 +150,7 @@ def main() -> None:
     checks = chain.add_subparsers(dest="verb", required=True)
     check = checks.add_parser("verify", help="go through all of it; print its head, to be noted elsewhere")
     check.add_argument("--known", metavar="POSITION:HASH", help="a head noted before, which has to lie on the chain")
+    quotas.add_arguments(commands.add_parser("quotas", help="show or set how much an account or a project may have"))
     arguments = parser.parse_args()
     if arguments.command == "migrate":
         asyncio.run(migrate())
@@ -159,11 +161,12 @@ def main() -> None:
             os._exit(0)
         except (RPCError, RuntimeError) as error:
             parser.exit(1, f"weir-admin: Temporal at {get_settings().temporal_address}: {error}\n")
-    elif arguments.command in {"account", "audit"}:
+    elif arguments.command in {"account", "audit", "quotas"}:
         try:
             if arguments.command == "audit":
                 parser.exit(asyncio.run(_audit(arguments)))
-            print(asyncio.run(_account(arguments)))  # noqa: T201  its answer
+            answer = quotas.run(arguments) if arguments.command == "quotas" else _account(arguments)
+            print(asyncio.run(answer))  # noqa: T201  its answer
         except WeirError as error:
             parser.exit(1, f"weir-admin: {error.message}\n")
     else:

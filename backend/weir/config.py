@@ -6,6 +6,7 @@ from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -13,10 +14,15 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from weir.durability.levels import WEAK, Durability
+from weir.front import settings as front
+from weir.front.rates import Rate
 from weir.kit.http import is_loopback
+from weir.quotas.names import parse_defaults
 
 # A year: as much as never.
 MOST_MINUTES = 525_600
+# Of `max_body_bytes`.
+LEAST_BODY_BYTES, MOST_BODY_BYTES = 1024, 1 << 30
 # Where the other parts are. Their defaults are those of one machine; `deployment` says whether they count.
 ADDRESSES = (
     "database_url",
@@ -107,6 +113,20 @@ class Settings(BaseSettings):
     session_hours: int = 12
     region_id: str = "local"
 
+    # Hosts by which browsers and clients reach the API, comma-separated, beside loopback's and `api_url`'s.
+    allowed_hosts: str = ""
+    # Whether clients reach the API by TLS alone, which something before it ends: browsers are told to keep to it.
+    behind_tls: bool = False
+    max_body_bytes: int = Field(default=1 << 20, ge=LEAST_BODY_BYTES, le=MOST_BODY_BYTES)
+    # Requests of one key, and of one address without a key: a minute/at once, or `off` (weir.front.rates).
+    rate_reads: str = "6000/2000"
+    rate_changes: str = "1200/600"
+    rate_reveals: str = "300/300"
+    rate_sql: str = "600/300"
+    rate_strangers: str = "600/600"
+    # Of accounts that have none of their own: NAME=NUMBER or NAME=none, comma-separated (weir.quotas.names).
+    quotas: str = ""
+
     dispatch_interval_seconds: float = 2.0
     reconcile_interval_seconds: float = 3.0
 
@@ -116,6 +136,24 @@ class Settings(BaseSettings):
         unknown = [level for level in _split(value) if level not in WEAK]
         if unknown:
             raise ValueError(f"{unknown[0]!r} is no level that can be forbidden; those are {', '.join(WEAK)}")
+        return value
+
+    @field_validator("rate_reads", "rate_changes", "rate_reveals", "rate_sql", "rate_strangers")
+    @classmethod
+    def _rates(cls, value: str) -> str:
+        Rate.parse(value)
+        return value
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _hosts(cls, value: str) -> str:
+        front.host_names(value)
+        return value
+
+    @field_validator("quotas")
+    @classmethod
+    def _quotas(cls, value: str) -> str:
+        parse_defaults(value)
         return value
 
     @field_validator("internal_networks")
@@ -167,6 +205,12 @@ class Settings(BaseSettings):
         except ValueError:
             return False
         return any(parsed in network for network in networks)
+
+    @property
+    def host_names(self) -> frozenset[str]:
+        """By which the API is asked beside loopback's: those given, and the one that other parts have."""
+        own = urlsplit(with_scheme(self.api_url)).hostname
+        return front.host_names(self.allowed_hosts) | ({front.normal_host(own)} if own else frozenset[str]())
 
     @property
     def forbidden_durability(self) -> frozenset[Durability]:

@@ -50,6 +50,12 @@ class ForbiddenError(WeirError):
     code = "FORBIDDEN"
 
 
+class QuotaExceededError(ForbiddenError):
+    """A quota is used up; free some of it, or have the installation's operator raise it."""
+
+    code = "QUOTA_EXCEEDED"
+
+
 class NotFoundError(WeirError):
     status = 404
     code = "NOT_FOUND"
@@ -75,6 +81,48 @@ class UnloggedRowsError(ConflictError):
 class PreconditionFailedError(WeirError):
     status = 412
     code = "PRECONDITION_FAILED"
+
+
+class RequestTimeoutError(WeirError):
+    """The body of the request did not come to its end in time."""
+
+    status = 408
+    code = "REQUEST_TIMEOUT"
+
+
+class TooLargeError(WeirError):
+    """The body of the request is larger than the API takes."""
+
+    status = 413
+    code = "BODY_TOO_LARGE"
+
+
+class UnsupportedMediaTypeError(WeirError):
+    """The body of the request is no JSON by its `Content-Type`."""
+
+    status = 415
+    code = "UNSUPPORTED_MEDIA_TYPE"
+
+
+class MisdirectedError(WeirError):
+    """The request's `Host` is no name of this installation."""
+
+    status = 421
+    code = "MISDIRECTED_REQUEST"
+
+
+class HeadersTooLargeError(WeirError):
+    """The request has too many headers, or too large ones."""
+
+    status = 431
+    code = "HEADERS_TOO_LARGE"
+
+
+class TooManyRequestsError(WeirError):
+    """Too many requests of one kind; nothing was done, and `Retry-After` says when to repeat it."""
+
+    status = 429
+    code = "RATE_LIMITED"
 
 
 class ProjectBusyError(WeirError):

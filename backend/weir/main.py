@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, Histogram, generate_latest
 from sqlalchemy import text
+from starlette.types import ASGIApp
 from temporalio.client import Client
 from temporalio.contrib.opentelemetry import TracingInterceptor
 
@@ -22,6 +23,7 @@ from weir.branches.history_router import router as branch_history
 from weir.branches.router import router as branches
 from weir.branches.safekeepers_router import router as branch_safekeepers
 from weir.clients.connections import Connections
+from weir.clients.pageserver import Pageserver
 from weir.computes.router import router as computes
 from weir.computes.wal_cost_router import router as wal_cost
 from weir.config import Settings, get_settings
@@ -32,6 +34,8 @@ from weir.durability.router import router as durability
 from weir.endpoints.router import router as endpoints
 from weir.fleet.router import internal_router
 from weir.fleet.router import router as fleet
+from weir.front import install as front
+from weir.front.headers import SecurityHeaders
 from weir.identity.router import router as identity
 from weir.identity.sealing import keep_sealing
 from weir.operations.dispatcher import Dispatcher
@@ -39,6 +43,8 @@ from weir.operations.router import router as operations
 from weir.projects.router import router as projects
 from weir.proxy.authority_router import router as certificate_authority
 from weir.proxy.router import router as proxy
+from weir.quotas.measuring import keep_measuring
+from weir.quotas.router import router as quotas
 from weir.rollouts import assembly as rollouts
 from weir.rollouts.control.dispatch import RolloutDispatch
 
@@ -52,8 +58,8 @@ DESCRIPTION = """\
 Managed Postgres that you can run yourself.
 
 Shapes follow Neon's API v2 where it has the resource. A change answers at once with the operations it set off;
-while a project has open operations, other changes to it answer 423: repeat them. Errors are
-`{request_id, code, message}`."""
+while a project has open operations, other changes to it answer 423: repeat them. Requests too many answer 429, with
+`Retry-After`: nothing was done. Errors are `{request_id, code, message}`."""
 
 
 async def connect_temporal(settings: Settings) -> Client:
@@ -79,6 +85,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
     tasks = [
         asyncio.create_task(Dispatcher(settings, database, temporal, [RolloutDispatch]).run()),
         asyncio.create_task(keep_sealing(database)),
+        asyncio.create_task(keep_measuring(database, Pageserver(settings.pageserver_http_url, http))),
     ]
     try:
         yield
@@ -132,7 +139,11 @@ class WeirApi(FastAPI):
                     operation["responses"].pop("422", None)
             for unused in ("HTTPValidationError", "ValidationError"):
                 schema["components"]["schemas"].pop(unused, None)
+            front.describe(schema)
         return super().openapi()
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return SecurityHeaders(super().build_middleware_stack(), behind_tls=get_settings().behind_tls)
 
 
 def create_app() -> FastAPI:
@@ -149,6 +160,7 @@ def create_app() -> FastAPI:
     )
     errors.install(app)
     rollouts.register()
+    front.install(app, get_settings())
     app.middleware("http")(_request_context)
     api = APIRouter(prefix="/api/v2")
     for router in (
@@ -167,6 +179,7 @@ def create_app() -> FastAPI:
         computes,
         wal_cost,
         fleet,
+        quotas,
         *rollouts.ROUTERS,
     ):
         api.include_router(router)

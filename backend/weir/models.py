@@ -8,6 +8,7 @@ from weir.identity.models import Account, ApiKey, AuditEntry, AuditPending, Audi
 from weir.kit.models import Base
 from weir.operations.models import Operation, OperationLock
 from weir.projects.models import Project
+from weir.quotas.models import Quota, StorageUse
 from weir.rollouts.evidence.models import RolloutMeasurement
 from weir.rollouts.models import (
     Rollout,
@@ -33,6 +34,7 @@ __all__ = [
     "Operation",
     "OperationLock",
     "Project",
+    "Quota",
     "Role",
     "Rollout",
     "RolloutAlert",
@@ -41,5 +43,6 @@ __all__ = [
     "RolloutMeasurement",
     "RolloutMember",
     "RolloutWave",
+    "StorageUse",
     "TimelineMember",
 ]

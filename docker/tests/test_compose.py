@@ -16,7 +16,7 @@ from jsonschema.validators import validator_for
 
 from weir.computes import recorded
 from weir.config import ADDRESSES, Settings
-from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS
+from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS, SERVER_PROTOCOL
 
 DOCKER = COMPOSE.parent
 CRATES = DOCKER.parent / "storage" / "crates"
@@ -210,6 +210,7 @@ def test_every_variable_of_a_service_is_in_a_table() -> None:
 def test_the_api_keeps_connections_as_long_as_weir_up_has_it_do() -> None:
     command = (DOCKER / "Dockerfile").read_text()
     assert f'"--timeout-keep-alive", "{SERVER_KEEP_ALIVE_SECONDS}"' in command
+    assert f'"--http", "{SERVER_PROTOCOL}"' in command
 
 
 def test_rules_of_prometheus_are_those_of_the_code() -> None:

@@ -93,8 +93,9 @@ HOUSES = (
             "connect": _COMMON,
             "rollout_changes": (*_COMMON, "moments"),
             "rollouts": (*_COMMON, "rollout_changes"),
+            "quotas": _COMMON,
             "commands": (
-                *("projects", "branches", "computes", "databases", "operations", "connect", "rollouts"),
+                *("projects", "branches", "computes", "databases", "operations", "connect", "rollouts", "quotas"),
                 "complete",
             ),
         },

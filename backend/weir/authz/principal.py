@@ -60,6 +60,7 @@ async def current_principal(
             raise UnauthorizedError("the API key is unknown or revoked; use one from GET /api/v2/api_keys' account")
         key, account = found
         await repository.touch_key(key.id, address_of(request), now())
+        request.state.api_key_id = key.id
         return principal_of(account, "api_key_user", key.id, request)
     if cookie:
         found = await repository.account_of_session(hash_token(cookie), now())
@@ -67,6 +68,7 @@ async def current_principal(
             raise UnauthorizedError("the console session has ended; sign in again")
         refuse_foreign_origin(request)
         key, account = found
+        request.state.api_key_id = key.id
         return principal_of(account, SESSION_METHOD, key.id, request)
     raise UnauthorizedError("send an API key as `Authorization: Bearer <key>`, or sign in to the console")
 

@@ -25,6 +25,7 @@ from weir.operations import scopes
 from weir.operations.models import Operation, OperationKind
 from weir.operations.service import enqueue
 from weir.projects.models import Project
+from weir.quotas.service import admit_branch
 
 
 def _refuse(branch: Branch, source: Branch, children: list[Branch], body: BranchRestoreRequest) -> None:
@@ -75,6 +76,7 @@ async def restore(
     begins = await beginning(access.session, engine, project, source, body.source_lsn, body.source_timestamp)
     project = await access.unchanged_project(before)
     branch, source = await _branches(access, project, ident, body)
+    await admit_branch(access.session, project)
     name = body.preserve_under_name
     # It holds what the branch was from the exchange on, so it keeps the level that the branch keeps as well.
     made = new_branch(project.id, name, default=False, durability=branch.durability)

@@ -30,6 +30,7 @@ from weir.operations.locks import require_free
 from weir.operations.models import Operation, OperationKind
 from weir.operations.service import enqueue
 from weir.projects.models import Project
+from weir.quotas.service import admit_branch
 
 
 class CreatedBranch:
@@ -110,6 +111,7 @@ async def create(access: ProjectAccess, engine: Engine, project_id: str, body: B
     # The same, even if another one has become the default: that is the one whose state was asked for.
     parent = await access.branch(project, parent.id)
     await _refuse_parent(access, project, fields, parent)
+    await admit_branch(access.session, project)
     branch = new_branch(project.id, fields.name, default=False, durability=fields.durability or parent.durability)
     branch.parent_id = parent.id
     branch.parent_lsn = begins.lsn

@@ -82,6 +82,8 @@ class Installation:
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
     simulated: Mapping[str, float] = field(default_factory=dict[str, float])
     proxy: sections.Proxy = field(default_factory=sections.Proxy)
+    # What the API alone is told, by variable.
+    api: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def config_file(self) -> Path:
@@ -248,6 +250,7 @@ class Installation:
             WEIR_SAFEKEEPERS_REPLACE_AFTER_MINUTES=str(self.replace_after_minutes),
             WEIR_SCRAPE_INTERVAL_SECONDS=str(self.scrape_interval_seconds),
         )
+        environment.update(self.api)
         if self.has_proxy:
             environment.update(
                 WEIR_PROXY_HOST=self.proxy.host,
@@ -322,6 +325,7 @@ def load(home: Path) -> Installation:
         compute_cache_mib=sections.cache_mib(path, document),
         compute_users=sections.users(path, document),
         proxy=sections.proxy(path, document),
+        api=sections.api(path, document),
         simulated={name: float(value) for name, value in sections.section(path, document, "simulated").items()},
     )
 

@@ -7,14 +7,17 @@ bounds when it makes no sense.
 import ipaddress
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from weir.cli.errors import CliError
-from weir.config import MOST_MINUTES
+from weir.config import LEAST_BODY_BYTES, MOST_BODY_BYTES, MOST_MINUTES
 from weir.durability.levels import WEAK
+from weir.front.rates import Rate
+from weir.front.settings import host_names
+from weir.quotas.names import parse_defaults
 
 RUNTIMES = ("local", "simulated")
 # What the pageserver may take, MiB: by default, and at least. Its own options have the same names and defaults.
@@ -160,6 +163,47 @@ def durability_forbid(path: Path, document: Mapping[str, Any]) -> list[str]:
             f"([durability] forbid in {path}, or WEIR_DURABILITY_FORBID with commas between)."
         )
     return [str(level) for level in levels]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def api(path: Path, document: Mapping[str, Any]) -> dict[str, str]:
+    """What the API is told beside its port, by the variable that tells it."""
+    given = section(path, document, "api")
+    if unknown := given.keys() - API_SETTINGS.keys():
+        raise CliError(f"{path}: [api] has no setting {min(unknown)!r}; it has {', '.join(API_SETTINGS)}.")
+    told: dict[str, str] = {}
+    for name, check in API_SETTINGS.items():
+        variable = f"WEIR_{name.upper()}"
+        value = os.environ.get(variable, given.get(name))
+        if value is None:
+            continue
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        try:
+            check(text)
+        except ValueError as error:
+            raise CliError(f"[api] {name} in {path}, or {variable}: {error}.") from None
+        told[variable] = text
+    return told
+
+
+def _switch(text: str) -> None:
+    if text not in {"true", "false"}:
+        raise ValueError(f"{text!r} must be true or false")
+
+
+def _body_bytes(text: str) -> None:
+    count = number(text)
+    if count is None or not LEAST_BODY_BYTES <= count <= MOST_BODY_BYTES:
+        raise ValueError(f"{text!r} must be a number of bytes from {LEAST_BODY_BYTES} to {MOST_BODY_BYTES}")
+
+
+# Settings of [api], each with what raises ValueError for a wrong one. The API checks them the same way.
+API_SETTINGS: Mapping[str, Callable[[str], object]] = {
+    "allowed_hosts": host_names,
+    "behind_tls": _switch,
+    "max_body_bytes": _body_bytes,
+    **dict.fromkeys(("rate_reads", "rate_changes", "rate_reveals", "rate_sql", "rate_strangers"), Rate.parse),
+    "quotas": parse_defaults,
+}
 
 
 def number(value: Any) -> int | None:

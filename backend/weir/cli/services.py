@@ -14,7 +14,7 @@ from typing import Any
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation, python, script
 from weir.cli.system import SERVICE_VARIABLE
-from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS, bracketed
+from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS, SERVER_PROTOCOL, bracketed
 
 HEALTHY = "process_healthy"
 COMPLETED = "process_completed_successfully"
@@ -220,7 +220,7 @@ def _api(installation: Installation) -> Service:
             python(),
             *("-m", "uvicorn", "weir.main:app", "--host", "127.0.0.1", "--port", str(installation.ports["api"])),
             *("--no-access-log", "--timeout-graceful-shutdown", "5"),
-            *("--timeout-keep-alive", str(SERVER_KEEP_ALIVE_SECONDS)),
+            *("--timeout-keep-alive", str(SERVER_KEEP_ALIVE_SECONDS), "--http", SERVER_PROTOCOL),
         ],
         ports=("api",),
         health=f"{installation.address('api')}/healthz",

@@ -8,6 +8,25 @@ TEMPLATE = """\
 [ports]
 {ports}
 
+[api]
+# Hosts by which browsers and clients reach the console and the API, with commas between, beside those of loopback:
+# "weir.example.org, 10.0.0.5". Requests that name another host are refused (docs/security.md).
+allowed_hosts = ""
+# true: clients reach it by TLS alone, which a proxy before it ends. Browsers are told to keep to it.
+behind_tls = false
+# Bytes that the body of a request may have.
+max_body_bytes = 1048576
+# Requests that one API key may make: a minute/at once, or "off". Those that read, that change, that show or make a
+# secret, that run SQL or a dump; and those of one address without a key that is known to be right.
+rate_reads = "6000/2000"
+rate_changes = "1200/600"
+rate_reveals = "300/300"
+rate_sql = "600/300"
+rate_strangers = "600/600"
+# What an account may have that has no quota of its own, such as "projects=20, computes=8, storage_bytes=none".
+# `weir-admin quotas` shows and sets those of accounts and projects (docs/operate/limits.md).
+quotas = ""
+
 [computes]
 # Postgres gets the even ports, the agent of each compute the odd port above.
 ports = "{computes}"

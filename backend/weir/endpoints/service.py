@@ -20,6 +20,7 @@ from weir.operations import scopes
 from weir.operations.models import Operation, OperationKind
 from weir.operations.service import enqueue
 from weir.projects.models import Project, UnloggedOnSuspend
+from weir.quotas.service import admit_compute
 
 READ_ONLY_REFUSED = (
     "read-only endpoints are not built yet: one compute of a branch writes, and no other can follow it; make a "
@@ -83,13 +84,15 @@ async def add_endpoint(
         raise ConflictError(
             f"branch {branch.id} already has the read-write endpoint {existing.id}; a branch has at most one"
         )
+    disabled = bool(options.disabled)
+    if not disabled:
+        await admit_compute(access.session, project)
     port = await repository.free_port(settings.compute_port_range, settings.compute_host)
     if port is None:
         raise UnavailableError(
             f"no port is left in WEIR_COMPUTE_PORTS={settings.compute_ports}; delete an endpoint or widen the range"
         )
     at = now()
-    disabled = bool(options.disabled)
     ident = endpoint_id()
     full_page_writes = full_page_writes and not await starts_without_page_images(access.session, project, ident)
     endpoint = Endpoint(
@@ -164,6 +167,7 @@ async def start(access: ProjectAccess, project_id: str, ident: str) -> tuple[Pro
         raise BadRequestError(f"endpoint {ident} is disabled; enable it with PATCH before starting it")
     if endpoint.desired_state == EndpointState.ACTIVE and endpoint.state == EndpointState.ACTIVE:
         return project, endpoint, []
+    await admit_compute(access.session, project, endpoint)
     endpoint.desired_state = EndpointState.ACTIVE
     return await _enqueue(access, project, endpoint, OperationKind.START_COMPUTE, "endpoint.start")
 
@@ -199,6 +203,7 @@ async def restart(
     project, endpoint = await _stoppable(access, http, project_id, ident, discard_unlogged=discard_unlogged)
     if endpoint.disabled:
         raise BadRequestError(f"endpoint {ident} is disabled; enable it with PATCH before restarting it")
+    await admit_compute(access.session, project, endpoint)
     endpoint.desired_state = EndpointState.ACTIVE
     return await _enqueue(access, project, endpoint, OperationKind.RESTART_COMPUTE, "endpoint.restart")
 

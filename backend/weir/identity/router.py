@@ -52,7 +52,7 @@ async def create_session(body: SessionCreateRequest, request: Request, response:
         max_age=settings.session_hours * 3600,
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        secure=settings.behind_tls or request.url.scheme == "https",
         path="/",
     )
 

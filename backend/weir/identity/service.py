@@ -10,6 +10,7 @@ from weir.identity.models import Account, ApiKey, ConsoleSession
 from weir.identity.repository import IdentityRepository
 from weir.kit import crypto
 from weir.kit.clock import now
+from weir.quotas.service import admit_api_key
 
 BOOTSTRAP_ACCOUNT = "admin"
 BOOTSTRAP_EMAIL = "admin@localhost"
@@ -59,6 +60,7 @@ async def set_operator(session: AsyncSession, name: str, *, operator: bool) -> N
 
 
 async def create_key(session: AsyncSession, principal: Principal, name: str) -> tuple[ApiKey, str]:
+    await admit_api_key(session, principal.account_id)
     key = crypto.new_api_key()
     row = ApiKey(account_id=principal.account_id, name=name, key_hash=crypto.hash_token(key), created_at=now())
     repository = IdentityRepository(session)

@@ -22,6 +22,8 @@ from weir.operations.service import enqueue
 from weir.projects.models import Project
 from weir.projects.repository import ProjectRepository
 from weir.projects.schemas import DefaultEndpointSettings, ProjectFields, ProjectSettings, ProjectUpdate
+from weir.quotas import owners
+from weir.quotas import service as quotas
 
 PG_VERSIONS = (15,)
 DEFAULT_BRANCH = "main"
@@ -141,8 +143,10 @@ async def create(access: ProjectAccess, fields: ProjectFields) -> CreatedProject
     durability = (first and first.durability) or Durability.FLUSH
     policy_of(project).refuse(durability, "branch.durability")
     policy_of(project).refuse_settings(project.default_endpoint_settings.get("pg_settings"))
+    await quotas.admit_project(session, owners.owner_of(project))
     ProjectRepository(session).add(project)
     await session.flush()
+    await quotas.admit_branch(session, project)
     branch = new_branch(project.id, (first and first.name) or DEFAULT_BRANCH, default=True, durability=durability)
     session.add(branch)
     await session.flush()

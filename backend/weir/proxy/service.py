@@ -14,7 +14,7 @@ from weir.databases.repository import DatabaseRepository
 from weir.db import Database
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.endpoints.repository import EndpointRepository
-from weir.errors import ProjectBusyError, UnavailableError
+from weir.errors import ProjectBusyError, QuotaExceededError, UnavailableError
 from weir.identity import audit
 from weir.kit.clock import now
 from weir.operations import scopes
@@ -24,6 +24,7 @@ from weir.operations.service import enqueue
 from weir.projects.locking import lock_idle
 from weir.projects.models import Project
 from weir.proxy.schemas import ProxyEndpoint
+from weir.quotas.service import admit_compute
 
 ACTOR = "proxy"
 # Between two looks at a compute that starts: the first pause, by how much each is longer, and the longest. Seconds.
@@ -107,11 +108,16 @@ async def _start(session: AsyncSession, endpoint_id: str, operation_id: UUID | N
     if endpoint is None:
         return None, "it has gone"
     scope = scopes.of_endpoint(endpoint.project_id, endpoint.branch_id, endpoint_id)
-    await lock_idle(session, endpoint.project_id, [scope])
+    project = await lock_idle(session, endpoint.project_id, [scope])
     # As it is under the lock: another one may have started it just now.
     endpoint = await EndpointRepository(session).get(endpoint_id)
     if endpoint is None or await _state(session, endpoint) != "suspended":
         return None, "it has changed"
+    try:
+        await admit_compute(session, project, endpoint)
+    except QuotaExceededError as error:
+        # The proxy would take a 403 for a refusal of its token.
+        raise UnavailableError(f"endpoint {endpoint_id} is suspended and may not start: {error.message}") from error
     endpoint.desired_state = EndpointState.ACTIVE
     endpoint.updated_at = now()
     # As for a request of a person: what fails is undone, and the next client asks again.

@@ -9,6 +9,7 @@ from weir.cli.resources.connect import ca_certificate, connection_string, psql
 from weir.cli.resources.databases import databases, roles
 from weir.cli.resources.operations import operations
 from weir.cli.resources.projects import projects
+from weir.cli.resources.quotas import quotas
 from weir.cli.resources.rollouts import rollouts
 
 COMMANDS: tuple[click.Command, ...] = (
@@ -19,6 +20,7 @@ COMMANDS: tuple[click.Command, ...] = (
     databases,
     operations,
     rollouts,
+    quotas,
     connection_string,
     ca_certificate,
     psql,
