@@ -17,6 +17,7 @@ const FEATURES = [
   'fleet',
   'rollouts',
   'keys',
+  'quotas',
   'audit',
 ]
 

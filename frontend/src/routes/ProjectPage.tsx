@@ -10,6 +10,7 @@ import { endpointsQuery } from '~/features/computes/endpoint-queries'
 import { Operations } from '~/features/operations/Operations'
 import { ProjectStorage } from '~/features/projects/ProjectStorage'
 import { deleteProject, projectQuery } from '~/features/projects/queries'
+import { Quotas } from '~/features/quotas/Quotas'
 import { lazyDialog } from '~/shared/lazy-dialog'
 import { PageHeader } from '~/shared/PageHeader'
 import { projectKeys } from '~/shared/project-keys'
@@ -91,6 +92,7 @@ export function ProjectPage() {
           />
         </Card>
         <ProjectStorage project={project} branches={branches} />
+        <Quotas projectId={projectId} />
         <Operations projectId={projectId} branches={branches} />
       </div>
       {ask && (
