@@ -19,13 +19,14 @@ from starlette.types import Message, Receive, Scope, Send
 from weir_testing.fixtures import Weir, own_database, running_api
 
 from weir import console
-from weir.config import Settings
+from weir.config import Settings, get_settings
 from weir.errors import BadRequestError, ForbiddenError, MisdirectedError, UnsupportedMediaTypeError
 from weir.front import checks
 from weir.front.gate import Bodies, Gate
-from weir.front.headers import PLACEHOLDER, SecurityHeaders, console_policy
+from weir.front.headers import PLACEHOLDER, console_policy
 from weir.front.protocol import BoundedHttp
 from weir.front.settings import host_names
+from weir.main import create_app
 
 Given = list[tuple[bytes, bytes]]
 MEBIBYTE = 1 << 20
@@ -467,14 +468,28 @@ async def test_every_answer_tells_browsers_what_it_is_not_for(weir: Weir) -> Non
             assert (answer.headers.get("cache-control") == "no-store") == path.startswith("/api")
 
 
-async def test_an_unexpected_error_has_them_too_and_browsers_keep_to_tls() -> None:
-    async def fails(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 500, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
+async def test_an_unexpected_error_has_them_too_and_browsers_keep_to_tls(
+    environment: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del environment
+    monkeypatch.setenv("WEIR_BEHIND_TLS", "true")
+    get_settings.cache_clear()
+    try:
+        app = create_app()
 
-    transport = httpx.ASGITransport(SecurityHeaders(fails, behind_tls=True))
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        answer = await client.get("/api/v2/projects")
+        @app.get("/fails")
+        async def fails() -> None:
+            raise RuntimeError("as a defect would")
+
+        # Before the console's route, which takes every path.
+        app.router.routes.insert(0, app.router.routes.pop())
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            answer = await client.get("/fails")
+    finally:
+        monkeypatch.undo()
+        get_settings.cache_clear()
+    assert answer.status_code == 500
     assert answer.headers["strict-transport-security"] == "max-age=31536000"
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
 

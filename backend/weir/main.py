@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
@@ -13,7 +14,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, Histogram, generate_latest
 from sqlalchemy import text
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from temporalio.client import Client
 from temporalio.contrib.opentelemetry import TracingInterceptor
 
@@ -142,8 +143,14 @@ class WeirApi(FastAPI):
             front.describe(schema)
         return super().openapi()
 
-    def build_middleware_stack(self) -> ASGIApp:
-        return SecurityHeaders(super().build_middleware_stack(), behind_tls=get_settings().behind_tls)
+    # Around the whole stack, so that answers to unexpected errors have the headers too. As a part of the stack it
+    # would keep the tracing from finding its place there.
+    @cached_property
+    def _with_headers(self) -> ASGIApp:
+        return SecurityHeaders(super().__call__, behind_tls=get_settings().behind_tls)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._with_headers(scope, receive, send)
 
 
 def create_app() -> FastAPI:
