@@ -1,4 +1,5 @@
 import { cleanup, render, screen } from '@testing-library/react'
+import { createElement } from 'react'
 import { afterEach, expect, it } from 'vitest'
 import { config } from 'zod'
 
@@ -12,11 +13,8 @@ it('gives the style element of the dialogs the nonce of the page, and keeps zod 
   meta.setAttribute('nonce', 'nonce-of-the-test')
   document.head.append(meta)
   await import('./policy')
-  render(
-    <Dialog title="Any" description="Of the test" onClose={() => undefined}>
-      <p>within</p>
-    </Dialog>,
-  )
+  const onClose = () => undefined
+  render(createElement(Dialog, { title: 'Any', description: 'Of the test', onClose, children: 'within' }))
   expect(screen.getByText('within')).toBeInTheDocument()
   const lock = [...document.querySelectorAll('style')].find((style) => style.textContent.includes('overflow: hidden'))
   expect(lock?.getAttribute('nonce')).toBe('nonce-of-the-test')
