@@ -164,7 +164,7 @@ async def test_a_page_of_another_site_opens_no_socket(origin: str, *, opens: boo
 
 @asynccontextmanager
 async def _signed_in(weir: Weir) -> AsyncGenerator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=weir.url) as browser:
+    async with httpx.AsyncClient(base_url=weir.url, timeout=20) as browser:
         answer = await browser.post("/api/v2/auth/session", json={"api_key": weir.api_key})
         assert answer.status_code == 204
         yield browser
@@ -427,15 +427,16 @@ async def test_the_api_itself_limits_a_key_and_strangers_and_lets_the_key_poll(
     environment: Settings, postgres_url: str
 ) -> None:
     del environment
-    rates = {"WEIR_RATE_READS": "60/3", "WEIR_RATE_STRANGERS": "60/5"}
+    # So few a minute that a slow machine gains none.
+    rates = {"WEIR_RATE_READS": "1/3", "WEIR_RATE_STRANGERS": "1/5"}
     async with own_database(postgres_url, **rates) as settings, running_api(settings) as client:
         answers = [await client.get("/api/v2/users/me") for _ in range(4)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
         body = answers[-1].json()
         assert set(body) == {"request_id", "code", "message"}
         assert body["request_id"] == answers[-1].headers["x-request-id"]
-        assert answers[-1].headers["retry-after"] == "1"
-        async with httpx.AsyncClient(base_url=client.base_url) as stranger:
+        assert 1 <= int(answers[-1].headers["retry-after"]) <= 60
+        async with httpx.AsyncClient(base_url=client.base_url, timeout=20) as stranger:
             wrong = [
                 await stranger.get("/api/v2/projects/p/operations", headers={"Authorization": f"Bearer wrong-{n}"})
                 for n in range(7)
@@ -447,7 +448,7 @@ async def test_the_api_itself_limits_a_key_and_strangers_and_lets_the_key_poll(
 
 
 async def test_every_answer_tells_browsers_what_it_is_not_for(weir: Weir) -> None:
-    async with httpx.AsyncClient(base_url=weir.url) as stranger:
+    async with httpx.AsyncClient(base_url=weir.url, timeout=20) as stranger:
         for path, status in (
             ("/api/v2/projects", 401),
             ("/api/v2/openapi.json", 200),
