@@ -10,7 +10,6 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -305,7 +304,7 @@ async def test_a_body_without_a_length_is_counted_as_it_comes(weir: Weir) -> Non
 
 
 async def test_a_body_in_chunks_that_fits_is_taken(weir: Weir) -> None:
-    async def pieces() -> Any:
+    async def pieces() -> AsyncGenerator[bytes]:
         for piece in (b'{"key_', b'name": "in', b' chunks"}'):
             yield piece
 

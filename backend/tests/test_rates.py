@@ -282,7 +282,8 @@ async def test_a_kind_without_a_rate_is_not_limited(front: Front) -> None:
     "value", ["", "Bearer", "Bearer ", "Basic eDp5", "bearer\tx", "\xff\xfe", "Bearer " + "x" * 9000]
 )
 async def test_absurd_credentials_are_a_strangers(front: Front, value: str) -> None:
-    headers = {"authorization": value.encode("latin-1"), "cookie": b"weir_session=; =; ;;;; weir_session"}
+    cookies = b"weir_session=; =; ;;;; weir_session"
+    headers = [(b"authorization", value.encode("latin-1")), (b"cookie", cookies)]
     transport = httpx.ASGITransport(front.limits, client=("192.0.2.9", 1))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answers = [await client.get("/api/v2/projects", headers=headers) for _ in range(6)]

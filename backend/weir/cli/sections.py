@@ -173,7 +173,7 @@ def api(path: Path, document: Mapping[str, Any]) -> dict[str, str]:
     told: dict[str, str] = {}
     for name, check in API_SETTINGS.items():
         variable = f"WEIR_{name.upper()}"
-        value = os.environ.get(variable, given.get(name))
+        value: Any = os.environ.get(variable, given.get(name))
         if value is None:
             continue
         text = str(value).lower() if isinstance(value, bool) else str(value)

@@ -41,7 +41,7 @@ SUMS = frozenset({QuotaName.COMPUTES, QuotaName.COMPUTE_UNITS, QuotaName.STORAGE
 # Of each branch. An account's are those of all its projects, unless a project has its own.
 OF_BRANCHES = frozenset({QuotaName.ROLES, QuotaName.DATABASES})
 # A project begins with one of each.
-_LEAST = dict.fromkeys((QuotaName.BRANCHES, QuotaName.ROLES, QuotaName.DATABASES), 1)
+_LEAST: Mapping[QuotaName, int] = dict.fromkeys((QuotaName.BRANCHES, QuotaName.ROLES, QuotaName.DATABASES), 1)
 # Where neither the account nor the installation says: what only a program in a loop reaches.
 DEFAULTS: Mapping[QuotaName, int | None] = {
     **dict.fromkeys(QuotaName, None),

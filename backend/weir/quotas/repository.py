@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, delete, func, or_, select, text, tuple_
 from sqlalchemy.dialects.postgresql import insert
@@ -117,7 +118,9 @@ class QuotaRepository:
             .join(Project, Project.id == StorageUse.project_id)
             .where(*self._live(owner))
         )
-        amount, measured_at = (await self._session.execute(statement)).one()
+        # A sum over no rows is null, which the types of the query do not say.
+        found: Any = (await self._session.execute(statement)).one()
+        amount, measured_at = found
         return Used(None if amount is None else int(amount), measured_at=measured_at)
 
     async def _fullest_project(self, owner: Owner) -> Used:
