@@ -104,7 +104,9 @@ class Settings(BaseSettings):
     worker_metrics_host: str = "127.0.0.1"
     worker_metrics_port: int = 7402
     console_dir: Path = Field(default_factory=_default_console_dir)
-    session_hours: int = 12
+    # Of a session in the console: from signing in to its end, and without a request.
+    session_hours: int = Field(default=12, ge=1, le=8_760)
+    session_idle_minutes: int = Field(default=120, ge=1, le=MOST_MINUTES)
     region_id: str = "local"
 
     dispatch_interval_seconds: float = 2.0

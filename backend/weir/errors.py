@@ -33,6 +33,7 @@ class WeirError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+        self.headers: dict[str, str] = {}
 
 
 class BadRequestError(WeirError):
@@ -45,7 +46,26 @@ class UnauthorizedError(WeirError):
     code = "UNAUTHORIZED"
 
 
+class CodeRequiredError(UnauthorizedError):
+    """The password was right; repeat the request with a code of the second factor."""
+
+    code = "CODE_REQUIRED"
+
+
+class TooManyAttemptsError(WeirError):
+    """Signing in has failed too often; the header `Retry-After` says for how many seconds to wait."""
+
+    status = 429
+    code = "TOO_MANY_ATTEMPTS"
+
+    def __init__(self, message: str, seconds: int) -> None:
+        super().__init__(message)
+        self.headers = {"Retry-After": str(seconds)}
+
+
 class ForbiddenError(WeirError):
+    """The caller's role, or the scope of its key, does not reach so far."""
+
     status = 403
     code = "FORBIDDEN"
 
@@ -111,9 +131,11 @@ def request_id_of(request: Request) -> str:
     return getattr(request.state, "request_id", "")
 
 
-def error_response(request: Request, status: int, code: str, message: str) -> JSONResponse:
+def error_response(
+    request: Request, status: int, code: str, message: str, headers: dict[str, str] | None = None
+) -> JSONResponse:
     body = ErrorBody(request_id=request_id_of(request), code=code, message=message)
-    return JSONResponse(body.model_dump(), status_code=status)
+    return JSONResponse(body.model_dump(), status_code=status, headers=headers)
 
 
 def describe_validation(error: RequestValidationError) -> str:
@@ -132,7 +154,7 @@ def describe_validation(error: RequestValidationError) -> str:
 def install(app: FastAPI) -> None:
     @app.exception_handler(WeirError)
     async def weir_error(request: Request, error: WeirError) -> JSONResponse:
-        return error_response(request, error.status, error.code, error.message)
+        return error_response(request, error.status, error.code, error.message, error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def validation_error(request: Request, error: RequestValidationError) -> JSONResponse:

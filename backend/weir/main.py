@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import structlog
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, Histogram, generate_latest
 from sqlalchemy import text
@@ -18,6 +18,7 @@ from temporalio.contrib.opentelemetry import TracingInterceptor
 
 from weir import console, errors, logging, telemetry
 from weir.absent.router import router as absent
+from weir.authz.principal import guard
 from weir.branches.history_router import router as branch_history
 from weir.branches.router import router as branches
 from weir.branches.safekeepers_router import router as branch_safekeepers
@@ -36,6 +37,7 @@ from weir.identity.router import router as identity
 from weir.identity.sealing import keep_sealing
 from weir.operations.dispatcher import Dispatcher
 from weir.operations.router import router as operations
+from weir.people.organizations_router import router as organizations
 from weir.projects.router import router as projects
 from weir.proxy.authority_router import router as certificate_authority
 from weir.proxy.router import router as proxy
@@ -153,6 +155,7 @@ def create_app() -> FastAPI:
     api = APIRouter(prefix="/api/v2")
     for router in (
         identity,
+        organizations,
         projects,
         branches,
         branch_history,
@@ -170,7 +173,8 @@ def create_app() -> FastAPI:
         *rollouts.ROUTERS,
     ):
         api.include_router(router)
-    app.include_router(api)
+    # Whatever a route asks for itself: one that no rule knows is refused.
+    app.include_router(api, dependencies=[Depends(guard)], responses=errors.responses(errors.ForbiddenError))
     app.include_router(internal_router)
     app.include_router(proxy)
 

@@ -7,6 +7,7 @@ from weir.endpoints.models import Endpoint
 from weir.identity.models import Account, ApiKey, AuditEntry, AuditPending, AuditSeal, ConsoleSession
 from weir.kit.models import Base
 from weir.operations.models import Operation, OperationLock
+from weir.people.models import Membership, RecoveryCode, SignInAttempts, User
 from weir.projects.models import Project
 from weir.rollouts.evidence.models import RolloutMeasurement
 from weir.rollouts.models import (
@@ -30,9 +31,11 @@ __all__ = [
     "ConsoleSession",
     "DroppedName",
     "Endpoint",
+    "Membership",
     "Operation",
     "OperationLock",
     "Project",
+    "RecoveryCode",
     "Role",
     "Rollout",
     "RolloutAlert",
@@ -41,5 +44,7 @@ __all__ = [
     "RolloutMeasurement",
     "RolloutMember",
     "RolloutWave",
+    "SignInAttempts",
     "TimelineMember",
+    "User",
 ]

@@ -36,6 +36,8 @@ class ProjectAccess:
 
     async def project(self, project_id: str, *, with_deleted: bool = False) -> Project:
         statement = select(Project).where(Project.id == project_id, Project.account_id == self.principal.account_id)
+        if self.principal.project_id is not None:
+            statement = statement.where(Project.id == self.principal.project_id)
         if not with_deleted:
             statement = statement.where(Project.deleted_at.is_(None))
         project = (await self.session.scalars(statement)).one_or_none()

@@ -129,6 +129,7 @@ class ProjectListItem(View):
     updated_at: datetime
     synthetic_storage_size: int | None = None
     owner_id: str
+    org_id: str
     history_retention_seconds: int
     cell: str
     tags: dict[str, str]
@@ -169,6 +170,7 @@ def _fields(row: Project, host: str) -> dict[str, Any]:
         "created_at": row.created_at,
         "updated_at": row.updated_at,
         "owner_id": str(row.account_id),
+        "org_id": str(row.account_id),
         "history_retention_seconds": row.history_retention_seconds,
         "cell": row.cell,
         "tags": row.tags,

@@ -98,8 +98,6 @@ def _check(fields: ProjectFields, region_id: str) -> None:
         raise NotBuiltError(f"Postgres {fields.pg_version} is not supported yet; this version of Weir runs 15")
     if fields.region_id not in {None, region_id}:
         raise BadRequestError(f"region {fields.region_id} does not exist here; there is {region_id}")
-    if fields.org_id is not None:
-        raise NotBuiltError("organisations are not built yet; leave `org_id` out")
     if fields.store_passwords is False:
         raise NotBuiltError("projects without stored passwords are not built yet; leave `store_passwords` out")
     _refuse_unbuilt_settings(fields.settings)
@@ -116,6 +114,11 @@ async def create(access: ProjectAccess, fields: ProjectFields) -> CreatedProject
     """Project, main branch, role, database, endpoint and their operations: one transaction, one intent."""
     region = get_settings().region_id
     _check(fields, region)
+    if fields.org_id not in {None, str(access.principal.account_id)}:
+        raise BadRequestError(
+            f"the request acts in another organization than {fields.org_id}; name it in the query, too: "
+            "`POST /projects?org_id=...`"
+        )
     at = now()
     ident = project_id()
     kept = fields.history_retention_seconds

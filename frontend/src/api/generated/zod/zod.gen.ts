@@ -358,5 +358,8 @@ export const zBranchCreateRequest = z.object({
  * ApiKeyCreateRequest
  */
 export const zApiKeyCreateRequest = z.object({
-    key_name: z.string().check(z.minLength(1), z.maxLength(256))
+    key_name: z.string().check(z.minLength(1), z.maxLength(256)),
+    project_id: z.nullish(z.string().check(z.regex(/^[a-z0-9-]{1,60}$/))),
+    read_only: z._default(z.optional(z.boolean()), false),
+    expires_at: z.nullish(z.iso.datetime())
 });
