@@ -38,6 +38,7 @@ from weir.identity.sealing import keep_sealing
 from weir.operations.dispatcher import Dispatcher
 from weir.operations.router import router as operations
 from weir.people.organizations_router import router as organizations
+from weir.people.router import router as people
 from weir.projects.router import router as projects
 from weir.proxy.authority_router import router as certificate_authority
 from weir.proxy.router import router as proxy
@@ -155,6 +156,7 @@ def create_app() -> FastAPI:
     api = APIRouter(prefix="/api/v2")
     for router in (
         identity,
+        people,
         organizations,
         projects,
         branches,

@@ -48,7 +48,10 @@ RULES: dict[str, Rule] = {
     # Signing in, and what is of the caller.
     "create_session": _OPEN,
     "delete_session": _OPEN,
+    "sign_in": _OPEN,
     "get_session": _SELF,
+    "list_sessions": _SELF,
+    "end_session": _SELF,
     "get_auth_details": _SELF,
     "get_current_user": _SELF,
     "get_current_user_organizations": _SELF,
@@ -56,6 +59,10 @@ RULES: dict[str, Rule] = {
     "get_certificate_authority": _SELF,
     "choose_organization": _PERSON,
     "leave_organization": _PERSON,
+    "change_password": _PERSON,
+    "begin_totp": _PERSON,
+    "confirm_totp": _PERSON,
+    "end_totp": _PERSON,
     # Organisations, members, keys, the audit log.
     "get_organization": _READS_ALL,
     "list_organization_members": _READS_ALL,
