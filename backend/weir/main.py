@@ -41,6 +41,7 @@ from weir.proxy.authority_router import router as certificate_authority
 from weir.proxy.router import router as proxy
 from weir.rollouts import assembly as rollouts
 from weir.rollouts.control.dispatch import RolloutDispatch
+from weir.snapshots.router import router as snapshots
 
 log = structlog.get_logger()
 
@@ -158,6 +159,7 @@ def create_app() -> FastAPI:
         branch_history,
         durability,
         branch_safekeepers,
+        snapshots,
         databases,
         branch_schemas,
         certificate_authority,

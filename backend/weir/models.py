@@ -17,6 +17,7 @@ from weir.rollouts.models import (
     RolloutMember,
     RolloutWave,
 )
+from weir.snapshots.models import BackupScheduleItem, Snapshot
 
 __all__ = [
     "Account",
@@ -24,6 +25,7 @@ __all__ = [
     "AuditEntry",
     "AuditPending",
     "AuditSeal",
+    "BackupScheduleItem",
     "Base",
     "Branch",
     "BranchDatabase",
@@ -41,5 +43,6 @@ __all__ = [
     "RolloutMeasurement",
     "RolloutMember",
     "RolloutWave",
+    "Snapshot",
     "TimelineMember",
 ]

@@ -133,7 +133,10 @@ class ProjectAccess:
 
     async def branch(self, project: Project, branch_id: str) -> Branch:
         statement = select(Branch).where(
-            Branch.id == branch_id, Branch.project_id == project.id, Branch.deleted_at.is_(None)
+            Branch.id == branch_id,
+            Branch.project_id == project.id,
+            Branch.deleted_at.is_(None),
+            Branch.is_snapshot.is_(False),
         )
         branch = (await self.session.scalars(statement)).one_or_none()
         if branch is None:

@@ -160,7 +160,16 @@ def refuse_leaving(branch: Branch) -> None:
 
 
 def named(branches: list[Branch]) -> str:
-    return ", ".join(f"{branch.name} ({branch.id})" for branch in branches)
+    """As their readers know them: a snapshot by its id, which is the name of the row that holds it."""
+    return ", ".join(
+        f"snapshot {branch.name}" if branch.is_snapshot else f"{branch.name} ({branch.id})" for branch in branches
+    )
+
+
+def kinds(branches: list[Branch]) -> str:
+    """What they are, in words for a message."""
+    found = {branch.is_snapshot for branch in branches}
+    return "branches and snapshots" if len(found) > 1 else "snapshots" if True in found else "branches"
 
 
 async def delete(
@@ -175,7 +184,7 @@ async def delete(
     _refuse_deleting(branch)
     if below and children == "refuse":
         raise PreconditionFailedError(
-            f"branch {ident} has branches that need its data: {named(below)}; delete them first, or ask for "
+            f"branch {ident} has {kinds(below)} that need its data: {named(below)}; delete them first, or ask for "
             "children=delete to delete them as well"
         )
     for child in below:
@@ -188,8 +197,15 @@ async def delete(
             depends_on=operations[-1] if operations else None,
             request_id=access.principal.request_id,
         )
-        audit.record(access.session, access.principal, "branch.delete", f"branch/{leaving.id}", project.id)
+        audit.record(access.session, access.principal, *deletion_of(leaving), project.id)
     return branch, operations
+
+
+def deletion_of(branch: Branch) -> tuple[str, str]:
+    """Action and resource of its deletion in the audit log."""
+    if branch.is_snapshot:
+        return "snapshot.delete", f"snapshot/{branch.name}"
+    return "branch.delete", f"branch/{branch.id}"
 
 
 async def enqueue_deletion(
@@ -259,7 +275,8 @@ def checked_expiry(branch: Branch, children: list[Branch], at: datetime | None) 
         )
     if children:
         raise PreconditionFailedError(
-            f"branch {branch.id} has branches that need its data: {named(children)}; it can expire when they are gone"
+            f"branch {branch.id} has {kinds(children)} that need its data: {named(children)}; it can expire when "
+            "they are gone"
         )
     return at
 

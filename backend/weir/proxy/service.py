@@ -68,7 +68,7 @@ async def _goes(session: AsyncSession, project_id: str) -> bool:
     return requested is not None or deleted is not None
 
 
-async def wake(database: Database, endpoint_id: str, seconds: float) -> ProxyEndpoint | None:
+async def wake(database: Database, endpoint_id: str, seconds: float, *, actor: str = ACTOR) -> ProxyEndpoint | None:
     """Starts a suspended compute, after what else is being done to it or its branch, and answers when it runs, or at
     once when it must not be started. Raises UnavailableError with the reason when that fails or takes longer than
     `seconds`."""
@@ -82,7 +82,7 @@ async def wake(database: Database, endpoint_id: str, seconds: float) -> ProxyEnd
                 found = await describe(session, endpoint_id)
                 if found is None or found.state != "suspended":
                     return found
-                operation, waits_for = await _start(session, endpoint_id, operation)
+                operation, waits_for = await _start(session, endpoint_id, operation, actor)
         except ProjectBusyError as error:
             operation, waits_for = None, error.message
         if loop.time() + pause > deadline:
@@ -93,7 +93,9 @@ async def wake(database: Database, endpoint_id: str, seconds: float) -> ProxyEnd
         pause = min(pause * _PAUSE_GROWTH, _PAUSE_MOST)
 
 
-async def _start(session: AsyncSession, endpoint_id: str, operation_id: UUID | None) -> tuple[UUID | None, str]:
+async def _start(
+    session: AsyncSession, endpoint_id: str, operation_id: UUID | None, actor: str
+) -> tuple[UUID | None, str]:
     """Queues the start unless it is queued already. Answers with its operation, if there is one, and with what is to
     be waited for. Raises ProjectBusyError while something else is done to the endpoint or its branch."""
     repository = OperationRepository(session)
@@ -122,5 +124,5 @@ async def _start(session: AsyncSession, endpoint_id: str, operation_id: UUID | N
         branch_id=endpoint.branch_id,
         endpoint_id=endpoint.id,
     )
-    audit.record_system(session, ACTOR, "endpoint.start", f"endpoint/{endpoint.id}", endpoint.project_id)
+    audit.record_system(session, actor, "endpoint.start", f"endpoint/{endpoint.id}", endpoint.project_id)
     return operation.id, f"operation {operation.id} is {operation.status}"

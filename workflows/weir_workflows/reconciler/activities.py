@@ -49,6 +49,7 @@ from weir_workflows.reconciler.replacements import Replacements
 from weir_workflows.reconciler.rollbacks import finish_rollbacks, restore_thresholds
 from weir_workflows.reconciler.rollouts import confirm_deferred, watch_deadlines
 from weir_workflows.reconciler.safekeepers import repair_part
+from weir_workflows.reconciler.snapshots import take_due
 from weir_workflows.reconciler.storage import repair_descriptions, repair_tenants
 from weir_workflows.reconciler.versions import finish_restarts, keep_servers, record_versions
 from weir_workflows.runtime.local import BusyError
@@ -121,6 +122,7 @@ class ReconcilerActivities:
             await finish_restarts(self._r, rows, seen, rolling)
             await watch_deadlines(self._r)
             await delete_expired(self._r, now())
+            await take_due(self._r, now())
             await suspend_inactive(self._r, rows, seen, rolling)
             await finish_rollbacks(self._r, rows, seen)
             await restore_thresholds(self._r)

@@ -488,6 +488,140 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v2/projects/{project_id}/branches/{branch_id}/snapshot": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create Snapshot
+         * @description Keeps the state of a branch, with its roles and databases, for as long as the snapshot is there, whatever
+         *     becomes of the branch's history: all that is committed now, or a state of the past. Nothing is copied.
+         */
+        post: operations["create_snapshot"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/projects/{project_id}/snapshots": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Snapshots
+         * @description All of the project, newest first.
+         */
+        get: operations["list_snapshots"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/projects/{project_id}/snapshots/{snapshot_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete Snapshot
+         * @description The snapshot is gone at once. Its data goes by the operation, or, where branches restored from it need the
+         *     data, with the last of them: there is no operation then.
+         */
+        delete: operations["delete_snapshot"];
+        options?: never;
+        head?: never;
+        /**
+         * Update Snapshot
+         * @description Another name or expiry; an `expires_at` of null keeps it until it is deleted.
+         */
+        patch: operations["update_snapshot"];
+        trace?: never;
+    };
+    "/api/v2/projects/{project_id}/snapshots/{snapshot_id}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore Snapshot
+         * @description Makes a branch, without an endpoint, of the snapshot's state; finalizing the restore later gives the state to
+         *     the target. With `finalize_restore` the target gets it now: it keeps its id, endpoints and addresses, and what it
+         *     was stays as a branch named after it. The answer's branch is the target then.
+         */
+        post: operations["restore_snapshot"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/projects/{project_id}/branches/{branch_id}/finalize_restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Finalize Restore Branch
+         * @description Ends a restore that made this branch: its target, `restored_as`, gets what this branch holds by now and keeps
+         *     its own id, endpoints and addresses; this branch keeps what the target was. Computes of both start again.
+         */
+        post: operations["finalize_restore_branch"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/projects/{project_id}/branches/{branch_id}/backup_schedule": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Snapshot Schedule
+         * @description When snapshots of the branch are taken by themselves; an empty list where none are.
+         */
+        get: operations["get_snapshot_schedule"];
+        /**
+         * Set Snapshot Schedule
+         * @description Has snapshots of the branch taken at these times, each kept for its `retention_seconds`. Entries that fall
+         *     together give one snapshot, and so do times that were missed. Snapshots that are there stay.
+         */
+        put: operations["set_snapshot_schedule"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v2/projects/{project_id}/branches/{branch_id}/roles": {
         parameters: {
             query?: never;
@@ -638,8 +772,9 @@ export interface paths {
         };
         /**
          * Get Project Branch Schema
-         * @description The schema of a database as it is now, as `pg_dump --schema-only` writes it, read as the database's owner. The
-         *     branch's compute has to run: 412 otherwise.
+         * @description The schema of a database as `pg_dump --schema-only` writes it, read as the database's owner: as it is now, or
+         *     as it was, by a compute that is made for it and takes seconds to start. For now the branch needs a compute, 412
+         *     otherwise; one that is suspended is started, for which 30 s are waited.
          */
         get: operations["get_project_branch_schema"];
         put?: never;
@@ -660,7 +795,7 @@ export interface paths {
         /**
          * Get Project Branch Schema Comparison
          * @description How the schema of a database differs from the base branch's, the parent's unless one is named: a unified diff,
-         *     empty where they are the same. The computes of both have to run: 412 otherwise.
+         *     empty where they are the same. Each is of now or of the past, as `schema` reads them.
          */
         get: operations["get_project_branch_schema_comparison"];
         put?: never;
@@ -766,26 +901,6 @@ export interface paths {
          * @description Credentials of a branch's object storage and functions: always empty.
          */
         get: operations["list_credentials"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v2/projects/{project_id}/snapshots": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List Snapshots
-         * @description Snapshots are not built; branches of the past do what they are for. Always empty.
-         */
-        get: operations["list_snapshots"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1831,6 +1946,19 @@ export interface components {
             /** Auth Method */
             auth_method: string;
         };
+        /**
+         * BackupSchedule
+         * @description An empty list ends the schedule.
+         */
+        BackupSchedule: {
+            /** Schedule */
+            schedule: components["schemas"]["ScheduleItem"][];
+        };
+        /** BackupScheduleResponse */
+        BackupScheduleResponse: {
+            /** Schedule */
+            schedule: components["schemas"]["ScheduleItemView"][];
+        };
         /** BeforeAfter */
         BeforeAfter: {
             /** Before */
@@ -2193,6 +2321,12 @@ export interface components {
             ttl_interval_seconds?: number | null;
             /** Last Reset At */
             last_reset_at?: string | null;
+            /** Restored From */
+            restored_from?: string | null;
+            /** Restored As */
+            restored_as?: string | null;
+            /** Restore Status */
+            restore_status?: ("restored" | "finalized") | null;
             /** Logical Size */
             logical_size?: number | null;
             /** History Size */
@@ -2739,6 +2873,8 @@ export interface components {
             /** Forbid */
             forbid: components["schemas"]["Durability"][];
         };
+        /** EmptyResponse */
+        EmptyResponse: Record<string, never>;
         /** EndpointCreate */
         EndpointCreate: {
             /** Name */
@@ -3139,6 +3275,14 @@ export interface components {
             computes: components["schemas"]["FeatureCompute"][];
             pagination: components["schemas"]["Pagination"];
         };
+        /**
+         * FinalizeRestoreRequest
+         * @description `name`: what the replaced state is kept under; one is made up unless given.
+         */
+        FinalizeRestoreRequest: {
+            /** Name */
+            name?: string | null;
+        };
         /** FirstBranch */
         FirstBranch: {
             /** Name */
@@ -3299,6 +3443,11 @@ export interface components {
             /** Reason */
             reason?: string | null;
         };
+        /**
+         * Frequency
+         * @enum {string}
+         */
+        Frequency: "hourly" | "daily" | "weekly" | "monthly";
         /**
          * FullPageWrites
          * @description `wanted` is intent; `actual`, at `lsn`, is what the running compute says (null when it does not run).
@@ -3624,6 +3773,11 @@ export interface components {
             /** Operations */
             operations: components["schemas"]["OperationView"][];
             pagination: components["schemas"]["Pagination"];
+        };
+        /** OperationsResponse */
+        OperationsResponse: {
+            /** Operations */
+            operations: components["schemas"]["OperationView"][];
         };
         /** Organizations */
         Organizations: {
@@ -4696,6 +4850,41 @@ export interface components {
             reason: string;
         };
         /**
+         * ScheduleItem
+         * @description Times are in UTC. `hour`: 0 unless given. `day`: of the week, 1 for Monday to 7 for Sunday (0 is Sunday as
+         *     well), or of the month, where a month without it takes its last day; the first unless given. Neither belongs to
+         *     `hourly`, `day` not to `daily`.
+         */
+        ScheduleItem: {
+            frequency: components["schemas"]["Frequency"];
+            /** Hour */
+            hour?: number | null;
+            /** Day */
+            day?: number | null;
+            /** Month */
+            month?: number | null;
+            /**
+             * Retention Seconds
+             * @default 3024000
+             */
+            retention_seconds?: number;
+        };
+        /** ScheduleItemView */
+        ScheduleItemView: {
+            frequency: components["schemas"]["Frequency"];
+            /** Hour */
+            hour?: number | null;
+            /** Day */
+            day?: number | null;
+            /** Retention Seconds */
+            retention_seconds: number;
+            /**
+             * Next At
+             * Format: date-time
+             */
+            next_at: string;
+        };
+        /**
          * Selector
          * @description Whose computes: those for which every field given holds; an empty selector is every compute.
          *
@@ -4762,12 +4951,87 @@ export interface components {
             /** Compute Id */
             compute_id?: string | null;
         };
-        /** Snapshots */
-        Snapshots: {
+        /** SnapshotCreated */
+        SnapshotCreated: {
+            /** Operations */
+            operations: components["schemas"]["OperationView"][];
+            snapshot: components["schemas"]["SnapshotView"];
+        };
+        /** SnapshotCreator */
+        SnapshotCreator: {
+            /** Name */
+            name: string;
+        };
+        /** SnapshotResponse */
+        SnapshotResponse: {
+            snapshot: components["schemas"]["SnapshotView"];
+        };
+        /**
+         * SnapshotRestoreRequest
+         * @description `target_branch_id`: the branch that gets the state, at once with `finalize_restore` or when the restore is
+         *     finalized; the one the snapshot was taken of unless given. `name` is the new branch's; one that is finalized at
+         *     once has its target's name.
+         */
+        SnapshotRestoreRequest: {
+            /** Name */
+            name?: string | null;
+            /** Target Branch Id */
+            target_branch_id?: string | null;
+            /**
+             * Finalize Restore
+             * @default false
+             */
+            finalize_restore?: boolean;
+        };
+        /** SnapshotRestored */
+        SnapshotRestored: {
+            /** Operations */
+            operations: components["schemas"]["OperationView"][];
+            /** Endpoints */
+            endpoints: components["schemas"]["EndpointView"][];
+            branch: components["schemas"]["BranchView"];
+        };
+        /** SnapshotUpdate */
+        SnapshotUpdate: {
+            /** Name */
+            name?: string | null;
+            /** Expires At */
+            expires_at?: string | null;
+        };
+        /** SnapshotUpdateRequest */
+        SnapshotUpdateRequest: {
+            snapshot: components["schemas"]["SnapshotUpdate"];
+        };
+        /** SnapshotView */
+        SnapshotView: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Lsn */
+            lsn?: string | null;
+            /** Timestamp */
+            timestamp?: string | null;
+            /** Source Branch Id */
+            source_branch_id?: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            created_by: components["schemas"]["SnapshotCreator"];
+            /** Expires At */
+            expires_at?: string | null;
+            /** Manual */
+            manual: boolean;
+            current_state: components["schemas"]["BranchState"];
+            /** Full Size */
+            full_size?: number | null;
+        };
+        /** SnapshotsResponse */
+        SnapshotsResponse: {
             /** Snapshots */
-            snapshots: {
-                [key: string]: unknown;
-            }[];
+            snapshots: components["schemas"]["SnapshotView"][];
         };
         /**
          * Span
@@ -7055,6 +7319,543 @@ export interface operations {
             };
         };
     };
+    create_snapshot: {
+        parameters: {
+            query?: {
+                lsn?: string | null;
+                timestamp?: string | null;
+                name?: string | null;
+                expires_at?: string | null;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotCreated"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PRECONDITION_FAILED: Precondition Failed */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
+            423: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description DEPENDENCY_UNAVAILABLE: A program Weir depends on does not answer. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_snapshots: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotsResponse"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    delete_snapshot: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                snapshot_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OperationsResponse"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
+            423: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    update_snapshot: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                snapshot_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SnapshotUpdateRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotResponse"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
+            423: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    restore_snapshot: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                snapshot_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SnapshotRestoreRequest"] | null;
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotRestored"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description CONFLICT: The request contradicts what exists; repeating it does not help. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PRECONDITION_FAILED: Precondition Failed */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
+            423: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    finalize_restore_branch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["FinalizeRestoreRequest"] | null;
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OperationsResponse"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description CONFLICT: The request contradicts what exists; repeating it does not help. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PRECONDITION_FAILED: Precondition Failed */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
+            423: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_snapshot_schedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackupScheduleResponse"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    set_snapshot_schedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                branch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BackupSchedule"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyResponse"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PRECONDITION_FAILED: Precondition Failed */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
+            423: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     list_project_branch_roles: {
         parameters: {
             query?: never;
@@ -7827,7 +8628,7 @@ export interface operations {
                     "application/json": components["schemas"]["BranchSchema"];
                 };
             };
-            /** @description BAD_REQUEST: Bad Request NOT_SUPPORTED: Part of the API's shape, but not of this version; refused rather than ignored. */
+            /** @description BAD_REQUEST: Bad Request */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -7856,6 +8657,15 @@ export interface operations {
             };
             /** @description PRECONDITION_FAILED: Precondition Failed */
             412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
+            423: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7902,7 +8712,7 @@ export interface operations {
                     "application/json": components["schemas"]["BranchSchemaComparison"];
                 };
             };
-            /** @description BAD_REQUEST: Bad Request NOT_SUPPORTED: Part of the API's shape, but not of this version; refused rather than ignored. */
+            /** @description BAD_REQUEST: Bad Request */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -7931,6 +8741,15 @@ export interface operations {
             };
             /** @description PRECONDITION_FAILED: Precondition Failed */
             412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description PROJECT_BUSY: Another operation holds what the request is about. Clients repeat the request on 423 and only then. */
+            423: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8165,55 +8984,6 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Credentials"];
-                };
-            };
-            /** @description BAD_REQUEST: Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description UNAUTHORIZED: Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description NOT_FOUND: Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    list_snapshots: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                project_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Snapshots"];
                 };
             };
             /** @description BAD_REQUEST: Bad Request */

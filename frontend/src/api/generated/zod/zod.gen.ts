@@ -3,6 +3,34 @@
 import * as z from 'zod/mini';
 
 /**
+ * SnapshotUpdate
+ */
+export const zSnapshotUpdate = z.object({
+    name: z.nullish(z.string().check(z.minLength(1), z.maxLength(256), z.regex(/^[^\x00]+$/))),
+    expires_at: z.nullish(z.iso.datetime())
+});
+
+/**
+ * SnapshotUpdateRequest
+ */
+export const zSnapshotUpdateRequest = z.object({
+    snapshot: zSnapshotUpdate
+});
+
+/**
+ * SnapshotRestoreRequest
+ *
+ * `target_branch_id`: the branch that gets the state, at once with `finalize_restore` or when the restore is
+ * finalized; the one the snapshot was taken of unless given. `name` is the new branch's; one that is finalized at
+ * once has its target's name.
+ */
+export const zSnapshotRestoreRequest = z.object({
+    name: z.nullish(z.string().check(z.minLength(1), z.maxLength(256), z.regex(/^[^\x00]+$/))),
+    target_branch_id: z.nullish(z.string().check(z.regex(/^[a-z0-9-]{1,60}$/))),
+    finalize_restore: z._default(z.optional(z.boolean()), false)
+});
+
+/**
  * SessionCreateRequest
  */
 export const zSessionCreateRequest = z.object({
