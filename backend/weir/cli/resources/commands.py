@@ -10,10 +10,12 @@ from weir.cli.resources.databases import databases, roles
 from weir.cli.resources.operations import operations
 from weir.cli.resources.projects import projects
 from weir.cli.resources.rollouts import rollouts
+from weir.cli.resources.snapshots import snapshots
 
 COMMANDS: tuple[click.Command, ...] = (
     projects,
     branches,
+    snapshots,
     computes,
     roles,
     databases,
