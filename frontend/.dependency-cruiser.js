@@ -13,6 +13,8 @@ const FEATURES = [
   'safekeepers',
   'databases',
   'branches',
+  'snapshots',
+  'schemas',
   'projects',
   'fleet',
   'rollouts',

@@ -15,6 +15,7 @@ import { PageHeader } from '~/shared/PageHeader'
 import { projectKeys } from '~/shared/project-keys'
 import { useAction } from '~/shared/use-action'
 import { Button } from '~/ui/Button'
+import { BUTTON_LINK } from '~/ui/button-link'
 import { Card } from '~/ui/Card'
 import { DeleteDialog } from '~/ui/DeleteDialog'
 
@@ -77,7 +78,17 @@ export function ProjectPage() {
             Postgres {project.pg_version} · <code>{project.id}</code>
           </>
         }
-        actions={<DeleteProject id={project.id} name={project.name} />}
+        actions={
+          <>
+            <Link to="/projects/$projectId/snapshots" params={{ projectId }} className={BUTTON_LINK}>
+              Snapshots
+            </Link>
+            <Link to="/projects/$projectId/schemas" params={{ projectId }} className={BUTTON_LINK}>
+              Compare schemas
+            </Link>
+            <DeleteProject id={project.id} name={project.name} />
+          </>
+        }
       />
       <div className="grid gap-4">
         {main && <ConnectionString projectId={projectId} branch={main} />}
