@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stack import Stack
+from stack import Stack, wait_for
 from weirbench.api import Database, Weir
 from weirbench.postgres import query
 
@@ -48,13 +48,14 @@ def test_a_branch_is_put_back_to_a_snapshot_at_its_address(stack: Stack, shop: D
     # Beside it, with a compute of its own, and in its place again with what was done there.
     made = _done(api, api.request("POST", restore, {"name": "look"}))["branch"]
     endpoint = {"endpoint": {"branch_id": made["id"], "type": "read_write"}}
-    compute = _done(api, api.request("POST", f"{path}/endpoints", endpoint))["endpoint"]
+    compute = api.compute(_done(api, api.request("POST", f"{path}/endpoints", endpoint))["endpoint"]["id"])
     password = api.get(f"{path}/branches/{made['id']}/roles/app_owner/reveal_password")["password"]
     look = f"postgresql://app_owner:{password}@{compute['host']}:{compute['port']}/appdb"
     query(look, "DELETE FROM orders WHERE id > 10")
     _done(api, api.request("POST", f"{path}/branches/{made['id']}/finalize_restore", {"name": "before the look"}))
     stack.wait_for_compute(shop)
     assert query(shop.uri, COUNT) == "10"
+    wait_for("what was looked at to serve", lambda: api.compute(compute["id"])["state"] == "active")
     assert query(look, COUNT) == "5001"
 
     # The snapshot goes; what was restored from it stays whole, also when nothing is in memory.
