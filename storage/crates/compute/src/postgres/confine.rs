@@ -1,9 +1,10 @@
 //! What Postgres and what the agent itself are kept from, so that whoever gains Postgres's rights gains one compute's.
 //!
 //! Postgres runs as a user that is this compute's alone where the agent was given one, with a cleared environment, and
-//! can gain no right by running a program. Where the agent is root, Postgres is in namespaces of its own besides: shared
-//! memory and message queues of others cannot be named, and of processes it sees its own user's. What the kernel
-//! refuses of it is said, and Postgres starts without.
+//! can gain no right by running a program; of system calls it has those that it needs ([`super::system_calls`]).
+//! Where the agent is root, Postgres is in namespaces of its own besides: shared memory and message queues of others
+//! cannot be named, and of processes it sees its own user's. What the kernel refuses of it is said, and Postgres starts
+//! without.
 //!
 //! The mounts of Postgres follow the agent's (they are its slaves), so that the volume goes for both at once.
 
@@ -19,6 +20,7 @@ use nix::sys::stat::{Mode, umask};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde::Serialize;
 
+use super::system_calls;
 use super::user::OsUser;
 
 /// What the agent passes on of its environment: by what `weir down` finds processes of an installation; and a clock of
@@ -53,6 +55,8 @@ pub enum Measure {
     OwnSharedMemory,
     /// `/proc` shows processes of Postgres's user alone.
     HiddenProcesses,
+    /// The kernel answers no system calls but those that Postgres needs.
+    FewSystemCalls,
     /// The agent has no more of root's rights than it needs.
     FewRightsOfRoot,
 }
@@ -156,7 +160,7 @@ fn drop_rights() -> Result<(), rustix::io::Errno> {
     )
 }
 
-/// Has a program of Postgres's run as `user`, with a short environment and no way to more rights.
+/// Has a program of Postgres's run as `user`, with a short environment, no way to more rights, and few system calls.
 pub fn program(command: &mut Command, user: &OsUser) {
     command
         .env_clear()
@@ -182,12 +186,20 @@ pub fn program(command: &mut Command, user: &OsUser) {
     unsafe {
         command.pre_exec(hook);
     }
+    if let Ok(filters) = system_calls::filters() {
+        // SAFETY: as above, with four system calls on memory that lives as long as the process.
+        #[allow(unsafe_code)]
+        unsafe {
+            command.pre_exec(move || filters.enter());
+        }
+    }
 }
 
 /// Moves the calling thread into namespaces of its own, which programs that it starts inherit. The thread must do
 /// nothing else afterwards. Nothing here fails: what is not to be had is said in the answer.
 pub fn enter(user: &OsUser) -> Confinement {
     let mut found = Confinement::new(user);
+    found.note(Measure::FewSystemCalls, system_calls::filters().map(drop));
     if !nix::unistd::geteuid().is_root() {
         for measure in [
             Measure::OwnIpc,

@@ -8,6 +8,7 @@ pub mod confine;
 mod data;
 mod process;
 mod settings;
+pub mod system_calls;
 pub mod trial;
 mod user;
 
