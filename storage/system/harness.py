@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 import httpx
 import psycopg
 from credentials import Credentials, Managing
+from processes import here
 
 PG_BIN = Path(os.environ.get("WEIR_PG_BIN_DIR", "/usr/lib/postgresql/15/bin"))
 PASSWORD = "correct horse"
@@ -170,6 +171,16 @@ class Compute:
 
     def status(self) -> dict[str, Any]:
         return self.http.get("/status").raise_for_status().json()
+
+    @property
+    def postmaster(self) -> int:
+        """The number of its server's first process on this machine."""
+        return self.here(int((self.directory / "pgdata/postmaster.pid").read_text().split()[0]))
+
+    def here(self, pid: int) -> int:
+        """The number that a process of its server has on this machine, of the one that Postgres says."""
+        assert self.process.child is not None
+        return here(self.process.child.pid, pid)
 
     def wait_running(self, seconds: float = 60.0) -> dict[str, Any]:
         def running() -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Parser;
 use compute::agent::{Agent, Options, Terminate, Verdict, http};
-use compute::postgres::confine;
+use compute::postgres::{confine, init};
 use compute::spec::Spec;
 use compute::volume::WriteMode;
 use nix::mount::MsFlags;
@@ -63,6 +63,14 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    match init::Task::of_arguments(std::env::args_os()) {
+        Some(Ok(task)) => return init::run(&task),
+        Some(Err(error)) => {
+            eprintln!("weir-compute: {error:#}");
+            return ExitCode::FAILURE;
+        }
+        None => {}
+    }
     match begin() {
         Ok(Verdict::Terminated) => ExitCode::SUCCESS,
         Ok(Verdict::Fenced) => ExitCode::from(EXIT_FENCED),

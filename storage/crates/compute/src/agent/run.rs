@@ -275,6 +275,8 @@ impl Agent {
         let program = spec.pg_bin_dir.join("postgres");
         let postmaster = Postmaster::start(&program, data, &self.paths.log, &self.pg_user)?;
         self.confined(postmaster.confinement());
+        // Numbers in Postgres's own log may be those of its namespace.
+        tracing::info!(pid = postmaster.pid(), "started Postgres");
         Ok(postmaster)
     }
 

@@ -6,6 +6,7 @@ mod beneath;
 mod config;
 pub mod confine;
 mod data;
+pub mod init;
 mod process;
 mod settings;
 pub mod system_calls;

@@ -1,14 +1,15 @@
 //! The postmaster as a child that cannot outlive its agent.
 //!
-//! The kernel sends SIGQUIT (immediate shutdown) to the postmaster when the thread that started it ends, so it
-//! is started by a thread that does nothing but wait for it. Backends that a dead postmaster leaves behind
-//! become the agent's own children (it is a subreaper) and are killed.
+//! The kernel sends SIGQUIT (immediate shutdown) to what the agent started when the thread that started it ends, so
+//! that is started by a thread that does nothing but wait for it. Where the agent is root, what it starts is the init
+//! of a PID namespace ([`super::init`]), with which all in it ends. Elsewhere it is the postmaster, and sessions that
+//! a dead postmaster leaves behind become the agent's own children (it is a subreaper) and are killed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -17,7 +18,8 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use tokio::sync::watch;
 
-use super::confine::{self, Confinement};
+use super::confine::{self, Confinement, Measure};
+use super::init::{self, Init};
 use super::user::OsUser;
 
 /// How long an immediate shutdown may take before the rest is killed.
@@ -76,6 +78,7 @@ pub fn check_configuration(
 /// What signals a Postgres, from any thread and without its owner. Nothing is asked of one that has ended.
 #[derive(Clone)]
 pub struct PostmasterHandle {
+    /// Of the postmaster, or of its init, which passes signals on.
     pid: Pid,
     exit: watch::Receiver<Option<Exit>>,
 }
@@ -123,35 +126,24 @@ impl Postmaster {
     ) -> anyhow::Result<Postmaster> {
         let output = open_log(log)?;
         let log_start = output.metadata().context("inspect the log")?.len();
-        let mut command = Command::new(program);
-        command
-            .arg("-D")
-            .arg(data)
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(
-                output
-                    .try_clone()
-                    .context("duplicate the log's descriptor")?,
-            )
-            .stderr(output)
-            .process_group(0);
-        confine::program(&mut command, user);
-        command.env("PGDATA", data);
-        die_with_parent(&mut command);
+        let task = init::Task {
+            program: program.to_owned(),
+            data: data.to_owned(),
+            uid: user.uid,
+            gid: user.gid,
+        };
         let user = user.clone();
         let (started, pid) = std::sync::mpsc::channel();
         let (exited, exit) = watch::channel(None);
         std::thread::Builder::new()
             .name("postmaster".into())
             .spawn(move || {
-                let confinement = confine::enter(&user);
-                let mut child = match command.spawn() {
-                    Ok(child) => child,
+                let (running, confinement) = match Running::start(&task, &user, output) {
+                    Ok(running) => running,
                     Err(error) => return drop(started.send(Err(error))),
                 };
-                drop(started.send(Ok((child.id(), confinement))));
-                match child.wait() {
+                drop(started.send(Ok((running.pid(), confinement))));
+                match running.wait() {
                     Ok(status) => drop(exited.send(Some(Exit { status }))),
                     Err(error) => tracing::error!(%error, "cannot wait for Postgres"),
                 }
@@ -159,8 +151,7 @@ impl Postmaster {
             .context("start a thread for Postgres")?;
         let (pid, confinement) = pid
             .recv()
-            .context("the thread for Postgres ended early")?
-            .with_context(|| format!("start {}", program.display()))?;
+            .context("the thread for Postgres ended early")??;
         Ok(Postmaster {
             handle: PostmasterHandle {
                 pid: Pid::from_raw(pid as i32),
@@ -177,9 +168,22 @@ impl Postmaster {
         &self.confinement
     }
 
-    /// Process id of the postmaster.
+    /// The number, on this machine, of the process that the agent started: the init of Postgres's PID namespace where
+    /// there is one ([`Measure::OwnProcesses`]), else the postmaster.
     pub fn pid(&self) -> i32 {
         self.handle.pid.as_raw()
+    }
+
+    /// What the postmaster has started, and in a PID namespace orphans as well.
+    fn sessions(&self) -> Vec<Pid> {
+        let children = children_of(self.pid() as u32);
+        if !self.confinement.has(Measure::OwnProcesses) {
+            return children;
+        }
+        children
+            .into_iter()
+            .flat_map(|child| children_of(child.as_raw() as u32))
+            .collect()
     }
 
     /// What signals this Postgres where its owner cannot be asked.
@@ -223,7 +227,7 @@ impl Postmaster {
             if Instant::now() > deadline {
                 tracing::warn!("Postgres does not quit: killing it");
                 // The postmaster last: a session that sees it die lets its waiting commit go before it ends itself.
-                for session in children_of(self.handle.pid.as_raw() as u32) {
+                for session in self.sessions() {
                     kill(session, Signal::SIGKILL).ok();
                 }
                 self.handle.signal(Signal::SIGKILL);
@@ -273,6 +277,54 @@ impl Postmaster {
             format!("see {}", self.log.display())
         } else {
             last.join("; ")
+        }
+    }
+}
+
+/// What the agent started, as the thread that waits for it has it.
+enum Running {
+    Postmaster(Child),
+    Init(Init),
+}
+
+impl Running {
+    /// Moves the calling thread into the namespaces of a Postgres, and starts that.
+    fn start(
+        task: &init::Task,
+        user: &OsUser,
+        output: File,
+    ) -> anyhow::Result<(Running, Confinement)> {
+        let mut confinement = confine::enter(user);
+        if confinement.has(Measure::OwnProcesses) {
+            let (init, not_hidden) = Init::start(task, output)?;
+            confinement.note(Measure::HiddenProcesses, not_hidden.map_or(Ok(()), Err));
+            return Ok((Running::Init(init), confinement));
+        }
+        let mut command = init::postgres_command(&task.program, &task.data);
+        let duplicate = output.try_clone();
+        command
+            .stdout(duplicate.context("duplicate the log's descriptor")?)
+            .stderr(output);
+        confine::program(&mut command, user);
+        command.env("PGDATA", &task.data);
+        die_with_parent(&mut command);
+        let child = command
+            .spawn()
+            .with_context(|| format!("start {}", task.program.display()))?;
+        Ok((Running::Postmaster(child), confinement))
+    }
+
+    fn pid(&self) -> u32 {
+        match self {
+            Running::Postmaster(child) => child.id(),
+            Running::Init(init) => init.pid(),
+        }
+    }
+
+    fn wait(self) -> std::io::Result<ExitStatus> {
+        match self {
+            Running::Postmaster(mut child) => child.wait(),
+            Running::Init(init) => init.wait(),
         }
     }
 }
