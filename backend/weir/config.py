@@ -78,6 +78,8 @@ class Settings(BaseSettings):
     compute_ports: str = "7700-7899"
     # Numbers of users of the operating system, one for each compute that runs: A-B; empty: computes share `pg_user`.
     compute_users: str = ""
+    # The control group below which each compute gets one, as a path from where groups are mounted; empty: none.
+    compute_cgroup: str = ""
     compute_host: str = "127.0.0.1"
     # `simulated`: computes and storage are a model behind one HTTP server, for scale tests (docs/operating.md).
     compute_runtime: Literal["local", "simulated"] = "local"

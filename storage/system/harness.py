@@ -440,9 +440,11 @@ class Engine:
         name: str | None = None,
         user: int | None = None,
         launcher: list[str] | None = None,
+        options: list[str] | None = None,
         **spec: Any,
     ) -> Compute:
-        """`user`: the number of a user of the compute's own; `launcher`: the words that start its agent."""
+        """`user`: the number of a user of the compute's own; `launcher`: the words that start its agent; `options`:
+        what that is told beside the usual."""
         port, http_port = free_port(), free_port()
         name = name or f"ep-{secrets.token_hex(4)}"
         directory = self.compute_directory(name)
@@ -488,6 +490,7 @@ class Engine:
                 "--listen-http",
                 f"127.0.0.1:{http_port}",
                 *(["--user", str(user)] if user is not None else []),
+                *(options or []),
                 *([] if self.credentials is None else self.credentials.options_of_compute(directory, body)),
             ],
             self.root / f"{name}.log",

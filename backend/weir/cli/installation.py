@@ -79,6 +79,7 @@ class Installation:
     compute_cache_mib: int = sections.COMPUTE_CACHE_MIB
     # Numbers of users, one for each compute that runs, where Weir is root; empty: computes share `pg_user`.
     compute_users: str = ""
+    compute_cgroup: str = ""
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
     simulated: Mapping[str, float] = field(default_factory=dict[str, float])
     proxy: sections.Proxy = field(default_factory=sections.Proxy)
@@ -243,6 +244,7 @@ class Installation:
             WEIR_WORKER_METRICS_PORT=str(self.ports["worker"]),
             WEIR_COMPUTE_RUNTIME=self.compute_runtime,
             WEIR_COMPUTE_USERS=self.compute_users if os.geteuid() == 0 else "",
+            WEIR_COMPUTE_CGROUP=self.compute_cgroup if os.geteuid() == 0 else "",
             WEIR_COMPUTE_CACHE_MIB=str(self.compute_cache_mib),
             WEIR_DURABILITY_FORBID=",".join(self.durability_forbid),
             WEIR_SAFEKEEPERS_REPLACE_AFTER_MINUTES=str(self.replace_after_minutes),
@@ -321,6 +323,7 @@ def load(home: Path) -> Installation:
         compute_runtime=sections.runtime(path, document),
         compute_cache_mib=sections.cache_mib(path, document),
         compute_users=sections.users(path, document),
+        compute_cgroup=sections.cgroup(path, document),
         proxy=sections.proxy(path, document),
         simulated={name: float(value) for name, value in sections.section(path, document, "simulated").items()},
     )

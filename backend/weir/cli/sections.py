@@ -207,6 +207,20 @@ def users(path: Path, document: Mapping[str, Any]) -> str:
     return f"{int(low)}-{int(high)}"
 
 
+def cgroup(path: Path, document: Mapping[str, Any]) -> str:
+    """The control group below which computes get theirs, as a path from where groups are mounted; empty: none."""
+    variable = "WEIR_COMPUTE_CGROUP"
+    value = os.environ.get(variable, section(path, document, "computes").get("cgroup", ""))
+    if value == "":
+        return ""
+    if not isinstance(value, str) or not re.fullmatch(r"(/(?!\.{1,2}(/|$))[^/\0\s]+)+", value):
+        raise CliError(
+            f"The control group of computes is {value!r}; it must be a path of names such as /weir, without a slash "
+            f'at its end, or "" for none ([computes] cgroup in {path}, or {variable}).'
+        )
+    return value
+
+
 def proxy(path: Path, document: Mapping[str, Any]) -> Proxy:
     given = section(path, document, "proxy")
     known = ("enabled", "listen", "host", "domain", "certificate", "private_key", *POOL_SETTINGS, "pool_discard")

@@ -20,6 +20,9 @@ cache_mib = {cache_mib}
 # Where Weir is run by root, each compute has a user of the operating system of its own while it runs, from this range
 # of numbers, which nothing else on this machine may use; so many can run. "": computes share the user in [postgres].
 users = "{users}"
+# Where Weir is run by root: a control group that you have made for Weir, such as "/weir" for /sys/fs/cgroup/weir.
+# Each compute gets one below it, which bounds its memory, processor time and processes by its size. "": nothing does.
+cgroup = ""
 
 [proxy]
 # One address with TLS for the databases of all endpoints (docs/operate/connect.md). Without it clients connect to

@@ -39,6 +39,10 @@ struct Arguments {
     /// runs as them. Only for root. Left out: Postgres runs as pg_user of the spec, or as this program's own user.
     #[arg(long)]
     user: Option<u32>,
+    /// A control group, below which Postgres gets one of its own that bounds memory, processor time and processes by the
+    /// compute's size, in each hierarchy that has it: /weir is /sys/fs/cgroup/weir. Only for root. Left out: no bounds.
+    #[arg(long)]
+    cgroup: Option<PathBuf>,
     /// Where to serve status, configuration and metrics.
     #[arg(long)]
     listen_http: SocketAddr,
@@ -152,7 +156,7 @@ async fn serve(
     let token = arguments.tokens.own()?;
     let agent =
         Agent::new(spec, &arguments.dir, options, rights).context("the spec can't be followed")?;
-    let agent = Arc::new(agent.showing(token));
+    let agent = Arc::new(agent.showing(token).within(arguments.cgroup));
     let listener = tokio::net::TcpListener::bind(arguments.listen_http)
         .await
         .with_context(|| format!("listen on {}", arguments.listen_http))?;

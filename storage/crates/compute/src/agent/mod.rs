@@ -53,7 +53,9 @@ pub use wal_by_relation::{WalByRelation, WalByRelationError};
 
 use crate::metrics::Metrics;
 use crate::postgres::OsUser;
+use crate::postgres::cgroups::{Bounds, Group};
 use crate::postgres::confine::{Confinement, Measure};
+use crate::postgres::limits::Limits;
 use crate::spec::Spec;
 use crate::volume::{WriteMode, WriteThroughNeeded};
 use unconfirmed::LogWatch;
@@ -153,6 +155,8 @@ pub struct Agent {
     /// What holds of the agent's own process, and so of each Postgres.
     confinement: Confinement,
     options: Options,
+    /// The control group below which each Postgres gets one.
+    groups: Option<PathBuf>,
     /// What storage is shown.
     token: OwnToken,
     /// A write was lost: the runs that follow write through.
@@ -212,6 +216,7 @@ impl Agent {
             pg_user,
             confinement,
             options,
+            groups: None,
             token: OwnToken::default(),
             write_through: AtomicBool::new(false),
             spec: Mutex::new(spec),
@@ -229,6 +234,12 @@ impl Agent {
     /// Shows this token to storage.
     pub fn showing(mut self, token: OwnToken) -> Agent {
         self.token = token;
+        self
+    }
+
+    /// Bounds what Postgres takes of the machine by a control group below this one, as its size says.
+    pub fn within(mut self, groups: Option<PathBuf>) -> Agent {
+        self.groups = groups;
         self
     }
 
@@ -270,6 +281,29 @@ impl Agent {
                 let (measure, reason) = (missing.measure, &missing.reason);
                 tracing::warn!(?measure, reason, "Postgres is kept apart from others less");
             }
+        }
+    }
+
+    /// A control group for a Postgres that is about to start.
+    fn group(&self, spec: &Spec) -> Option<Group> {
+        let limits = Limits::of_units(spec.compute_units);
+        let parent = self.groups.as_ref()?;
+        Some(Group::make(parent, &spec.compute_id, limits))
+    }
+
+    /// Takes notice of what bounds this run's Postgres; what does not is logged once.
+    fn bounded(&self, bounds: Option<&Bounds>) {
+        let known = std::mem::replace(&mut self.status.lock().limits, bounds.cloned());
+        let Some(bounds) = bounds.filter(|bounds| known.as_ref() != Some(*bounds)) else {
+            return;
+        };
+        for missing in &bounds.missing {
+            let (controller, reason) = (missing.controller, &missing.reason);
+            tracing::warn!(
+                ?controller,
+                reason,
+                "nothing bounds what Postgres takes of it"
+            );
         }
     }
 

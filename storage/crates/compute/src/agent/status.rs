@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::Unconfirmed;
 use super::members::Members;
 use super::state::State;
+use crate::postgres::cgroups::Bounds;
 use crate::postgres::confine::Confinement;
 
 /// Whether Postgres logs page images, and since which record.
@@ -83,6 +84,8 @@ pub struct Status {
     pub postgres_version: Option<String>,
     /// What Postgres is kept from; null before the first start.
     pub confinement: Option<Confinement>,
+    /// What bounds what Postgres takes of the machine; null before the first start, and where no control group was named.
+    pub limits: Option<Bounds>,
     /// What sessions begin with, as the agent gave it to the server that runs.
     pub synchronous_commit: Option<String>,
     /// `tokens`, or `none` of an agent that lets everybody in.
@@ -114,6 +117,7 @@ impl Status {
             members: None,
             postgres_version: None,
             confinement: None,
+            limits: None,
             synchronous_commit: None,
             authentication: token::gate::authentication(),
         }

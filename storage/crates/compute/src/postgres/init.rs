@@ -23,6 +23,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, alarm};
 use serde::{Deserialize, Serialize};
 
+use super::cgroups;
 use super::confine;
 use super::system_calls;
 use super::user::OsUser;
@@ -46,12 +47,21 @@ const QUIT_SECONDS: u32 = 10;
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Said {
-    /// Postgres was started. `not_hidden`: why `/proc` shows more than processes of Postgres's user.
-    Started { not_hidden: Option<String> },
+    /// Postgres was started.
+    Started(Shortfall),
     /// Postgres could not be started, or not be kept; the text says why.
     Failed(String),
     /// Postgres ended; the number is what `wait` says.
     Ended(i32),
+}
+
+/// What an init could not do for its Postgres, which it started all the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shortfall {
+    /// Why `/proc` shows more than processes of Postgres's user.
+    pub not_hidden: Option<String>,
+    /// Control groups that it could not enter, with why.
+    pub outside: Vec<(PathBuf, String)>,
 }
 
 /// A Postgres to be started in a new namespace.
@@ -65,6 +75,8 @@ pub struct Task {
     pub uid: u32,
     /// The number of that user's group.
     pub gid: u32,
+    /// Directories of control groups to be in.
+    pub groups: Vec<PathBuf>,
 }
 
 impl Task {
@@ -81,8 +93,8 @@ impl Task {
     }
 
     fn parse(arguments: &[OsString]) -> anyhow::Result<Task> {
-        let [uid, gid, program, data] = arguments else {
-            anyhow::bail!("`init` is for weir-compute itself: UID GID PROGRAM DATA");
+        let [uid, gid, program, data, groups @ ..] = arguments else {
+            anyhow::bail!("`init` is for weir-compute itself: UID GID PROGRAM DATA GROUP...");
         };
         let number = |text: &OsString| -> anyhow::Result<u32> {
             let text = text.to_string_lossy();
@@ -94,17 +106,20 @@ impl Task {
             data: data.into(),
             uid: number(uid)?,
             gid: number(gid)?,
+            groups: groups.iter().map(PathBuf::from).collect(),
         })
     }
 
-    fn arguments(&self) -> [OsString; 5] {
-        [
+    fn arguments(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec![
             ARGUMENT.into(),
             self.uid.to_string().into(),
             self.gid.to_string().into(),
             self.program.clone().into(),
             self.data.clone().into(),
-        ]
+        ];
+        words.extend(self.groups.iter().map(OsString::from));
+        words
     }
 }
 
@@ -116,9 +131,8 @@ pub struct Init {
 
 impl Init {
     /// Starts Postgres by an init, in the PID namespace that children of the calling thread are put into. The thread
-    /// must live as long as Postgres: when it ends, Postgres is told to. Second: why processes of others are not
-    /// hidden from Postgres, if they are not.
-    pub fn start(task: &Task, output: File) -> anyhow::Result<(Init, Option<String>)> {
+    /// must live as long as Postgres: when it ends, Postgres is told to.
+    pub fn start(task: &Task, output: File) -> anyhow::Result<(Init, Shortfall)> {
         let (reader, writer) = io::pipe().context("make a pipe")?;
         let mut command = Command::new("/proc/self/exe");
         command
@@ -142,7 +156,7 @@ impl Init {
             said: BufReader::new(reader),
         };
         match init.next() {
-            Some(Said::Started { not_hidden }) => Ok((init, not_hidden)),
+            Some(Said::Started(shortfall)) => Ok((init, shortfall)),
             Some(Said::Failed(why)) => {
                 init.child.wait().ok();
                 Err(anyhow::anyhow!(why))
@@ -215,14 +229,17 @@ fn begin(task: &Task, agent: &mut File) -> anyhow::Result<Pid> {
     );
     signals().thread_block().context("hold signals back")?;
     nix::sys::prctl::set_pdeathsig(Signal::SIGQUIT).context("ask for the agent's end")?;
-    let not_hidden = confine::hide_processes().err();
+    let shortfall = Shortfall {
+        not_hidden: confine::hide_processes().err(),
+        outside: cgroups::enter(&task.groups),
+    };
     let postgres = start_postgres(task)?;
     confine::keep_right_to_signal().context("give up root's rights")?;
     if let Ok(filters) = system_calls::filters() {
         filters.enter().context("enter the filters")?;
     }
     // An agent that died before the signal at its end was asked for does not listen any more.
-    say(agent, &Said::Started { not_hidden })?;
+    say(agent, &Said::Started(shortfall))?;
     Ok(postgres)
 }
 
@@ -316,6 +333,7 @@ mod tests {
             data: "/--data".into(),
             uid: 60_706,
             gid: 60_707,
+            groups: vec!["/sys/fs/cgroup/weir/ep-a".into()],
         };
         let arguments = [OsString::from("weir-compute")]
             .into_iter()
@@ -342,10 +360,11 @@ mod tests {
     #[test]
     fn what_an_init_says_is_one_line_whatever_it_is() {
         for said in [
-            Said::Started { not_hidden: None },
-            Said::Started {
+            Said::Started(Shortfall::default()),
+            Said::Started(Shortfall {
                 not_hidden: Some("two\nlines".into()),
-            },
+                outside: vec![("/a\nb".into(), "why".into())],
+            }),
             Said::Failed("start /a\nb".into()),
             Said::Ended(9),
         ] {

@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use tokio::sync::watch;
 
+use super::cgroups::{Bounds, Group};
 use super::confine::{self, Confinement, Measure};
 use super::init::{self, Init};
+use super::orphans::{children_of, kill_orphans};
 use super::user::OsUser;
 
 /// How long an immediate shutdown may take before the rest is killed.
@@ -114,15 +115,18 @@ pub struct Postmaster {
     log: PathBuf,
     log_start: u64,
     confinement: Confinement,
+    group: Option<Group>,
+    bounds: Option<Bounds>,
 }
 
 impl Postmaster {
-    /// Starts `postgres` on a data directory, its output appended to `log`.
+    /// Starts `postgres` on a data directory, its output appended to `log`, in a control group if one was made for it.
     pub fn start(
         program: &Path,
         data: &Path,
         log: &Path,
         user: &OsUser,
+        group: Option<Group>,
     ) -> anyhow::Result<Postmaster> {
         let output = open_log(log)?;
         let log_start = output.metadata().context("inspect the log")?.len();
@@ -131,6 +135,7 @@ impl Postmaster {
             data: data.to_owned(),
             uid: user.uid,
             gid: user.gid,
+            groups: group.as_ref().map(Group::directories).unwrap_or_default(),
         };
         let user = user.clone();
         let (started, pid) = std::sync::mpsc::channel();
@@ -138,20 +143,25 @@ impl Postmaster {
         std::thread::Builder::new()
             .name("postmaster".into())
             .spawn(move || {
-                let (running, confinement) = match Running::start(&task, &user, output) {
+                let (running, walls) = match Running::start(&task, &user, output) {
                     Ok(running) => running,
                     Err(error) => return drop(started.send(Err(error))),
                 };
-                drop(started.send(Ok((running.pid(), confinement))));
+                drop(started.send(Ok((running.pid(), walls))));
                 match running.wait() {
                     Ok(status) => drop(exited.send(Some(Exit { status }))),
                     Err(error) => tracing::error!(%error, "cannot wait for Postgres"),
                 }
             })
             .context("start a thread for Postgres")?;
-        let (pid, confinement) = pid
+        let received = pid
             .recv()
-            .context("the thread for Postgres ended early")??;
+            .context("the thread for Postgres ended early")
+            .flatten();
+        if let (Err(_), Some(group)) = (&received, &group) {
+            group.remove();
+        }
+        let (pid, walls) = received?;
         Ok(Postmaster {
             handle: PostmasterHandle {
                 pid: Pid::from_raw(pid as i32),
@@ -159,13 +169,20 @@ impl Postmaster {
             },
             log: log.to_owned(),
             log_start,
-            confinement,
+            confinement: walls.confinement,
+            bounds: group.as_ref().map(|group| group.bounds(&walls.outside)),
+            group,
         })
     }
 
     /// What this Postgres is kept from.
     pub fn confinement(&self) -> &Confinement {
         &self.confinement
+    }
+
+    /// What bounds what it takes of the machine; `None` where nobody has named a control group for computes.
+    pub fn bounds(&self) -> Option<&Bounds> {
+        self.bounds.as_ref()
     }
 
     /// The number, on this machine, of the process that the agent started: the init of Postgres's PID namespace where
@@ -240,10 +257,21 @@ impl Postmaster {
             std::thread::sleep(Duration::from_millis(5));
         }
         kill_orphans(Instant::now() + QUIT_PATIENCE);
+        if let Some(group) = &self.group {
+            group.remove();
+        }
     }
 
-    /// The last lines of what it logged since its start that say what went wrong.
+    /// What went wrong: whether memory was short, and the last lines of its log since its start that say so.
     pub fn complaint(&self) -> String {
+        let logged = self.logged_complaint();
+        match self.group.as_ref().and_then(Group::out_of_memory) {
+            Some(memory) => format!("{memory}; {logged}"),
+            None => logged,
+        }
+    }
+
+    fn logged_complaint(&self) -> String {
         let mut text = String::new();
         let read = File::open(&self.log).and_then(|mut file| {
             let end = file.metadata()?.len();
@@ -281,6 +309,13 @@ impl Postmaster {
     }
 }
 
+/// What a Postgres that was started is kept from.
+struct Walls {
+    confinement: Confinement,
+    /// Control groups that it is not in, with why.
+    outside: Vec<(PathBuf, String)>,
+}
+
 /// What the agent started, as the thread that waits for it has it.
 enum Running {
     Postmaster(Child),
@@ -289,16 +324,18 @@ enum Running {
 
 impl Running {
     /// Moves the calling thread into the namespaces of a Postgres, and starts that.
-    fn start(
-        task: &init::Task,
-        user: &OsUser,
-        output: File,
-    ) -> anyhow::Result<(Running, Confinement)> {
+    fn start(task: &init::Task, user: &OsUser, output: File) -> anyhow::Result<(Running, Walls)> {
         let mut confinement = confine::enter(user);
         if confinement.has(Measure::OwnProcesses) {
-            let (init, not_hidden) = Init::start(task, output)?;
-            confinement.note(Measure::HiddenProcesses, not_hidden.map_or(Ok(()), Err));
-            return Ok((Running::Init(init), confinement));
+            let (init, shortfall) = Init::start(task, output)?;
+            let hidden = shortfall.not_hidden.map_or(Ok(()), Err);
+            confinement.note(Measure::HiddenProcesses, hidden);
+            let outside = shortfall.outside;
+            let walls = Walls {
+                confinement,
+                outside,
+            };
+            return Ok((Running::Init(init), walls));
         }
         let mut command = init::postgres_command(&task.program, &task.data);
         let duplicate = output.try_clone();
@@ -311,7 +348,14 @@ impl Running {
         let child = command
             .spawn()
             .with_context(|| format!("start {}", task.program.display()))?;
-        Ok((Running::Postmaster(child), confinement))
+        let why = "Postgres has no PID namespace, whose init would enter it".to_owned();
+        let outside = task.groups.iter().map(|group| (group.clone(), why.clone()));
+        let outside = outside.collect();
+        let walls = Walls {
+            confinement,
+            outside,
+        };
+        Ok((Running::Postmaster(child), walls))
     }
 
     fn pid(&self) -> u32 {
@@ -364,49 +408,4 @@ fn die_with_parent(command: &mut Command) {
     unsafe {
         command.pre_exec(hook);
     }
-}
-
-/// Makes orphans of the postmaster children of this process. Call once.
-pub fn adopt_orphans() -> nix::Result<()> {
-    nix::sys::prctl::set_child_subreaper(true)
-}
-
-/// Kills and reaps adopted children until none is left, whatever program they run: the user they run as is given to
-/// another compute once this one has ended.
-fn kill_orphans(deadline: Instant) {
-    let own = std::process::id();
-    loop {
-        let orphans = children_of(own);
-        if orphans.is_empty() || Instant::now() > deadline {
-            return;
-        }
-        for pid in orphans {
-            kill(pid, Signal::SIGKILL).ok();
-            waitpid(pid, Some(WaitPidFlag::WNOHANG)).ok();
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Children of a process that are Postgres's. Without root the agent has another child, the helper that mounts.
-fn children_of(parent: u32) -> Vec<Pid> {
-    let alone = nix::unistd::geteuid().is_root();
-    let Ok(tasks) = std::fs::read_dir(format!("/proc/{parent}/task")) else {
-        return Vec::new();
-    };
-    tasks
-        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok())
-        .flat_map(|children| {
-            children
-                .split_whitespace()
-                .filter_map(|pid| pid.parse().ok())
-                .collect::<Vec<i32>>()
-        })
-        .filter(|pid| {
-            alone
-                || std::fs::read_to_string(format!("/proc/{pid}/comm"))
-                    .is_ok_and(|name| name.starts_with("postgres"))
-        })
-        .map(Pid::from_raw)
-        .collect()
 }
