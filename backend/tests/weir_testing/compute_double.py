@@ -113,6 +113,8 @@ class Compute:
             "started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.started)),
             "start": {"total_ms": 10, "elect_ms": 1, "bundle_ms": 2, "postgres_ms": 7, "pages_fetched": 1,
                       "bytes_fetched": 8192},
+            "prewarm": {"state": "loaded" if self.spec.get("prewarm") else "off", "pages_listed": 12,
+                        "pages_loaded": 11, "seconds": 0.5, "reason": None},
             "port": self.spec["port"],
             "active_connections": 0,
             "base_backups": int(self.mode() == "backup"),

@@ -73,6 +73,8 @@ class ComputeStatus:
     idle_seconds: float | None = None
     # What a suspend would empty, as of a moment within `idle_seconds`; None while that is not known.
     unlogged_bytes: int | None = None
+    # Loading pages of the last suspend; None before the first start, or if the agent is of an older Weir.
+    prewarm: dict[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> "ComputeStatus":
@@ -98,6 +100,7 @@ class ComputeStatus:
             synchronous_commit=body.get("synchronous_commit"),
             idle_seconds=body.get("idle_seconds"),
             unlogged_bytes=body.get("unlogged_bytes"),
+            prewarm=body.get("prewarm"),
         )
 
 

@@ -16,6 +16,7 @@ from weir.computes.schemas import (
     ComputeState,
     ComputeSummary,
     FullPageWrites,
+    PrewarmReport,
     RatesView,
     StartReport,
     UnconfirmedCommits,
@@ -146,6 +147,7 @@ def detail(row: ComputeRow, seen: ComputeStatus | str | None, rates: metrics.Rat
         ),
         active_connections=seen.active_connections,
         start=None if seen.start is None else StartReport.model_validate(seen.start),
+        prewarm=None if seen.prewarm is None else PrewarmReport.model_validate(seen.prewarm),
     )
 
 

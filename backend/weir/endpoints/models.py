@@ -48,6 +48,8 @@ class Endpoint(Timestamps, Base):
     # The minor it was last seen running, as its agent said.
     running_postgres_version: Mapped[str | None]
     disabled: Mapped[bool] = mapped_column(default=False)
+    # Whether its starts load the pages that were in memory when it was suspended.
+    prewarm: Mapped[bool] = mapped_column(default=True)
     suspend_timeout_seconds: Mapped[int] = mapped_column(default=0)
     started_at: Mapped[datetime | None]
     suspended_at: Mapped[datetime | None]

@@ -32,6 +32,8 @@ class EndpointOptions(Body):
     passwordless_access: bool | None = None
     suspend_timeout_seconds: SuspendTimeout | None = None
     disabled: bool | None = None
+    # Whether starts load the pages that were in memory at the suspension before; from the next start on.
+    prewarm: bool | None = None
 
 
 class EndpointCreate(EndpointOptions):
@@ -92,6 +94,8 @@ class EndpointView(View):
     # (`connection_uri` with `pooled`). Null without a proxy.
     pooler_host: str | None
     suspend_timeout_seconds: int
+    # Whether starts load the pages that were in memory at the suspension before.
+    prewarm: bool
     provisioner: str = "local"
 
     @classmethod
@@ -123,6 +127,7 @@ class EndpointView(View):
             proxy_host=settings.public_host,
             pooler_host=public_address(row, settings, pooled=True).host if settings.has_proxy else None,
             suspend_timeout_seconds=row.suspend_timeout_seconds,
+            prewarm=row.prewarm,
         )
 
 

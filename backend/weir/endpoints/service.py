@@ -107,6 +107,7 @@ async def add_endpoint(
         full_page_writes_since=None if full_page_writes else at,
         disabled=disabled,
         suspend_timeout_seconds=_suspend_timeout(project, options),
+        prewarm=options.prewarm is not False,
         created_at=at,
         updated_at=at,
     )
@@ -222,6 +223,8 @@ async def update(
         endpoint.name = body.name
     if body.suspend_timeout_seconds is not None:
         endpoint.suspend_timeout_seconds = body.suspend_timeout_seconds
+    if body.prewarm is not None:
+        endpoint.prewarm = body.prewarm
     operations: list[Operation] = []
     settings = pg_settings_of(body, project.pg_version)
     if settings is not None and settings != endpoint.pg_settings:

@@ -32,7 +32,8 @@ _BRANCH = (
 )  # fmt: skip
 _ENDPOINT = (
     Endpoint.branch_id, Endpoint.id, Endpoint.name, Endpoint.type, Endpoint.port, Endpoint.pg_settings,
-    Endpoint.full_page_writes, Endpoint.suspend_timeout_seconds, Endpoint.disabled, Endpoint.created_at,
+    Endpoint.full_page_writes, Endpoint.suspend_timeout_seconds, Endpoint.disabled, Endpoint.prewarm,
+    Endpoint.created_at,
 )  # fmt: skip
 
 _AnyRow = Row[*tuple[Any, ...]]
@@ -149,5 +150,6 @@ def _endpoint(endpoint: _AnyRow) -> dict[str, Any]:
         "full_page_writes": endpoint.full_page_writes,
         "suspend_timeout_seconds": endpoint.suspend_timeout_seconds,
         "disabled": endpoint.disabled,
+        "prewarm": endpoint.prewarm,
         "created_at": _time(endpoint.created_at),
     }

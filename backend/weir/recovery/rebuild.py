@@ -166,6 +166,8 @@ def _contents(built: Rebuilt, branch: Branch, item: dict[str, Any]) -> None:
             full_page_writes_since=None if held["full_page_writes"] else at,
             disabled=held["disabled"],
             suspend_timeout_seconds=held["suspend_timeout_seconds"],
+            # Absent from what a Weir wrote that had no such setting.
+            prewarm=held.get("prewarm", True),
             created_at=datetime.fromisoformat(held["created_at"]),
             updated_at=at,
         )

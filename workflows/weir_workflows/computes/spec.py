@@ -56,6 +56,7 @@ async def load_spec(
         "keep_unlisted": project.keeps_unlisted,
         "settings": commits.settings,
         "compute_units": COMPUTE_UNITS,
+        "prewarm": endpoint.prewarm,
         "durability": commits.durability.value,
         "storage_quota_bytes": project.logical_size_limit,
         "wal_bytes_per_second": project.wal_rate_limit,

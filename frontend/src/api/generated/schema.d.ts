@@ -1927,6 +1927,8 @@ export interface components {
             suspend_timeout_seconds?: number | null;
             /** Disabled */
             disabled?: boolean | null;
+            /** Prewarm */
+            prewarm?: boolean | null;
             /** Type */
             type: string;
         };
@@ -2372,6 +2374,7 @@ export interface components {
             /** Active Connections */
             active_connections?: number | null;
             start?: components["schemas"]["StartReport"] | null;
+            prewarm?: components["schemas"]["PrewarmReport"] | null;
             /** Settings */
             settings: {
                 [key: string]: unknown;
@@ -2760,6 +2763,8 @@ export interface components {
             suspend_timeout_seconds?: number | null;
             /** Disabled */
             disabled?: boolean | null;
+            /** Prewarm */
+            prewarm?: boolean | null;
             /** Branch Id */
             branch_id: string;
             /**
@@ -2836,6 +2841,8 @@ export interface components {
             suspend_timeout_seconds?: number | null;
             /** Disabled */
             disabled?: boolean | null;
+            /** Prewarm */
+            prewarm?: boolean | null;
             /** Branch Id */
             branch_id?: string | null;
         };
@@ -2921,6 +2928,8 @@ export interface components {
             pooler_host: string | null;
             /** Suspend Timeout Seconds */
             suspend_timeout_seconds: number;
+            /** Prewarm */
+            prewarm: boolean;
             /**
              * Provisioner
              * @default local
@@ -3834,6 +3843,28 @@ export interface components {
             };
             /** Expected Wal Saved Bytes Per Second */
             expected_wal_saved_bytes_per_second: number | null;
+        };
+        /**
+         * PrewarmReport
+         * @description Loading the pages that were in memory at the last suspension, behind the last start.
+         *
+         *     `state`: `off`; `no_list`, of a first start or one after a crash; `ignored`: the list cannot be used, as `reason`
+         *     says; `loading`; `loaded`; `stopped` before the end, as `reason` says. `seconds` count from Postgres's start.
+         */
+        PrewarmReport: {
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "off" | "no_list" | "ignored" | "loading" | "loaded" | "stopped";
+            /** Pages Listed */
+            pages_listed: number;
+            /** Pages Loaded */
+            pages_loaded?: number | null;
+            /** Seconds */
+            seconds?: number | null;
+            /** Reason */
+            reason?: string | null;
         };
         /** ProjectCreateRequest */
         ProjectCreateRequest: {

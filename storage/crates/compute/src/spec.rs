@@ -56,6 +56,9 @@ pub struct Spec {
     /// What a commit waits for when its session says nothing else.
     #[serde(default)]
     pub durability: Durability,
+    /// Whether pages that were in shared buffers at a suspend are loaded again behind the next start.
+    #[serde(default)]
+    pub prewarm: bool,
     /// Bytes of all main forks that the branch may hold; no limit without.
     #[serde(default)]
     pub storage_quota_bytes: Option<u64>,

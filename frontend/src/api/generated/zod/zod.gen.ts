@@ -325,6 +325,7 @@ export const zBranchEndpoint = z.object({
     passwordless_access: z.nullish(z.boolean()),
     suspend_timeout_seconds: z.nullish(z.int().check(z.gte(-1), z.lte(604800))),
     disabled: z.nullish(z.boolean()),
+    prewarm: z.nullish(z.boolean()),
     type: z.string()
 });
 

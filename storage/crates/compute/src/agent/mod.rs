@@ -16,6 +16,7 @@ pub mod http;
 mod layout;
 mod live;
 mod members;
+mod prewarm;
 mod run;
 mod settings;
 mod state;
@@ -43,6 +44,7 @@ pub use configure::{ConfigureError, Configured};
 pub use fpw::{SwitchError, Switched};
 pub use live::Live;
 pub use members::{ChangeMembersError, Member, Members};
+pub use prewarm::{Prewarm, PrewarmState};
 pub use settings::{FailedSetting, SettingState, SettingStatus, SettingsStatusError};
 pub use state::State;
 pub use status::{FullPageWrites, StartTiming, Status};
@@ -167,6 +169,7 @@ pub struct Agent {
     /// The rate that WAL is held to.
     pace: Arc<WalPace>,
     log: Arc<Mutex<LogWatch>>,
+    warm: prewarm::Warm,
     terminate: tokio::sync::watch::Sender<Option<Terminate>>,
     live: Mutex<Option<Arc<Live>>>,
     /// One change to the running Postgres at a time.
@@ -219,6 +222,7 @@ impl Agent {
             metrics,
             relations: Arc::default(),
             pace: Arc::default(),
+            warm: prewarm::Warm::default(),
             terminate,
             live: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
@@ -335,6 +339,7 @@ impl Agent {
                     failures += 1;
                     tracing::error!(failures, "cannot start: {error:#}");
                     self.start_failed(&format!("{error:#}"));
+                    self.warm.start_failed();
                     self.waiting(format!("{error:#}"));
                     if failures >= FAILED_AFTER {
                         self.set(|status| status.state = State::Failed);

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::Unconfirmed;
 use super::members::Members;
+use super::prewarm::Prewarm;
 use super::state::State;
 use crate::postgres::confine::Confinement;
 
@@ -59,6 +60,8 @@ pub struct Status {
     pub started_at: Option<String>,
     /// How long the last start took that led to a run; null before the first.
     pub start: Option<StartTiming>,
+    /// Loading pages of the last suspend; null before the first start.
+    pub prewarm: Option<Prewarm>,
     /// The TCP port that Postgres listens on, from the spec.
     pub port: u16,
     /// Sessions of clients, idle ones included, as Postgres said last in this run; null before.
@@ -103,6 +106,7 @@ impl Status {
             full_page_writes: None,
             started_at: None,
             start: None,
+            prewarm: None,
             port,
             active_connections: None,
             idle_seconds: None,

@@ -267,7 +267,7 @@ impl Refusal {
 
 /// How much of a volume's counters is in the metrics, which outlive the volume.
 #[derive(Default)]
-struct Counted([u64; 10]);
+struct Counted([u64; 11]);
 
 impl Counted {
     fn take(&mut self, agent: &Agent, stats: &Stats) {
@@ -278,6 +278,7 @@ impl Counted {
             (&stats.pages_read_ahead, &metrics.read_ahead),
             (&stats.read_ahead_used, &metrics.read_ahead_used),
             (&stats.read_ahead_unused, &metrics.read_ahead_unused),
+            (&stats.reads_behind, &metrics.reads_behind),
             (&stats.writes, &metrics.writes),
             (&stats.bytes_written, &metrics.bytes_written),
             (&stats.pages_evicted, &metrics.evicted),
