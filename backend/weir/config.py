@@ -17,6 +17,8 @@ from weir.kit.http import is_loopback
 
 # A year: as much as never.
 MOST_MINUTES = 525_600
+# Units that a compute may have at most, whatever the installation says.
+MOST_CU = 64
 # Where the other parts are. Their defaults are those of one machine; `deployment` says whether they count.
 ADDRESSES = (
     "database_url",
@@ -79,6 +81,8 @@ class Settings(BaseSettings):
     # Numbers of users of the operating system, one for each compute that runs: A-B; empty: computes share `pg_user`.
     compute_users: str = ""
     compute_host: str = "127.0.0.1"
+    # The largest size that computes may have, in units; 1: none has another one.
+    compute_max_cu: float = Field(default=1, ge=1, le=MOST_CU)
     # `simulated`: computes and storage are a model behind one HTTP server, for scale tests (docs/operating.md).
     compute_runtime: Literal["local", "simulated"] = "local"
     simulator_url: str = "http://127.0.0.1:7650"

@@ -159,6 +159,8 @@ def test_computes_are_told_how_much_disk_their_cache_may_take(made: Installation
         ("disk_reserve_mib = 2048", 'disk_reserve_mib = "2 GB"', "number of MiB"),
         ("cache_mib = 8192", "cache_mib = -1", "0 for no limit"),
         ("cache_mib = 8192", 'cache_mib = "much"', "0 for no limit"),
+        ("max_cu = 1", "max_cu = 0", "whole number from 1 to 64"),
+        ("max_cu = 1", "max_cu = 1.5", "whole number from 1 to 64"),
         ("api = 17400", "api = 70000", "1-65535"),
         ("api = 17400", 'api = "x"', "1-65535"),
         ("api = 17400", "api = 17402", "both"),

@@ -94,6 +94,12 @@ class Compute:
         """By `test.idle_seconds`, as JSON."""
         return json.loads(self.spec["settings"].get("test.idle_seconds", "null"))
 
+    def load(self) -> dict[str, float] | None:
+        """By `test.processors`, as JSON: what Postgres uses of the machine."""
+        used = json.loads(self.spec["settings"].get("test.processors", "null"))
+        others = {"memory_bytes": 1 << 28, "buffer_hits_per_second": 90.0, "buffer_reads_per_second": 10.0}
+        return None if used is None else {"processors": used, **others}
+
     def unlogged(self) -> dict[str, Any]:
         """By `test.unlogged_bytes`: all of one table."""
         count = json.loads(self.spec["settings"].get("test.unlogged_bytes", "0"))
@@ -116,6 +122,8 @@ class Compute:
             "prewarm": {"state": "loaded" if self.spec.get("prewarm") else "off", "pages_listed": 12,
                         "pages_loaded": 11, "seconds": 0.5, "reason": None},
             "port": self.spec["port"],
+            "load": self.load(),
+            "compute_units": self.spec.get("compute_units"),
             "active_connections": 0,
             "base_backups": int(self.mode() == "backup"),
             "restarts": self.restarts,

@@ -77,6 +77,8 @@ class Installation:
     compute_runtime: str = "local"
     # Local disk of each compute for pages it has read and not written, MiB; 0: no limit.
     compute_cache_mib: int = sections.COMPUTE_CACHE_MIB
+    # The largest size that computes may have.
+    compute_max_cu: int = 1
     # Numbers of users, one for each compute that runs, where Weir is root; empty: computes share `pg_user`.
     compute_users: str = ""
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
@@ -244,6 +246,7 @@ class Installation:
             WEIR_COMPUTE_RUNTIME=self.compute_runtime,
             WEIR_COMPUTE_USERS=self.compute_users if os.geteuid() == 0 else "",
             WEIR_COMPUTE_CACHE_MIB=str(self.compute_cache_mib),
+            WEIR_COMPUTE_MAX_CU=str(self.compute_max_cu),
             WEIR_DURABILITY_FORBID=",".join(self.durability_forbid),
             WEIR_SAFEKEEPERS_REPLACE_AFTER_MINUTES=str(self.replace_after_minutes),
             WEIR_SCRAPE_INTERVAL_SECONDS=str(self.scrape_interval_seconds),
@@ -320,6 +323,7 @@ def load(home: Path) -> Installation:
         pageserver_limits=sections.pageserver_limits(path, document),
         compute_runtime=sections.runtime(path, document),
         compute_cache_mib=sections.cache_mib(path, document),
+        compute_max_cu=sections.max_cu(path, document),
         compute_users=sections.users(path, document),
         proxy=sections.proxy(path, document),
         simulated={name: float(value) for name, value in sections.section(path, document, "simulated").items()},

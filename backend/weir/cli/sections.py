@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from weir.cli.errors import CliError
-from weir.config import MOST_MINUTES
+from weir.config import MOST_CU, MOST_MINUTES
 from weir.durability.levels import WEAK
 
 RUNTIMES = ("local", "simulated")
@@ -190,6 +190,19 @@ def cache_mib(path: Path, document: Mapping[str, Any]) -> int:
             f"([computes] in {path}, or {variable})."
         )
     return mib
+
+
+def max_cu(path: Path, document: Mapping[str, Any]) -> int:
+    """The largest size that computes may have; 1: none has another one."""
+    variable = "WEIR_COMPUTE_MAX_CU"
+    value = os.environ.get(variable) or section(path, document, "computes").get("max_cu", 1)
+    units = None if isinstance(value, bool | float) else number(value)
+    if units is None or not 1 <= units <= MOST_CU:
+        raise CliError(
+            f"The largest size of a compute, max_cu, is {value!r}; it must be a whole number from 1 to {MOST_CU} "
+            f"([computes] in {path}, or {variable})."
+        )
+    return units
 
 
 def users(path: Path, document: Mapping[str, Any]) -> str:

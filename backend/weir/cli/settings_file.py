@@ -17,6 +17,9 @@ runtime = "{runtime}"
 # Local disk of each compute for pages that came from storage and that it has not written, MiB. Beyond it those that
 # were not read lately go, to be fetched again when they are read. Pages that it has written stay. 0: no limit.
 cache_mib = {cache_mib}
+# The largest size that an endpoint may ask for (autoscaling_limit_max_cu), in units of one processor and 4 GiB. Above
+# 1 the size of a compute follows its load between its endpoint's limits. Nothing keeps a compute from using more.
+max_cu = 1
 # Where Weir is run by root, each compute has a user of the operating system of its own while it runs, from this range
 # of numbers, which nothing else on this machine may use; so many can run. "": computes share the user in [postgres].
 users = "{users}"

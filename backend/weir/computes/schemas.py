@@ -77,6 +77,17 @@ class PrewarmReport(View):
     reason: str | None = None
 
 
+class LoadReport(View):
+    """How busy Postgres was over the last seconds: processors that its processes used, their memory, and pages that
+    sessions found in shared buffers and had to read into them. While they read many, they work with more than there
+    is."""
+
+    processors: float
+    memory_bytes: int
+    buffer_hits_per_second: float
+    buffer_reads_per_second: float
+
+
 class UnconfirmedCommits(View):
     """Commits that no majority of the safekeepers had confirmed when their session stopped waiting, since the compute
     was started, by what ended the wait."""
@@ -99,6 +110,9 @@ class ComputeDetail(ComputeSummary):
     active_connections: int | None = None
     start: StartReport | None = None
     prewarm: PrewarmReport | None = None
+    # The size that it is to have, and what it does with it.
+    current_cu: float
+    load: LoadReport | None = None
     settings: dict[str, Any]
 
 

@@ -13,6 +13,7 @@ from weir.endpoints.models import Endpoint
 from weir.endpoints.repository import EndpointRepository
 from weir.endpoints.schemas import EndpointOptions
 from weir.endpoints.service import add_endpoint, apply_config, refuse_unbuilt
+from weir.endpoints.sizes import refuse_for_all
 from weir.errors import BadRequestError, NotBuiltError
 from weir.identity import audit
 from weir.kit.clock import now
@@ -80,13 +81,9 @@ def _limits(project: Project) -> tuple[int | None, int | None]:
 def _default_settings(settings: DefaultEndpointSettings | None, major: int) -> dict[str, object]:
     if settings is None:
         return {}
-    refuse_unbuilt(
-        EndpointOptions(
-            settings=settings,
-            autoscaling_limit_min_cu=settings.autoscaling_limit_min_cu,
-            autoscaling_limit_max_cu=settings.autoscaling_limit_max_cu,
-        )
-    )
+    most = get_settings().compute_max_cu
+    refuse_for_all(settings.autoscaling_limit_min_cu, settings.autoscaling_limit_max_cu, most)
+    refuse_unbuilt(EndpointOptions(settings=settings))
     chosen: dict[str, object] = {"pg_settings": pg_settings.check(settings.pg_settings or {}, major)}
     if settings.suspend_timeout_seconds is not None:
         chosen["suspend_timeout_seconds"] = settings.suspend_timeout_seconds
@@ -103,13 +100,9 @@ def _check(fields: ProjectFields, region_id: str) -> None:
     if fields.store_passwords is False:
         raise NotBuiltError("projects without stored passwords are not built yet; leave `store_passwords` out")
     _refuse_unbuilt_settings(fields.settings)
-    refuse_unbuilt(
-        EndpointOptions(
-            autoscaling_limit_min_cu=fields.autoscaling_limit_min_cu,
-            autoscaling_limit_max_cu=fields.autoscaling_limit_max_cu,
-            provisioner=fields.provisioner,
-        )
-    )
+    most = get_settings().compute_max_cu
+    refuse_for_all(fields.autoscaling_limit_min_cu, fields.autoscaling_limit_max_cu, most)
+    refuse_unbuilt(EndpointOptions(provisioner=fields.provisioner))
 
 
 async def create(access: ProjectAccess, fields: ProjectFields) -> CreatedProject:

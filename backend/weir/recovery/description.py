@@ -33,7 +33,7 @@ _BRANCH = (
 _ENDPOINT = (
     Endpoint.branch_id, Endpoint.id, Endpoint.name, Endpoint.type, Endpoint.port, Endpoint.pg_settings,
     Endpoint.full_page_writes, Endpoint.suspend_timeout_seconds, Endpoint.disabled, Endpoint.prewarm,
-    Endpoint.created_at,
+    Endpoint.min_cu, Endpoint.max_cu, Endpoint.created_at,
 )  # fmt: skip
 
 _AnyRow = Row[*tuple[Any, ...]]
@@ -151,5 +151,7 @@ def _endpoint(endpoint: _AnyRow) -> dict[str, Any]:
         "suspend_timeout_seconds": endpoint.suspend_timeout_seconds,
         "disabled": endpoint.disabled,
         "prewarm": endpoint.prewarm,
+        "min_cu": endpoint.min_cu,
+        "max_cu": endpoint.max_cu,
         "created_at": _time(endpoint.created_at),
     }

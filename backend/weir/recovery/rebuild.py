@@ -13,6 +13,7 @@ from weir.branches.models import Branch, BranchState
 from weir.databases.models import BranchDatabase, Role
 from weir.durability.levels import Durability
 from weir.endpoints.models import Endpoint, EndpointState
+from weir.endpoints.sizes import UNIT
 from weir.kit.clock import now
 from weir.kit.ids import branch_id, project_id
 from weir.projects.models import KEEP_UNLISTED, Project
@@ -166,8 +167,11 @@ def _contents(built: Rebuilt, branch: Branch, item: dict[str, Any]) -> None:
             full_page_writes_since=None if held["full_page_writes"] else at,
             disabled=held["disabled"],
             suspend_timeout_seconds=held["suspend_timeout_seconds"],
-            # Absent from what a Weir wrote that had no such setting.
+            # Absent from what a Weir wrote that had no such settings.
             prewarm=held.get("prewarm", True),
+            min_cu=held.get("min_cu", UNIT),
+            max_cu=held.get("max_cu", UNIT),
+            current_cu=held.get("min_cu", UNIT),
             created_at=datetime.fromisoformat(held["created_at"]),
             updated_at=at,
         )

@@ -2375,6 +2375,9 @@ export interface components {
             active_connections?: number | null;
             start?: components["schemas"]["StartReport"] | null;
             prewarm?: components["schemas"]["PrewarmReport"] | null;
+            /** Current Cu */
+            current_cu: number;
+            load?: components["schemas"]["LoadReport"] | null;
             /** Settings */
             settings: {
                 [key: string]: unknown;
@@ -2875,16 +2878,12 @@ export interface components {
             postgres_version?: string | null;
             /** Wanted Postgres Version */
             wanted_postgres_version?: string | null;
-            /**
-             * Autoscaling Limit Min Cu
-             * @default 1
-             */
-            autoscaling_limit_min_cu?: number;
-            /**
-             * Autoscaling Limit Max Cu
-             * @default 1
-             */
-            autoscaling_limit_max_cu?: number;
+            /** Autoscaling Limit Min Cu */
+            autoscaling_limit_min_cu: number;
+            /** Autoscaling Limit Max Cu */
+            autoscaling_limit_max_cu: number;
+            /** Current Cu */
+            current_cu: number;
             /** Region Id */
             region_id: string;
             /** Pooler Enabled */
@@ -3400,6 +3399,22 @@ export interface components {
             synchronous_commit: string;
             /** Forbidden By */
             forbidden_by?: ("installation" | "project") | null;
+        };
+        /**
+         * LoadReport
+         * @description How busy Postgres was over the last seconds: processors that its processes used, their memory, and pages that
+         *     sessions found in shared buffers and had to read into them. While they read many, they work with more than there
+         *     is.
+         */
+        LoadReport: {
+            /** Processors */
+            processors: number;
+            /** Memory Bytes */
+            memory_bytes: number;
+            /** Buffer Hits Per Second */
+            buffer_hits_per_second: number;
+            /** Buffer Reads Per Second */
+            buffer_reads_per_second: number;
         };
         /**
          * MeasuredCurve

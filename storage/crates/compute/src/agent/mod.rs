@@ -15,6 +15,7 @@ mod hold;
 pub mod http;
 mod layout;
 mod live;
+mod load;
 mod members;
 mod prewarm;
 mod run;
@@ -43,6 +44,7 @@ use token::OwnToken;
 pub use configure::{ConfigureError, Configured};
 pub use fpw::{SwitchError, Switched};
 pub use live::Live;
+pub use load::Load;
 pub use members::{ChangeMembersError, Member, Members};
 pub use prewarm::{Prewarm, PrewarmState};
 pub use settings::{FailedSetting, SettingState, SettingStatus, SettingsStatusError};
@@ -252,6 +254,7 @@ impl Agent {
         }
         if status.state == State::Running {
             status.synchronous_commit = self.given_synchronous_commit();
+            status.compute_units = Some(self.spec.lock().compute_units);
         }
         status
     }
@@ -384,6 +387,7 @@ impl Agent {
             status.active_connections = None;
             status.commits_waiting = None;
             status.base_backups = None;
+            status.load = None;
             status.postgres_version = None;
         });
     }

@@ -4,6 +4,7 @@ use pg_types::Lsn;
 use serde::Serialize;
 
 use super::Unconfirmed;
+use super::load::Load;
 use super::members::Members;
 use super::prewarm::Prewarm;
 use super::state::State;
@@ -86,6 +87,10 @@ pub struct Status {
     pub postgres_version: Option<String>,
     /// What Postgres is kept from; null before the first start.
     pub confinement: Option<Confinement>,
+    /// How busy Postgres is; null until two samples were taken, and while no Postgres runs.
+    pub load: Option<Load>,
+    /// The size that the server that runs was given; null while none does.
+    pub compute_units: Option<f64>,
     /// What sessions begin with, as the agent gave it to the server that runs.
     pub synchronous_commit: Option<String>,
     /// `tokens`, or `none` of an agent that lets everybody in.
@@ -118,6 +123,8 @@ impl Status {
             members: None,
             postgres_version: None,
             confinement: None,
+            load: None,
+            compute_units: None,
             synchronous_commit: None,
             authentication: token::gate::authentication(),
         }

@@ -16,6 +16,7 @@ use proposer::{Positions, RoomCause};
 
 use super::activity::Activity;
 use super::live::Live;
+use super::load::Sampler;
 use super::status::FullPageWrites;
 use super::{Agent, End};
 use crate::postgres::{Admin, AdminError, STANDBY};
@@ -75,6 +76,7 @@ pub async fn vitals(agent: &Agent, live: &Arc<Live>) -> End {
     let mut counted = Counted::default();
     let mut activity = Activity::new(Instant::now());
     let mut unlogged_counted = None;
+    let mut load = Sampler::default();
     loop {
         tokio::time::sleep(VITALS_EVERY).await;
         counted.take(agent, live.volume.stats());
@@ -110,6 +112,10 @@ pub async fn vitals(agent: &Agent, live: &Arc<Live>) -> End {
         agent
             .see_unlogged(live, &activity, &mut unlogged_counted)
             .await;
+        // A sample that does not come in time is left out: what follows must go on.
+        tokio::time::timeout(PROBE_TIMEOUT, load.sample_if_due(agent, live, session))
+            .await
+            .ok();
         agent.see_waiting(live, vitals.commits_waiting);
         agent.metrics.connections.set(vitals.client_connections);
         agent.set(|status| {

@@ -81,6 +81,11 @@ pub struct PostmasterHandle {
 }
 
 impl PostmasterHandle {
+    /// Process id of the postmaster.
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw()
+    }
+
     /// Makes Postgres read its configuration again, whether or not anybody can connect to it. Postgres does it soon.
     pub fn reload(&self) {
         self.signal(Signal::SIGHUP);
