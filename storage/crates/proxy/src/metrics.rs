@@ -35,6 +35,12 @@ pub static BYTES: LazyLock<IntCounterVec> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// Those of [`BYTES`] to computes, without a look-up by labels for each message.
+pub static BYTES_TO_COMPUTE: LazyLock<IntCounter> =
+    LazyLock::new(|| BYTES.with_label_values(&["compute"]));
+/// Those of [`BYTES`] to clients.
+pub static BYTES_TO_CLIENT: LazyLock<IntCounter> =
+    LazyLock::new(|| BYTES.with_label_values(&["client"]));
 /// From the accepted connection to ReadyForQuery, wakes and pauses included.
 pub static LOGIN_SECONDS: LazyLock<Histogram> = LazyLock::new(|| {
     register_histogram!(
