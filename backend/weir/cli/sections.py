@@ -15,6 +15,7 @@ from typing import Any
 from weir.cli.errors import CliError
 from weir.config import MOST_MINUTES
 from weir.durability.levels import WEAK
+from weir.kit.addresses import parse_range
 
 RUNTIMES = ("local", "simulated")
 # What the pageserver may take, MiB: by default, and at least. Its own options have the same names and defaults.
@@ -43,10 +44,12 @@ MOST_USER = 65533
 _HOST_NAME = re.compile(r"^(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$")
 
 
-# The proxy's pooler: usual and greatest values. A compute's max_connections is 100 unless it is set, and direct
-# clients, the control plane and superusers need theirs.
+# The proxy's pooler and the clients of one tenant: usual and greatest values, by the names of settings and of the
+# proxy's options. A compute's max_connections is 100 unless it is set, and direct clients, the control plane and
+# superusers need theirs.
 _MOST_CONNECTIONS = 10_000
 _DAY_MS = 86_400_000
+_MOST_PORT = 65_535
 POOL_SETTINGS = {
     "pool_size": (20, _MOST_CONNECTIONS),
     "pool_database_connections": (80, _MOST_CONNECTIONS),
@@ -54,6 +57,8 @@ POOL_SETTINGS = {
     "pool_queue_timeout_ms": (60_000, _DAY_MS),
     "pool_idle_ms": (60_000, _DAY_MS),
     "pool_lifetime_ms": (3_600_000, _DAY_MS),
+    "max_endpoint_connections": (5_000, 1_000_000),
+    "max_role_connections": (5_000, 1_000_000),
 }
 
 
@@ -70,6 +75,8 @@ class Proxy:
     domain: str = ""
     # Certificate and private key of the operator's own; None: Weir makes them, with a CA.
     given: tuple[Path, Path] | None = None
+    # A second port, for load balancers that say whose a connection is, and the ranges that they come from.
+    behind: tuple[int, tuple[str, ...]] | None = None
     # Settings of the pooler by the names in `POOL_SETTINGS`.
     pool: Mapping[str, int] = field(
         default_factory=lambda: {name: usual for name, (usual, _) in POOL_SETTINGS.items()}
@@ -209,7 +216,10 @@ def users(path: Path, document: Mapping[str, Any]) -> str:
 
 def proxy(path: Path, document: Mapping[str, Any]) -> Proxy:
     given = section(path, document, "proxy")
-    known = ("enabled", "listen", "host", "domain", "certificate", "private_key", *POOL_SETTINGS, "pool_discard")
+    known = (
+        *("enabled", "listen", "host", "domain", "certificate", "private_key", "behind_port", "trusted_senders"),
+        *(*POOL_SETTINGS, "pool_discard"),
+    )
     if unknown := given.keys() - set(known):
         raise CliError(f"{path}: [proxy] has no setting {min(unknown)!r}; it has {', '.join(known)}.")
     enabled = _proxy_switch(path, given, "enabled", default=True)
@@ -231,7 +241,28 @@ def proxy(path: Path, document: Mapping[str, Any]) -> Proxy:
             )
     certificate = _proxy_certificate(path, given)
     discard = _proxy_switch(path, given, "pool_discard", default=False)
-    return Proxy(enabled, listen, host, domain, certificate, _pool(path, given), discard)
+    behind = _proxy_behind(path, given)
+    return Proxy(enabled, listen, host, domain, certificate, behind, _pool(path, given), discard)
+
+
+def _proxy_behind(path: Path, given: Mapping[str, Any]) -> tuple[int, tuple[str, ...]] | None:
+    value = os.environ.get("WEIR_PROXY_BEHIND_PORT") or given.get("behind_port", 0)
+    port = None if isinstance(value, bool | float) else number(value)
+    if port is None or not 0 <= port <= _MOST_PORT:
+        raise CliError(
+            f"The proxy's behind_port is {value!r}; it must be 0 (none) to {_MOST_PORT} ([proxy] behind_port in "
+            f"{path}, or WEIR_PROXY_BEHIND_PORT)."
+        )
+    text = _proxy_text(path, given, "trusted_senders", "")
+    senders = tuple(part.strip() for part in text.split(",") if part.strip())
+    for sender in senders:
+        try:
+            parse_range(sender)
+        except ValueError as error:
+            raise CliError(f"{path}: trusted_senders in [proxy]: {error}.") from None
+    if bool(port) != bool(senders):
+        raise CliError(f"{path}: behind_port and trusted_senders in [proxy] go together; one of them is empty.")
+    return (port, senders) if port else None
 
 
 def _proxy_switch(path: Path, given: Mapping[str, Any], name: str, *, default: bool) -> bool:

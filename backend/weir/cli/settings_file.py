@@ -51,6 +51,14 @@ pool_lifetime_ms = {pool_lifetime_ms}
 # Whether DISCARD ALL is sent before a server connection goes to another client, for clients that leave settings,
 # temporary tables or locks behind. It costs a round trip each time, and all prepared statements.
 pool_discard = false
+# Clients that one endpoint may have, and one role at one endpoint: others find places, too.
+max_endpoint_connections = {max_endpoint_connections}
+max_role_connections = {max_role_connections}
+# A port for load balancers, at the address of `listen`: each connection begins with a header of the PROXY protocol,
+# version 2, which says whose it is. trusted_senders are the load balancers' addresses, such as "10.0.0.0/8,
+# 192.0.2.7"; others are refused there. 0 and "": no such port.
+behind_port = 0
+trusted_senders = ""
 
 [storage]
 # Where the databases' layers are kept: a directory (file:///...) or a bucket (s3://bucket/prefix). Empty: `objects`

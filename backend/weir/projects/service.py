@@ -48,12 +48,17 @@ def _refuse_unbuilt_settings(settings: ProjectSettings | None) -> None:
         return
     if settings.enable_logical_replication:
         raise NotBuiltError("logical replication is refused until replication slots survive a restart; leave it out")
-    built = {"durability", "enable_logical_replication", "maintenance_window", "quota", "unlogged_on_suspend"}
+    built = {
+        "allowed_ips", "durability", "enable_logical_replication", "maintenance_window", "quota",
+        "unlogged_on_suspend",
+    }  # fmt: skip
     named = settings.model_dump(exclude_none=True, exclude=built)
     quotas = settings.quota.model_dump(exclude_none=True, exclude=BUILT_QUOTAS) if settings.quota else {}
     asked = sorted(name for name, value in (named | {f"quota.{n}": v for n, v in quotas.items()}).items() if value)
     if asked:
         raise NotBuiltError(f"project settings {', '.join(asked)} are not built yet; leave them out")
+    if settings.allowed_ips is not None and settings.allowed_ips.ips and not get_settings().has_proxy:
+        raise NotBuiltError("allowed_ips are kept to by the proxy, which this installation has not; leave them out")
 
 
 def _settings(settings: ProjectSettings | None, before: dict[str, Any]) -> dict[str, Any]:
@@ -65,6 +70,10 @@ def _settings(settings: ProjectSettings | None, before: dict[str, Any]) -> dict[
         given = settings.quota.model_dump(exclude_none=True, include=BUILT_QUOTAS)
         if given:
             kept["quota"] = {**kept.get("quota", {}), **given}
+    if settings is not None and settings.allowed_ips is not None:
+        usual = {"ips": [], "protected_branches_only": False}
+        given = settings.allowed_ips.model_dump(exclude_none=True)
+        kept["allowed_ips"] = {**usual, **kept.get("allowed_ips", {}), **given}
     if settings is not None and settings.durability is not None:
         kept["durability"] = {"forbid": sorted({level.value for level in settings.durability.forbid})}
     if settings is not None and settings.unlogged_on_suspend is not None:

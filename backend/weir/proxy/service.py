@@ -10,19 +10,21 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from weir.branches.models import Branch
 from weir.databases.repository import DatabaseRepository
 from weir.db import Database
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.endpoints.repository import EndpointRepository
 from weir.errors import ProjectBusyError, UnavailableError
 from weir.identity import audit
+from weir.kit.addresses import plain_range
 from weir.kit.clock import now
 from weir.operations import scopes
 from weir.operations.models import OPEN, OperationKind, OperationStatus
 from weir.operations.repository import OperationRepository
 from weir.operations.service import enqueue
 from weir.projects.locking import lock_idle
-from weir.projects.models import Project
+from weir.projects.models import Project, allowed_ips
 from weir.proxy.schemas import ProxyEndpoint
 
 ACTOR = "proxy"
@@ -47,7 +49,19 @@ async def describe(session: AsyncSession, endpoint_id: str) -> ProxyEndpoint | N
         if role.scram_verifier is not None
     }
     address = f"{endpoint.host}:{endpoint.port}" if state == "running" else None
-    return ProxyEndpoint(state=state, address=address, roles=roles)
+    return ProxyEndpoint(state=state, address=address, roles=roles, allowed_ips=await _allowed(session, endpoint))
+
+
+async def _allowed(session: AsyncSession, endpoint: Endpoint) -> list[str] | None:
+    """The ranges that clients may come from; None is any address."""
+    statement = (
+        select(Project.settings, Branch.protected)
+        .join(Branch, Branch.project_id == Project.id)
+        .where(Branch.id == endpoint.branch_id)
+    )
+    settings, protected = (await session.execute(statement)).one()
+    ranges = allowed_ips(settings, protected=protected)
+    return None if ranges is None else [plain_range(text) for text in ranges]
 
 
 async def _state(session: AsyncSession, endpoint: Endpoint | None) -> State | None:

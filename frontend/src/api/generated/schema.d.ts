@@ -1675,6 +1675,18 @@ export interface components {
             /** Alerts */
             alerts: components["schemas"]["Alert"][];
         };
+        /**
+         * AllowedIps
+         * @description The addresses that clients of the project's databases may come from. `ips`: addresses, ADDRESS/BITS or
+         *     FIRST-LAST, of IPv4 or IPv6; empty: any address. `protected_branches_only`: whether the list holds for protected
+         *     branches only. What is left out stays as it is.
+         */
+        AllowedIps: {
+            /** Ips */
+            ips?: string[] | null;
+            /** Protected Branches Only */
+            protected_branches_only?: boolean | null;
+        };
         /** Annotation */
         Annotation: {
             object: components["schemas"]["AnnotationObject"];
@@ -4001,10 +4013,7 @@ export interface components {
         /** ProjectSettings */
         ProjectSettings: {
             quota?: components["schemas"]["ProjectQuota"] | null;
-            /** Allowed Ips */
-            allowed_ips?: {
-                [key: string]: unknown;
-            } | null;
+            allowed_ips?: components["schemas"]["AllowedIps"] | null;
             /** Enable Logical Replication */
             enable_logical_replication?: boolean | null;
             maintenance_window?: components["schemas"]["WeeklyWindow"] | null;

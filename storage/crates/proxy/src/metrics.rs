@@ -76,6 +76,14 @@ pub static SLOWED: LazyLock<IntCounter> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// Logins from addresses that the endpoint does not admit.
+pub static NOT_ALLOWED: LazyLock<IntCounter> = LazyLock::new(|| {
+    register_int_counter!(
+        "weir_proxy_addresses_not_allowed_total",
+        "Logins refused since the endpoint does not admit their address"
+    )
+    .expect("registered once")
+});
 /// Requests to cancel by result: `sent`, `unknown` (no connection has that key), `idle` (the pooled client that has it is
 /// within no transaction) or `failed`.
 pub static CANCELS: LazyLock<IntCounterVec> = LazyLock::new(|| {

@@ -174,6 +174,18 @@ export const zDurabilityPolicy = z.object({
 });
 
 /**
+ * AllowedIps
+ *
+ * The addresses that clients of the project's databases may come from. `ips`: addresses, ADDRESS/BITS or
+ * FIRST-LAST, of IPv4 or IPv6; empty: any address. `protected_branches_only`: whether the list holds for protected
+ * branches only. What is left out stays as it is.
+ */
+export const zAllowedIps = z.object({
+    ips: z.nullish(z.array(z.string().check(z.minLength(1), z.maxLength(100))).check(z.maxLength(500))),
+    protected_branches_only: z.nullish(z.boolean())
+});
+
+/**
  * ProjectQuota
  *
  * 0 is no limit. What is limited is the logical size of each branch, which then takes no more data, and the WAL
@@ -193,7 +205,7 @@ export const zProjectQuota = z.object({
  */
 export const zProjectSettings = z.object({
     quota: z.nullish(zProjectQuota),
-    allowed_ips: z.nullish(z.record(z.string(), z.unknown())),
+    allowed_ips: z.nullish(zAllowedIps),
     enable_logical_replication: z.nullish(z.boolean()),
     maintenance_window: z.nullish(zWeeklyWindow),
     durability: z.nullish(zDurabilityPolicy),
