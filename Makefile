@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: test-stalls bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model bench-reconciler bench-proxy bench-api images test-images soak-churn
+.PHONY: test-clients test-stalls bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model bench-reconciler bench-proxy bench-api images test-images soak-churn
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -45,6 +45,9 @@ test: ## set up what is missing, then every check and every test, with a ledger 
 test-long: ## the tests of which `make test` has a shorter form, in full
 	@scripts/test --long
 
+test-clients: ## drivers' own tests through the proxy, compared with a stock Postgres (after `make setup`; about 15 min)
+	@nice $(VENV)/python storage/clients/run.py
+
 test-terraform: ## the Terraform provider: its checks and tests, and OpenTofu against a real Weir (about 5 min; cold 5 more)
 	@cd scripts && for each in format vet test acceptance; do \
 		$(VENV)/python -m devtools.terraform $$each || exit 1; done
@@ -58,7 +61,7 @@ SBOM ?= sbom.cdx.json
 sbom: ## what others wrote and Weir is made of, as CycloneDX, and which licences do not fit (after `make setup`)
 	@cd scripts && $(VENV)/python -m devtools.sbom --out $(abspath $(SBOM))
 
-bad-days: ## what goes wrong, who notices, how it heals: the tests of docs/bad-days.md, case by case (about 10 min)
+bad-days: ## what goes wrong, who notices, how it heals: the tests of docs/bad-days.md, case by case (about 15 min)
 	@cd scripts && $(VENV)/python -m devtools.bad_days
 
 # Options of `make images`: docker/README.md.
