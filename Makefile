@@ -61,7 +61,7 @@ SBOM ?= sbom.cdx.json
 sbom: ## what others wrote and Weir is made of, as CycloneDX, and which licences do not fit (after `make setup`)
 	@cd scripts && $(VENV)/python -m devtools.sbom --out $(abspath $(SBOM))
 
-bad-days: ## what goes wrong, who notices, how it heals: the tests of docs/bad-days.md, case by case (about 15 min)
+bad-days: ## what goes wrong, who notices, how it heals: the tests of docs/bad-days.md, case by case (about 10 min)
 	@cd scripts && $(VENV)/python -m devtools.bad_days
 
 # Options of `make images`: docker/README.md.
