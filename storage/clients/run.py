@@ -16,6 +16,7 @@ import tarfile
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import psycopg
@@ -148,7 +149,7 @@ class Run:
         """As SQLAlchemy's README.unittests.rst asks for."""
         with proxy.stock.admin() as admin:
             admin.execute(f"CREATE DATABASE {name} OWNER app".encode())
-        where = {"host": "127.0.0.1", "port": proxy.stock.port, "user": "app", "password": PASSWORD}
+        where: dict[str, Any] = {"host": "127.0.0.1", "port": proxy.stock.port, "user": "app", "password": PASSWORD}
         with psycopg.connect(**where, dbname=name, autocommit=True) as connection:
             for statement in (
                 "CREATE SCHEMA test_schema",
