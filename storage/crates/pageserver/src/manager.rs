@@ -345,10 +345,11 @@ impl TenantManager {
     }
 
     /// Deletes a timeline; fine if it does not exist. Branches of it, and theirs, are deleted before it if asked for.
-    /// A crash in between leaves those not yet deleted whole.
+    /// A crash in between leaves those not yet deleted whole, and a repetition goes on with them.
     ///
     /// Fails with `PreconditionFailed` when there are branches that are not to be deleted, or a timeline that could
-    /// not be opened and is, or may be, a branch; and when something can't be deleted: the request can be repeated.
+    /// not be opened and is, or may be, a branch: nothing is deleted then. Fails when something can't be deleted: the
+    /// request can be repeated.
     pub async fn delete_timeline(
         &self,
         tenant: TenantId,
@@ -373,10 +374,13 @@ impl TenantManager {
         check_broken_branches(&tenant, id)?;
         branches.sort_by_key(|branch| std::cmp::Reverse(depth(branch)));
         for branch in branches {
-            check_broken_branches(&tenant, branch.id())?;
             self.remove_timeline(&tenant, branch).await?;
         }
+        // All of it before anything is deleted: what is refused leaves everything as it is.
         match timelines.get(&id) {
+        for branch in &branches {
+            check_broken_branches(&tenant, branch.id())?;
+        }
             Some(timeline) => self.remove_timeline(&tenant, timeline).await,
             None if tenant.broken.read().contains_key(&id) => self.remove_broken(&tenant, id).await,
             None => Ok(()),
