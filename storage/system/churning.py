@@ -31,8 +31,11 @@ SETTINGS = {
 }
 #: Of the engine: finished WAL goes to the object store at once, and leaves it once it is durable as pages.
 OFFLOADING = ["--object-store", "file://{objects}", "--offload-idle-seconds", "1", "--offload-keep-seconds", "1"]
-#: Of the pageserver: caches that are full within the first cycles.
-CACHES = ["--block-cache-mib=8", "--page-cache-mib=8", "--recent-layers-mib=8", "--memory-mib=64"]
+#: Of the pageserver: caches that are full within the first cycles, and tombstones that go within the next ones.
+CACHES = [
+    *("--block-cache-mib=8", "--page-cache-mib=8", "--recent-layers-mib=8", "--memory-mib=64"),
+    "--tombstone-seconds=5",
+]
 #: Of the compute: what Postgres keeps of dropped relations is vacuumed soon, and is none of ours.
 POSTGRES = {"autovacuum_naptime": "1s", "autovacuum_vacuum_cost_delay": "0", "max_wal_size": "64MB"}
 TABLES = 12
@@ -186,12 +189,18 @@ class Churn:
         self.engine.storage.delete(f"/v1/tenant/{timeline.tenant}").raise_for_status()
 
     def _delete_timeline(self, timeline: Timeline) -> None:
-        # The logs go first: WAL that a safekeeper offloads for the first time once the pageserver has deleted the
-        # timeline stays in the object store, because that looks like a timeline which is not there yet.
+        """At the pageserver and its logs, in either order: as the control plane does it, the pageserver is first."""
+        path = f"/v1/tenant/{timeline.tenant}/timeline/{timeline.id}"
+        logs_first = self.cycles % 2 == 0
+        if logs_first:
+            self._delete_logs(timeline)
+        self.engine.storage.delete(path).raise_for_status()
+        if not logs_first:
+            self._delete_logs(timeline)
+
+    def _delete_logs(self, timeline: Timeline) -> None:
         for number in range(len(self.engine.safekeepers)):
             httpx.delete(self.engine.safekeeper_url(number, timeline), timeout=30).raise_for_status()
-        path = f"/v1/tenant/{timeline.tenant}/timeline/{timeline.id}"
-        self.engine.storage.delete(path).raise_for_status()
 
     def _kept(self) -> None:
         """What stays is whole, however much went around it."""
@@ -265,14 +274,20 @@ def _least(samples: Sequence[Mapping[str, float]]) -> Sample:
     return {name: min(sample[name] for sample in samples) for name in samples[0]}
 
 
-def settled(churn: Churn, seconds: float = 30.0) -> None:
-    """Waits until what was deleted last has left the object store: deletions of objects come behind their index."""
-    folder = churn.engine.root / "objects"
-    wait_for("deleted timelines to leave the store", lambda: len(_timelines(folder)) <= 1, seconds)
+def settled(churn: Churn, seconds: float = 60.0) -> None:
+    """Waits until the object store has nothing of what was deleted, not even WAL that came there afterwards."""
+    wait_for("the store to have the timeline that stays and nothing else", lambda: not list(foreign(churn)), seconds)
 
 
-def _timelines(folder: Path) -> set[Path]:
-    return {file.parent.parent for file, _ in _files(folder) if file.parent.name == "index"}
+def foreign(churn: Churn) -> Iterator[Path]:
+    """Objects, relative to the store, of other timelines than the one that stays. Documents of its tenant and those
+    at the top are none."""
+    folder, main = churn.engine.root / "objects", churn.main
+    for file, _ in _files(folder):
+        path = file.relative_to(folder)
+        is_document = len(path.parts) == 1 or (path.parts[0] == main.tenant and len(path.parts) == 2)
+        if not is_document and path.parts[:2] != (main.tenant, main.id):
+            yield path
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, int]]:

@@ -6,6 +6,7 @@
 
 mod broken;
 mod create;
+mod deleted;
 mod detach;
 mod found;
 mod history;
@@ -16,6 +17,7 @@ mod warm;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use layers::BlockCache;
@@ -63,6 +65,9 @@ pub struct ManagerOptions {
     pub recent_layers_bytes: u64,
     /// Bytes of layers copied to local disk, when the object store is not on it.
     pub layer_cache_bytes: u64,
+    /// How long the object store remembers that a timeline was deleted: longer than a safekeeper may keep a log that the
+    /// control plane wants deleted.
+    pub tombstones: Duration,
     /// Where timelines get their WAL from.
     pub wal: Arc<dyn WalSources>,
     /// The clocks by which history is cut and leases end.
@@ -190,6 +195,7 @@ impl TenantManager {
         );
         stalls::spawn("history", history::trim(Arc::downgrade(&manager)));
         stalls::spawn("warm layers", warm::keep(Arc::downgrade(&manager)));
+        stalls::spawn("tombstones", deleted::sweep(Arc::downgrade(&manager)));
         Ok(manager)
     }
 
@@ -371,16 +377,16 @@ impl TenantManager {
                 branch.id()
             )));
         }
+        // All of it before anything is deleted: what is refused leaves everything as it is.
         check_broken_branches(&tenant, id)?;
+        for branch in &branches {
+            check_broken_branches(&tenant, branch.id())?;
+        }
         branches.sort_by_key(|branch| std::cmp::Reverse(depth(branch)));
         for branch in branches {
             self.remove_timeline(&tenant, branch).await?;
         }
-        // All of it before anything is deleted: what is refused leaves everything as it is.
         match timelines.get(&id) {
-        for branch in &branches {
-            check_broken_branches(&tenant, branch.id())?;
-        }
             Some(timeline) => self.remove_timeline(&tenant, timeline).await,
             None if tenant.broken.read().contains_key(&id) => self.remove_broken(&tenant, id).await,
             None => Ok(()),
