@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: test-stalls bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model bench-reconciler bench-proxy bench-api images test-images soak-churn bench-floors
+.PHONY: test-clients test-stalls bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model bench-reconciler bench-proxy bench-api images test-images soak-churn bench-floors
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -45,6 +45,9 @@ test: ## set up what is missing, then every check and every test, with a ledger 
 test-long: ## the tests of which `make test` has a shorter form, in full
 	@scripts/test --long
 
+test-clients: ## drivers' own tests through the proxy, compared with a stock Postgres (after `make setup`; about 15 min)
+	@nice $(VENV)/python storage/clients/run.py
+
 test-terraform: ## the Terraform provider: its checks and tests, and OpenTofu against a real Weir (about 5 min; cold 5 more)
 	@cd scripts && for each in format vet test acceptance; do \
 		$(VENV)/python -m devtools.terraform $$each || exit 1; done
@@ -67,8 +70,8 @@ ARGS ?=
 images: ## the images of docker/compose.yaml, by buildah (root; ARGS="--programs DIR ..." takes what is compiled already)
 	@$(VENV)/python docker/images/build.py $(ARGS)
 
-test-images: ## a whole Weir of those images in containers of runc, a safekeeper and the worker killed (root; a few minutes)
-	@cd docker/images && $(VENV)/pytest -q test_images.py
+test-images: ## a whole Weir of those images in containers of runc, a safekeeper and the worker killed, keys changed (root; a few minutes)
+	@cd docker/images && $(VENV)/pytest -q
 
 soak: ## property tests and the simulation with fresh seeds, for ten minutes
 	@scripts/soak

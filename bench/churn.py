@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "bench/results/churn.json"
 sys.path.insert(0, str(ROOT / "storage/system"))
 
-from churning import CACHES, FAILURES, FIGURES, OFFLOADING, Churn, grown, settled  # noqa: E402
+from churning import CACHES, FAILURES, OFFLOADING, SOAK_FIGURES, Churn, grown, settled  # noqa: E402
 from harness import engine  # noqa: E402
 from weirbench.charts import churn as chart  # noqa: E402
 
@@ -52,12 +52,16 @@ def main() -> int:
         progress(f"It did not begin: {stopped}")
         return 1
     try:
-        found = grown(churn.samples)
+        found = grown(churn.samples, SOAK_FIGURES)
     except ValueError as error:
         found, stopped = [], stopped or str(error)
     arguments.result.write_text(json.dumps(document(churn, found, stopped, arguments.remark), indent=1) + "\n")
     if churn.samples:
-        chart(churn.samples, [(figure.name, figure.unit) for figure in FIGURES], arguments.result.with_suffix(".png"))
+        chart(
+            churn.samples,
+            [(figure.name, figure.unit) for figure in SOAK_FIGURES],
+            arguments.result.with_suffix(".png"),
+        )
     for line in [*found, *([f"It stopped: {stopped}"] if stopped else [])]:
         progress(line)
     progress(f"{churn.cycles} cycles; {'nothing grows' if not found and not stopped else 'it has failed'}")
@@ -72,7 +76,7 @@ def document(churn: Churn, found: list[str], stopped: str | None, remark: str) -
         "cycles": churn.cycles,
         "grown": found,
         "stopped": stopped,
-        "tolerance": {figure.name: {"share": figure.share, "slack": figure.slack} for figure in FIGURES},
+        "tolerance": {figure.name: {"share": figure.share, "slack": figure.slack} for figure in SOAK_FIGURES},
         "samples": [{name: round(value, 1) for name, value in sample.items()} for sample in churn.samples],
     }
 

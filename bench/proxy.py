@@ -228,7 +228,9 @@ def bouncer(proxy: Proxy, program: Path) -> Generator[Where]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     with (proxy.root / "pgbouncer.log").open("wb") as log:
         command = [*unprivileged(), str(program), str(folder / "pgbouncer.ini")]
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        # A session of its own, as the proxy has one: the kernel shares out processors by sessions first (autogroups),
+        # and what shares pgbench's runs whenever pgbench does.
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         try:
             where: dict[str, Any] = {**direct(proxy), "port": port, "sslmode": "require"}
             wait_for("PgBouncer", lambda: psycopg.connect(**where).close() or True, 20)

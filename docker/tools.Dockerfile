@@ -1,5 +1,6 @@
 # Programs of others that the Compose file runs and Debian 12 does not have: Temporal's server with the tool for its
-# schema, and an S3 server. Built from their published Go modules, pinned; docker/Dockerfile copies from this image.
+# schema, an S3 server, and an OpenTelemetry collector of the components that docker/collector names. Built from their
+# published Go modules, pinned; docker/Dockerfile copies from this image.
 ARG BASE=docker.io/library/debian:bookworm-slim@sha256:96e378d7e6531ac9a15ad505478fcc2e69f371b10f5cdf87857c4b8188404716
 FROM ${BASE} AS build
 RUN apt-get update \
@@ -14,13 +15,15 @@ ARG TEMPORAL=v1.29.1
 ARG VERSITYGW=v1.8.0
 ARG JOBS=2
 ENV CGO_ENABLED=0 GOTOOLCHAIN=local GOBIN=/out
+COPY docker/collector/go.mod docker/collector/go.sum docker/collector/main.go /src/collector/
 RUN --mount=type=cache,target=/root/go --mount=type=cache,target=/root/.cache \
     export GOFLAGS="-trimpath -p=${JOBS}" \
     && /opt/go/bin/go install -ldflags="-s -w" "go.temporal.io/server/cmd/server@${TEMPORAL}" \
     && /opt/go/bin/go install -ldflags="-s -w" "go.temporal.io/server/cmd/tools/sql@${TEMPORAL}" \
     && /opt/go/bin/go install -ldflags="-s -w -X main.Version=${VERSITYGW}" \
         "github.com/versity/versitygw/cmd/versitygw@${VERSITYGW}" \
-    && mv /out/server /out/temporal-server && mv /out/sql /out/temporal-sql-tool
+    && mv /out/server /out/temporal-server && mv /out/sql /out/temporal-sql-tool \
+    && cd /src/collector && /opt/go/bin/go build -ldflags="-s -w" -o /out/weir-collector .
 
 FROM scratch
 COPY --from=build /out/ /

@@ -13,10 +13,13 @@ const FEATURES = [
   'safekeepers',
   'databases',
   'branches',
+  'snapshots',
+  'schemas',
   'projects',
   'fleet',
   'rollouts',
   'keys',
+  'quotas',
   'audit',
 ]
 

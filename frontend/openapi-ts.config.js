@@ -14,6 +14,8 @@ export default {
           'RoleCreateRequest',
           'RolloutCreateRequest',
           'SessionCreateRequest',
+          'SnapshotRestoreRequest',
+          'SnapshotUpdateRequest',
         ],
       },
       operations: { include: [] },

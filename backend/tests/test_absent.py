@@ -12,7 +12,6 @@ async def test_lists_of_what_there_is_not_are_empty_for_those_who_may_ask(weir: 
         f"{branch}/functions": "functions",
         f"{branch}/triggers": "triggers",
         f"{branch}/credentials": "credentials",
-        f"{project}/snapshots": "snapshots",
         f"{project}/vpc_endpoints": "endpoints",
     }
     for path, name in paths.items():

@@ -77,17 +77,21 @@ async def _sent(
 
 
 async def _things(weir: Weir) -> dict[str, list[str]]:
-    """A project with two branches, and a rollout that waits for a word, by where their names are sent."""
+    """A project with two branches and a snapshot, and a rollout that waits for a word, by where their names are
+    sent."""
     made = await weir.project(name="schema")
     project, main = made["project"]["id"], made["branch"]
     weir.storage.advance(main["timeline_id"], "0/2000000")
     other = await weir.call("POST", f"/projects/{project}/branches", 201, json={"branch": {"name": "dev"}})
     await weir.finish(other)
+    taken = await weir.call("POST", f"/projects/{project}/branches/{main['id']}/snapshot")
+    await weir.finish(taken)
     held = await weir.call("POST", "/rollouts", 201, json={"strategy": {"plan_approval_required": True}})
     compute, role, database = made["endpoints"][0]["id"], made["roles"][0]["name"], made["databases"][0]["name"]
     return {
         "path.project_id": [project],
         "path.branch_id": [main["id"], other["branch"]["id"]],
+        "path.snapshot_id": [taken["snapshot"]["id"]],
         "path.endpoint_id": [compute],
         "path.compute_id": [compute],
         "path.rollout_id": [held["rollout"]["id"]],

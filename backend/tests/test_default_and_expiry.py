@@ -147,6 +147,7 @@ async def test_an_endpoint_sent_back_as_it_was_read_changes_nothing(
     names = (
         "branch_id", "autoscaling_limit_min_cu", "autoscaling_limit_max_cu", "provisioner", "pooler_enabled",
         "pooler_mode", "disabled", "passwordless_access", "suspend_timeout_seconds", "settings", "name",
+        "prewarm",
     )  # fmt: skip
     body = {"endpoint": {name: before[name] for name in names} | sent}
     path = f"/projects/{project}/endpoints/{before['id']}"

@@ -165,6 +165,27 @@ async def test_compute_pages_show_what_the_agent_says(unmeasured: Weir) -> None:
     assert (await unmeasured.call("GET", f"/computes/{ident}/metrics", 503))["code"] == "DEPENDENCY_UNAVAILABLE"
 
 
+async def test_starts_are_warm_unless_somebody_says_otherwise(weir: Weir) -> None:
+    created = await weir.project(name="warm")
+    ident = created["endpoints"][0]["id"]
+    path = f"/projects/{created['project']['id']}/endpoints/{ident}"
+    assert created["endpoints"][0]["prewarm"] is True
+
+    async def said() -> dict[str, Any]:
+        return (await weir.call("GET", f"/computes/{ident}"))["compute"]["prewarm"]
+
+    told = {"state": "loaded", "pages_listed": 12, "pages_loaded": 11, "seconds": 0.5}
+    assert told.items() <= (await said()).items()
+    changed = await weir.call("PATCH", path, json={"endpoint": {"prewarm": False}})
+    # From the next start on: a running compute has loaded what it has.
+    assert (changed["endpoint"]["prewarm"], changed["operations"]) == (False, [])
+    named = await weir.call("PATCH", path, json={"endpoint": {"name": "warm"}})
+    assert named["endpoint"]["prewarm"] is False
+    await weir.finish(await weir.call("POST", f"{path}/restart"))
+    assert (await said())["state"] == "off"
+    await weir.call("PATCH", path, 400, json={"endpoint": {"prewarm": "perhaps"}})
+
+
 async def test_fleet_counts_computes_and_storage(unmeasured: Weir) -> None:
     await unmeasured.project(name="fleet")
     fleet = await unmeasured.call("GET", "/fleet")

@@ -138,7 +138,6 @@ async def test_bad_ids_are_400(weir: Weir) -> None:
     ("path", "body", "what"),
     [
         ("/projects", {"project": {"pg_version": 17}}, "Postgres 17"),
-        ("/projects", {"project": {"org_id": "org-1"}}, "organisations"),
         ("/projects", {"project": {"settings": {"enable_logical_replication": True}}}, "logical replication"),
         ("/projects", {"project": {"settings": {"allowed_ips": {"ips": ["1.2.3.4"]}}}}, "allowed_ips"),
         ("/projects", {"project": {"autoscaling_limit_max_cu": 4}}, "autoscaling"),

@@ -22,6 +22,9 @@ from weir.errors import BadRequestError, WeirError
 from weir.identity import seals
 from weir.identity import service as identity
 from weir.kit.crypto import ensure_secrets
+from weir.people import command as people
+from weir.quotas import command as quotas
+from weir.tokens import commands as token_commands
 
 _MIGRATION_LOCK = 0x77656972_00
 # How long Temporal shows workflows that have ended. What they did is in the metadata database.
@@ -102,6 +105,15 @@ async def _account(arguments: argparse.Namespace) -> str:
     return await account(arguments.name, email, operator=operator)
 
 
+async def _user(arguments: argparse.Namespace) -> str:
+    database = Database(get_settings())
+    try:
+        async with database.transaction() as session:
+            return await people.run(session, arguments)
+    finally:
+        await database.close()
+
+
 async def _audit(arguments: argparse.Namespace) -> int:
     """Prints what the chain over the audit log shows; the exit code is 1 when something does not fit."""
     try:
@@ -145,11 +157,17 @@ def main() -> None:
     role = verbs.add_parser("operator", help="say whether an account is an operator")
     role.add_argument("name")
     role.add_argument("wanted", choices=["yes", "no"])
+    people.add_parser(commands)
     chain = commands.add_parser("audit", help="check the chain of hashes over the audit log")
     checks = chain.add_subparsers(dest="verb", required=True)
     check = checks.add_parser("verify", help="go through all of it; print its head, to be noted elsewhere")
     check.add_argument("--known", metavar="POSITION:HASH", help="a head noted before, which has to lie on the chain")
+    tokens = commands.add_parser("tokens", help="the keys that sign what parts in containers know each other by")
+    token_commands.add_to(tokens)
+    quotas.add_arguments(commands.add_parser("quotas", help="show or set how much an account or a project may have"))
     arguments = parser.parse_args()
+    if arguments.command == "tokens":
+        parser.exit(token_commands.run(arguments))
     if arguments.command == "migrate":
         asyncio.run(migrate())
     elif arguments.command == "temporal-namespace":
@@ -159,11 +177,12 @@ def main() -> None:
             os._exit(0)
         except (RPCError, RuntimeError) as error:
             parser.exit(1, f"weir-admin: Temporal at {get_settings().temporal_address}: {error}\n")
-    elif arguments.command in {"account", "audit"}:
+    elif arguments.command in {"account", "audit", "quotas", "user"}:
         try:
             if arguments.command == "audit":
                 parser.exit(asyncio.run(_audit(arguments)))
-            print(asyncio.run(_account(arguments)))  # noqa: T201  its answer
+            asked = {"quotas": quotas.run, "user": _user}.get(arguments.command, _account)
+            print(asyncio.run(asked(arguments)))  # noqa: T201  its answer
         except WeirError as error:
             parser.exit(1, f"weir-admin: {error.message}\n")
     else:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -13,10 +14,17 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from weir.durability.levels import WEAK, Durability
+from weir.front import settings as front
+from weir.front.rates import Rate
 from weir.kit.http import is_loopback
+from weir.quotas.names import parse_defaults
 
 # A year: as much as never.
 MOST_MINUTES = 525_600
+# Of `max_body_bytes`.
+LEAST_BODY_BYTES, MOST_BODY_BYTES = 1024, 1 << 30
+# Units that a compute may have at most, whatever the installation says.
+MOST_CU = 64
 # Where the other parts are. Their defaults are those of one machine; `deployment` says whether they count.
 ADDRESSES = (
     "database_url",
@@ -56,6 +64,8 @@ class Settings(BaseSettings):
     internal_networks: str = ""
 
     home: Path = Field(default_factory=default_home)
+    # The folder of the keys for tokens, where it is not `home`: another process keeps it (`weir.tokens.keeper`).
+    credentials_dir: Path | None = None
     database_url: str = "postgresql+psycopg://weir@127.0.0.1:7410/weir"
     # A file with the password for `database_url`, so that no environment holds it.
     database_password_file: Path | None = None
@@ -78,7 +88,11 @@ class Settings(BaseSettings):
     compute_ports: str = "7700-7899"
     # Numbers of users of the operating system, one for each compute that runs: A-B; empty: computes share `pg_user`.
     compute_users: str = ""
+    # The control group below which each compute gets one, as a path from where groups are mounted; empty: none.
+    compute_cgroup: str = ""
     compute_host: str = "127.0.0.1"
+    # The largest size that computes may have, in units; 1: none has another one.
+    compute_max_cu: float = Field(default=1, ge=1, le=MOST_CU)
     # `simulated`: computes and storage are a model behind one HTTP server, for scale tests (docs/operating.md).
     compute_runtime: Literal["local", "simulated"] = "local"
     simulator_url: str = "http://127.0.0.1:7650"
@@ -104,8 +118,24 @@ class Settings(BaseSettings):
     worker_metrics_host: str = "127.0.0.1"
     worker_metrics_port: int = 7402
     console_dir: Path = Field(default_factory=_default_console_dir)
-    session_hours: int = 12
+    # Of a session in the console: from signing in to its end, and without a request.
+    session_hours: int = Field(default=12, ge=1, le=8_760)
+    session_idle_minutes: int = Field(default=120, ge=1, le=MOST_MINUTES)
     region_id: str = "local"
+
+    # Hosts by which browsers and clients reach the API, comma-separated, beside loopback's and `api_url`'s.
+    allowed_hosts: str = ""
+    # Whether clients reach the API by TLS alone, which something before it ends: browsers are told to keep to it.
+    behind_tls: bool = False
+    max_body_bytes: int = Field(default=1 << 20, ge=LEAST_BODY_BYTES, le=MOST_BODY_BYTES)
+    # Requests of one key, and of one address without a key: a minute/at once, or `off` (weir.front.rates).
+    rate_reads: str = "6000/2000"
+    rate_changes: str = "1200/600"
+    rate_reveals: str = "300/300"
+    rate_sql: str = "600/300"
+    rate_strangers: str = "600/600"
+    # Of accounts that have none of their own: NAME=NUMBER or NAME=none, comma-separated (weir.quotas.names).
+    quotas: str = ""
 
     dispatch_interval_seconds: float = 2.0
     reconcile_interval_seconds: float = 3.0
@@ -116,6 +146,24 @@ class Settings(BaseSettings):
         unknown = [level for level in _split(value) if level not in WEAK]
         if unknown:
             raise ValueError(f"{unknown[0]!r} is no level that can be forbidden; those are {', '.join(WEAK)}")
+        return value
+
+    @field_validator("rate_reads", "rate_changes", "rate_reveals", "rate_sql", "rate_strangers")
+    @classmethod
+    def _rates(cls, value: str) -> str:
+        Rate.parse(value)
+        return value
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _hosts(cls, value: str) -> str:
+        front.host_names(value)
+        return value
+
+    @field_validator("quotas")
+    @classmethod
+    def _quotas(cls, value: str) -> str:
+        parse_defaults(value)
         return value
 
     @field_validator("internal_networks")
@@ -169,6 +217,12 @@ class Settings(BaseSettings):
         return any(parsed in network for network in networks)
 
     @property
+    def host_names(self) -> frozenset[str]:
+        """By which the API is asked beside loopback's: those given, and the one that other parts have."""
+        own = urlsplit(with_scheme(self.api_url)).hostname
+        return front.host_names(self.allowed_hosts) | ({front.normal_host(own)} if own else frozenset[str]())
+
+    @property
     def forbidden_durability(self) -> frozenset[Durability]:
         return frozenset(Durability(level) for level in _split(self.durability_forbid))
 
@@ -201,6 +255,11 @@ class Settings(BaseSettings):
     @property
     def secrets_dir(self) -> Path:
         return self.home / "secrets"
+
+    @property
+    def keys_home(self) -> Path:
+        """Below it are the key that signs tokens, and the public keys."""
+        return self.credentials_dir or self.home
 
     @property
     def computes_dir(self) -> Path:

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, Request
-from fastapi.responses import FileResponse, PlainTextResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
 
 from weir.errors import NotFoundError
+from weir.front.headers import PLACEHOLDER, console_policy, new_nonce
 
 _API_PREFIXES = ("/api", "/internal", "/metrics", "/healthz", "/assets")
 _NEVER_STALE = {"Cache-Control": "no-cache"}
@@ -27,11 +28,13 @@ def install(app: FastAPI, directory: Path) -> None:
 
 def _file(directory: Path, path: str) -> Response:
     wanted = (directory / path).resolve()
-    if path and wanted.is_file() and wanted.is_relative_to(directory.resolve()):
-        return FileResponse(wanted)
     index = directory / "index.html"
+    if path and wanted != index.resolve() and wanted.is_file() and wanted.is_relative_to(directory.resolve()):
+        return FileResponse(wanted)
     if index.is_file():
-        return FileResponse(index, headers=_NEVER_STALE)
+        nonce = new_nonce()
+        headers = _NEVER_STALE | {"Content-Security-Policy": console_policy(nonce)}
+        return HTMLResponse(index.read_text().replace(PLACEHOLDER, nonce), headers=headers)
     return PlainTextResponse(
         f"The console is not built: {index} is missing. Build it with `make console`. The API is below /api/v2.\n",
         status_code=404,

@@ -33,6 +33,7 @@ class WeirError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+        self.headers: dict[str, str] = {}
 
 
 class BadRequestError(WeirError):
@@ -45,9 +46,34 @@ class UnauthorizedError(WeirError):
     code = "UNAUTHORIZED"
 
 
+class CodeRequiredError(UnauthorizedError):
+    """The password was right; repeat the request with a code of the second factor."""
+
+    code = "CODE_REQUIRED"
+
+
+class TooManyAttemptsError(WeirError):
+    """Signing in has failed too often; the header `Retry-After` says for how many seconds to wait."""
+
+    status = 429
+    code = "TOO_MANY_ATTEMPTS"
+
+    def __init__(self, message: str, seconds: int) -> None:
+        super().__init__(message)
+        self.headers = {"Retry-After": str(seconds)}
+
+
 class ForbiddenError(WeirError):
+    """The caller's role, or the scope of its key, does not reach so far."""
+
     status = 403
     code = "FORBIDDEN"
+
+
+class QuotaExceededError(ForbiddenError):
+    """A quota is used up; free some of it, or have the installation's operator raise it."""
+
+    code = "QUOTA_EXCEEDED"
 
 
 class NotFoundError(WeirError):
@@ -75,6 +101,48 @@ class UnloggedRowsError(ConflictError):
 class PreconditionFailedError(WeirError):
     status = 412
     code = "PRECONDITION_FAILED"
+
+
+class RequestTimeoutError(WeirError):
+    """The body of the request did not come to its end in time."""
+
+    status = 408
+    code = "REQUEST_TIMEOUT"
+
+
+class TooLargeError(WeirError):
+    """The body of the request is larger than the API takes."""
+
+    status = 413
+    code = "BODY_TOO_LARGE"
+
+
+class UnsupportedMediaTypeError(WeirError):
+    """The body of the request is no JSON by its `Content-Type`."""
+
+    status = 415
+    code = "UNSUPPORTED_MEDIA_TYPE"
+
+
+class MisdirectedError(WeirError):
+    """The request's `Host` is no name of this installation."""
+
+    status = 421
+    code = "MISDIRECTED_REQUEST"
+
+
+class HeadersTooLargeError(WeirError):
+    """The request has too many headers, or too large ones."""
+
+    status = 431
+    code = "HEADERS_TOO_LARGE"
+
+
+class TooManyRequestsError(WeirError):
+    """Too many requests of one kind; nothing was done, and `Retry-After` says when to repeat it."""
+
+    status = 429
+    code = "RATE_LIMITED"
 
 
 class ProjectBusyError(WeirError):
@@ -111,9 +179,11 @@ def request_id_of(request: Request) -> str:
     return getattr(request.state, "request_id", "")
 
 
-def error_response(request: Request, status: int, code: str, message: str) -> JSONResponse:
+def error_response(
+    request: Request, status: int, code: str, message: str, headers: dict[str, str] | None = None
+) -> JSONResponse:
     body = ErrorBody(request_id=request_id_of(request), code=code, message=message)
-    return JSONResponse(body.model_dump(), status_code=status)
+    return JSONResponse(body.model_dump(), status_code=status, headers=headers)
 
 
 def describe_validation(error: RequestValidationError) -> str:
@@ -132,7 +202,7 @@ def describe_validation(error: RequestValidationError) -> str:
 def install(app: FastAPI) -> None:
     @app.exception_handler(WeirError)
     async def weir_error(request: Request, error: WeirError) -> JSONResponse:
-        return error_response(request, error.status, error.code, error.message)
+        return error_response(request, error.status, error.code, error.message, error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def validation_error(request: Request, error: RequestValidationError) -> JSONResponse:

@@ -3,21 +3,25 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from functools import cached_property
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy import text
+from starlette.types import ASGIApp, Receive, Scope, Send
 from temporalio.client import Client
 from temporalio.contrib.opentelemetry import TracingInterceptor
 
 from weir import console, errors, logging, telemetry
 from weir.absent.router import router as absent
+from weir.authz.principal import guard
 from weir.branches.history_router import router as branch_history
 from weir.branches.router import router as branches
 from weir.branches.safekeepers_router import router as branch_safekeepers
 from weir.clients.connections import Connections
+from weir.clients.pageserver import Pageserver
 from weir.computes.router import router as computes
 from weir.computes.wal_cost_router import router as wal_cost
 from weir.config import Settings, get_settings
@@ -28,23 +32,30 @@ from weir.durability.router import router as durability
 from weir.endpoints.router import router as endpoints
 from weir.fleet.router import internal_router
 from weir.fleet.router import router as fleet
+from weir.front import install as front
+from weir.front.headers import SecurityHeaders
 from weir.identity.router import router as identity
 from weir.identity.sealing import keep_sealing
 from weir.kit.requests import RequestContext
 from weir.operations.dispatcher import Dispatcher
 from weir.operations.router import router as operations
+from weir.people.organizations_router import router as organizations
+from weir.people.router import router as people
 from weir.projects.router import router as projects
 from weir.proxy.authority_router import router as certificate_authority
 from weir.proxy.router import router as proxy
+from weir.quotas.measuring import keep_measuring
+from weir.quotas.router import router as quotas
 from weir.rollouts import assembly as rollouts
 from weir.rollouts.control.dispatch import RolloutDispatch
+from weir.snapshots.router import router as snapshots
 
 DESCRIPTION = """\
 Managed Postgres that you can run yourself.
 
 Shapes follow Neon's API v2 where it has the resource. A change answers at once with the operations it set off;
-while a project has open operations, other changes to it answer 423: repeat them. Errors are
-`{request_id, code, message}`."""
+while a project has open operations, other changes to it answer 423: repeat them. Requests too many answer 429, with
+`Retry-After`: nothing was done. Errors are `{request_id, code, message}`."""
 
 
 async def connect_temporal(settings: Settings) -> Client:
@@ -70,6 +81,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
     tasks = [
         asyncio.create_task(Dispatcher(settings, database, temporal, [RolloutDispatch]).run()),
         asyncio.create_task(keep_sealing(database)),
+        asyncio.create_task(keep_measuring(database, Pageserver(settings.pageserver_http_url, http))),
     ]
     try:
         yield
@@ -99,7 +111,17 @@ class WeirApi(FastAPI):
                     operation["responses"].pop("422", None)
             for unused in ("HTTPValidationError", "ValidationError"):
                 schema["components"]["schemas"].pop(unused, None)
+            front.describe(schema)
         return super().openapi()
+
+    # Around the whole stack, so that answers to unexpected errors have the headers too. As a part of the stack it
+    # would keep the tracing from finding its place there.
+    @cached_property
+    def _with_headers(self) -> ASGIApp:
+        return SecurityHeaders(super().__call__, behind_tls=get_settings().behind_tls)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._with_headers(scope, receive, send)
 
 
 def create_app() -> FastAPI:
@@ -116,15 +138,19 @@ def create_app() -> FastAPI:
     )
     errors.install(app)
     rollouts.register()
+    front.install(app, get_settings())
     app.add_middleware(RequestContext)
     api = APIRouter(prefix="/api/v2")
     for router in (
         identity,
+        people,
+        organizations,
         projects,
         branches,
         branch_history,
         durability,
         branch_safekeepers,
+        snapshots,
         databases,
         branch_schemas,
         certificate_authority,
@@ -134,10 +160,12 @@ def create_app() -> FastAPI:
         computes,
         wal_cost,
         fleet,
+        quotas,
         *rollouts.ROUTERS,
     ):
         api.include_router(router)
-    app.include_router(api)
+    # Whatever a route asks for itself: one that no rule knows is refused.
+    app.include_router(api, dependencies=[Depends(guard)], responses=errors.responses(errors.ForbiddenError))
     app.include_router(internal_router)
     app.include_router(proxy)
 

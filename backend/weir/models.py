@@ -7,7 +7,9 @@ from weir.endpoints.models import Endpoint
 from weir.identity.models import Account, ApiKey, AuditEntry, AuditPending, AuditSeal, ConsoleSession
 from weir.kit.models import Base
 from weir.operations.models import Operation, OperationLock
+from weir.people.models import Membership, RecoveryCode, SignInAttempts, User
 from weir.projects.models import Project
+from weir.quotas.models import Quota, StorageUse
 from weir.rollouts.evidence.models import RolloutMeasurement
 from weir.rollouts.models import (
     Rollout,
@@ -17,6 +19,7 @@ from weir.rollouts.models import (
     RolloutMember,
     RolloutWave,
 )
+from weir.snapshots.models import BackupScheduleItem, Snapshot
 
 __all__ = [
     "Account",
@@ -24,15 +27,19 @@ __all__ = [
     "AuditEntry",
     "AuditPending",
     "AuditSeal",
+    "BackupScheduleItem",
     "Base",
     "Branch",
     "BranchDatabase",
     "ConsoleSession",
     "DroppedName",
     "Endpoint",
+    "Membership",
     "Operation",
     "OperationLock",
     "Project",
+    "Quota",
+    "RecoveryCode",
     "Role",
     "Rollout",
     "RolloutAlert",
@@ -41,5 +48,9 @@ __all__ = [
     "RolloutMeasurement",
     "RolloutMember",
     "RolloutWave",
+    "SignInAttempts",
+    "Snapshot",
+    "StorageUse",
     "TimelineMember",
+    "User",
 ]

@@ -21,7 +21,7 @@ LOCAL = "localhost/weir"
 PARTS = {
     "programs": ("weir-safekeeper", "weir-pageserver", "weir-compute", "weir-members", "weir-proxy"),
     "console": ("index.html", "assets"),
-    "tools": ("temporal-server", "temporal-sql-tool", "versitygw"),
+    "tools": ("temporal-server", "temporal-sql-tool", "versitygw", "weir-collector"),
 }
 SOURCES = """\
 deb http://deb.debian.org/debian bookworm main

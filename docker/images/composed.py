@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,28 @@ _VARIABLE = re.compile(r"\$\{([A-Z_]+)(?::-([^}]*))?\}")
 
 
 @dataclass(frozen=True)
+class Mount:
+    """`source`: a volume's name, or a path beside the Compose file that begins with a dot."""
+
+    source: str
+    target: str
+    read_only: bool
+
+    @property
+    def is_volume(self) -> bool:
+        return not self.source.startswith(".")
+
+
+@dataclass(frozen=True)
 class Service:
-    """One service. `secrets`: paths in the container by secrets' names; `volumes`: paths by volumes."""
+    """One service. `secrets`: paths in the container by secrets' names."""
 
     name: str
     image: str
     command: list[str]
     environment: dict[str, str]
     secrets: dict[str, str]
-    volumes: dict[str, str]
+    mounts: list[Mount]
     networks: list[str]
     after: dict[str, str]
     raw: Mapping[str, Any]
@@ -57,8 +70,18 @@ def document(variables: Mapping[str, str] | None = None, path: Path = COMPOSE) -
     return replaced(yaml.safe_load(path.read_text()))
 
 
-def services(composed: Mapping[str, Any]) -> dict[str, Service]:
-    return {name: _service(name, raw) for name, raw in composed["services"].items()}
+def services(composed: Mapping[str, Any], profiles: Collection[str] = ()) -> dict[str, Service]:
+    """Those that Compose starts with these profiles."""
+    return {
+        name: _service(name, raw)
+        for name, raw in composed["services"].items()
+        if "profiles" not in raw or set(raw["profiles"]) & set(profiles)
+    }
+
+
+def _mount(text: str) -> Mount:
+    source, target, *mode = text.split(":")
+    return Mount(source, target, mode == ["ro"])
 
 
 def _service(name: str, raw: Mapping[str, Any]) -> Service:
@@ -73,8 +96,8 @@ def _service(name: str, raw: Mapping[str, Any]) -> Service:
         command=list(raw.get("command", [])),
         environment={key: str(value) for key, value in raw.get("environment", {}).items()},
         secrets=secrets,
-        volumes=dict(volume.split(":", 1) for volume in raw.get("volumes", [])),
-        networks=list(raw["networks"]),
+        mounts=[_mount(text) for text in raw.get("volumes", [])],
+        networks=[] if raw.get("network_mode") == "none" else list(raw["networks"]),
         after={other: how["condition"] for other, how in raw.get("depends_on", {}).items()},
         raw=raw,
     )

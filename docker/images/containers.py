@@ -13,12 +13,12 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from composed import Service, services
+from composed import COMPOSE, Mount, Service, services
 
 # What Docker leaves a container that drops nothing.
 _USUAL = (
@@ -70,12 +70,22 @@ class Network:
 
 class Composition:
     """All containers of one Compose document, below `folder`, with the files of `secrets`. `prefix` begins the names
-    of namespaces, bridges and containers; it is short, since an interface's name has 15 characters."""
+    of namespaces, bridges and containers; it is short, since an interface's name has 15 characters. `profiles`: of
+    Compose; `without`: services that are left out."""
 
-    def __init__(self, composed: Mapping[str, Any], folder: Path, secrets: Path, prefix: str = "weirt") -> None:
+    def __init__(
+        self,
+        composed: Mapping[str, Any],
+        folder: Path,
+        secrets: Path,
+        prefix: str = "weirt",
+        profiles: Collection[str] = (),
+        without: Collection[str] = (),
+    ) -> None:
         self.folder, self._secrets, self._prefix = folder, secrets, prefix
         self._composed = composed
-        self.services = services(composed)
+        chosen = services(composed, profiles).items()
+        self.services = {name: service for name, service in chosen if name not in without}
         inner = composed["networks"]["weir"]["ipam"]["config"][0]["subnet"]
         subnet = ipaddress.IPv4Network(inner)
         beside = ipaddress.IPv4Network((int(subnet.network_address) + subnet.num_addresses, subnet.prefixlen))
@@ -140,7 +150,14 @@ class Composition:
         return state == "running" and self.execute(service.name, *service.health)[0] == 0
 
     def _ended_well(self, name: str) -> bool:
-        return (self.folder / name / "status").read_text().strip() == "0"
+        """runc says that a container has stopped before the shell around it has written how."""
+        path = self.folder / name / "status"
+        deadline = time.monotonic() + 30
+        while not (path.exists() and path.read_text().strip()):
+            if time.monotonic() > deadline:
+                raise ContainerError(f"nobody knows how {name} ended:\n{self.log(name)}")
+            time.sleep(0.1)
+        return path.read_text().strip() == "0"
 
     # One container.
 
@@ -187,7 +204,7 @@ class Composition:
                 raise ContainerError(f"{name} does not end:\n{self.log(name)}")
             time.sleep(0.1)
 
-    def execute(self, name: str, *words: str) -> tuple[int, str]:
+    def execute(self, name: str, *words: str, seconds: float = 30) -> tuple[int, str]:
         """Runs a program in the container, as its user: exit status and what it said."""
         result = subprocess.run(
             ["runc", "exec", self._id(name), *words],
@@ -195,7 +212,7 @@ class Composition:
             capture_output=True,
             text=True,
             check=False,
-            timeout=30,
+            timeout=seconds,
         )
         return result.returncode, result.stdout + result.stderr
 
@@ -300,14 +317,22 @@ class Composition:
             },
             _tmpfs(_SHARED_MEMORY, [*quiet, "mode=1777", f"size={shm}"]),
             {"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": [*quiet, "ro"]},
-            *(_tmpfs(path, ["nosuid", "nodev", "mode=1777"]) for path in service.raw.get("tmpfs", [])),
+            *(_tmpfs_of(text) for text in service.raw.get("tmpfs", [])),
         ]
         bound = {self._hosts(service): "/etc/hosts"}
         for secret, target in service.secrets.items():
             bound[self._secrets / Path(self._composed["secrets"][secret]["file"]).name] = target
         mounts += [_bind(source, target, "ro") for source, target in bound.items()]
-        mounts += [_bind(self._volume(name, root, target), target, "rw") for name, target in service.volumes.items()]
+        mounts += [
+            _bind(self._source(mount, root), mount.target, "ro" if mount.read_only else "rw")
+            for mount in service.mounts
+        ]
         return mounts
+
+    def _source(self, mount: Mount, root: Path) -> Path:
+        if not mount.is_volume:
+            return (COMPOSE.parent / mount.source).resolve()
+        return self._volume(mount.source, root, mount.target)
 
     def _hosts(self, service: Service) -> Path:
         """Names of the services on networks that this one is on, the installation's own network first."""
@@ -322,9 +347,13 @@ class Composition:
         path.write_text("\n".join(lines) + "\n")
         return path
 
+    def volume(self, name: str) -> Path:
+        """Where the volume is on this machine."""
+        return self.folder / "volumes" / name
+
     def _volume(self, name: str, root: Path, target: str) -> Path:
         """A named volume begins as what the image has at its place, which gives it its owner and mode."""
-        path = self.folder / "volumes" / name
+        path = self.volume(name)
         if not path.exists():
             path.mkdir(parents=True)
             about = (root / target.lstrip("/")).stat()
@@ -358,6 +387,12 @@ def _bind(source: Path, target: str, mode: str) -> dict[str, Any]:
 
 def _tmpfs(path: str, options: list[str]) -> dict[str, Any]:
     return {"destination": path, "type": "tmpfs", "source": "tmpfs", "options": options}
+
+
+def _tmpfs_of(text: str) -> dict[str, Any]:
+    """As Compose writes one: a path, or PATH:mode=0700."""
+    path, _, options = text.partition(":")
+    return _tmpfs(path, ["nosuid", "nodev", options or "mode=1777"])
 
 
 def _usual_devices() -> list[dict[str, Any]]:

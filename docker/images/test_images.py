@@ -2,73 +2,24 @@
 
 from __future__ import annotations
 
-import os
+import datetime as dt
+import json
+import re
 import subprocess
-import tempfile
 import time
-from collections.abc import Generator
-from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import psycopg
-import pytest
-from composed import document
-from containers import Composition, missing_programs, run
-from weirbench.api import Weir
+from boards import names, promql
+from boards.all import DASHBOARDS
+from containers import run
+from cryptography import x509
+from running import DOCKER, Installation
 
-DOCKER = Path(__file__).resolve().parents[1]
-READY_SECONDS = 420
-# A subnet that a Docker on this machine does not have.
-VARIABLES = {"WEIR_SUBNET": "10.213.80.0/24"}
-NOT_ROOT = ("safekeeper-1", "pageserver", "proxy", "api", "s3", "temporal", "postgres", "prometheus")
-
-
-@dataclass
-class Installation:
-    containers: Composition
-    api: Weir
-    secrets: Path
-
-    def public(self, service: str) -> str:
-        """Where clients outside reach the service."""
-        return self.containers.networks["public"].address(service)
-
-    def connect(self, uri: str) -> psycopg.Connection[tuple[object, ...]]:
-        """By the proxy, at its address instead of the name that is published."""
-        certificate = str(self.secrets / "proxy_certificate")
-        return psycopg.connect(
-            uri,
-            hostaddr=self.public("proxy"),
-            sslmode="verify-full",
-            sslrootcert=certificate,
-            autocommit=True,
-            connect_timeout=60,
-        )
-
-
-@pytest.fixture(scope="module")
-def weir() -> Generator[Installation]:
-    missing = missing_programs()
-    if os.geteuid() != 0 or missing:
-        pytest.fail(
-            f"containers need root, and runc, buildah and iproute2 (missing: {missing}); see docker/README.md"
-        )
-    with tempfile.TemporaryDirectory(prefix="weir-images-") as scratch:
-        folder = Path(scratch)
-        # Users of containers look for volumes below it.
-        folder.chmod(0o711)
-        secrets = folder / "secrets"
-        run(DOCKER / "make-secrets", secrets)
-        containers = Composition(document(VARIABLES), folder, secrets)
-        try:
-            containers.prepare()
-            containers.start_all(READY_SECONDS)
-            url = f"http://{containers.networks['public'].address('api')}:7400"
-            yield Installation(containers, Weir(url, (secrets / "api_key").read_text().strip()), secrets)
-        finally:
-            containers.close()
+NOT_ROOT = (
+    *("safekeeper-1", "pageserver", "proxy", "api", "s3", "temporal", "postgres", "prometheus", "tokens", "traces"),
+)
 
 
 def _rows(weir: Installation, uri: str) -> tuple[object, ...]:
@@ -111,19 +62,18 @@ def test_a_database_survives_a_safekeeper_and_its_computes_container(weir: Insta
 
 
 def test_what_is_for_the_installations_own_parts_is_refused_from_outside(weir: Installation) -> None:
-    containers = weir.containers
     token = (weir.secrets / "proxy_token").read_text().strip()
     for path in ("/internal/prometheus/targets", "/internal/proxy/endpoints/ep-no-such-12345678"):
         address = weir.public("api")
         answer = httpx.get(f"http://{address}:7400{path}", headers={"authorization": f"Bearer {token}"})
         assert answer.status_code == 403, path
-        inside = containers.networks["weir"].address("api")
+        inside = weir.inside("api")
         answer = httpx.get(f"http://{inside}:7400{path}", headers={"authorization": f"Bearer {token}"})
         assert answer.status_code == 200, path
 
 
 def test_prometheus_scrapes_every_part(weir: Installation) -> None:
-    url = f"http://{weir.containers.networks['weir'].address('prometheus')}:9090/api/v1/targets"
+    url = f"{weir.prometheus}/api/v1/targets"
     wanted = {"api", "worker", "proxy", "pageserver", "safekeeper", "temporal", "prometheus"}
     deadline = time.monotonic() + 60
     while True:
@@ -132,6 +82,66 @@ def test_prometheus_scrapes_every_part(weir: Installation) -> None:
         if wanted <= up:
             return
         assert time.monotonic() < deadline, f"not scraped: {wanted - up}; {[t['lastError'] for t in active]}"
+        time.sleep(1)
+
+
+def test_every_metric_that_a_panel_asks_for_is_there(weir: Installation) -> None:
+    """Of Temporal, whose metrics are a list and not read out of a source. Errors come when there are some."""
+    weir.api.wait_operations(weir.api.request("POST", "/projects", {"project": {"name": "measured"}})["operations"])
+    url = f"{weir.prometheus}/api/v1/label/__name__/values"
+    asked = {
+        name
+        for board in DASHBOARDS
+        for panel in board.panels
+        for query in panel.queries
+        for name in promql.names(query.expr)
+    }
+    of_temporal = {name for name in asked if not name.startswith(("weir", "ALERTS", "up"))}
+    wanted = {name for name in of_temporal if not re.search("error|failed|timeout|terminate", name)}
+    assert len(wanted) > 3
+    wanted |= {"weir_operations_ended_total", "weir_proxy_certificate_not_after_timestamp_seconds", "weir_compute_up"}
+    deadline = time.monotonic() + 60
+    while not wanted <= (there := set(httpx.get(url, timeout=30).json()["data"])):
+        assert time.monotonic() < deadline, sorted(wanted - there)
+        time.sleep(2)
+    # What the programs say is what their sources were read to say; Python's library says of each when it was made.
+    said = {name for name in there if name.startswith("weir_") and not name.endswith("_created")}
+    unknown = sorted(said - names.series())
+    assert not unknown, f"in no source as docker/grafana/boards/names.py reads them: {unknown}"
+
+
+def test_prometheus_has_the_alerts_and_none_fires_on_what_is_well(weir: Installation) -> None:
+    rules = httpx.get(f"{weir.prometheus}/api/v1/rules?type=alert", timeout=30).json()["data"]["groups"]
+    states = {rule["name"]: (rule["health"], rule["state"]) for group in rules for rule in group["rules"]}
+    assert len(states) > 25
+    assert {health for health, _ in states.values()} <= {"ok", "unknown"}
+    assert not {name for name in ("WeirPortOpen", "WeirCertificateExpires") if states[name][1] == "firing"}
+
+
+def test_the_proxy_says_when_its_certificate_expires(weir: Installation) -> None:
+    certificate = x509.load_pem_x509_certificate((weir.secrets / "proxy_certificate").read_bytes())
+    text = httpx.get(f"http://{weir.inside('proxy')}:7433/metrics", timeout=30).text
+    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    said = dt.datetime.fromtimestamp(float(lines["weir_proxy_certificate_not_after_timestamp_seconds"]), dt.UTC)
+    assert said == certificate.not_valid_after_utc
+
+
+def test_traces_of_the_programs_lie_in_the_collectors_file(weir: Installation) -> None:
+    weir.api.request("GET", "/projects")
+    path = weir.containers.volume("traces") / "traces.jsonl"
+    wanted = {"weir-api", "weir-worker", "weir-pageserver"}
+    deadline = time.monotonic() + 60
+    while True:
+        found = {
+            attribute["value"]["stringValue"]
+            for line in (path.read_text().splitlines() if path.exists() else [])
+            for resource in json.loads(line)["resourceSpans"]
+            for attribute in resource["resource"]["attributes"]
+            if attribute["key"] == "service.name"
+        }
+        if wanted <= found:
+            return
+        assert time.monotonic() < deadline, f"no traces of {wanted - found}"
         time.sleep(1)
 
 

@@ -1,4 +1,6 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "images"))
+DOCKER = Path(__file__).resolve().parents[1]
+for folder in ("images", "grafana", "tests"):
+    sys.path.insert(0, str(DOCKER / folder))

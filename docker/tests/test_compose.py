@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from build import targets
 from composed import COMPOSE, Service, document, services
 from jsonschema.validators import validator_for
 
 from weir.computes import recorded
 from weir.config import ADDRESSES, Settings
-from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS
+from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS, SERVER_PROTOCOL
+from weir.tokens import parts
+from weir.tokens.keys import key_set_file, signing_key_file
 
 DOCKER = COMPOSE.parent
 CRATES = DOCKER.parent / "storage" / "crates"
@@ -28,9 +31,23 @@ PROGRAMS = {
     "weir-compute": CRATES / "compute/src/main.rs",
 }
 COMPOSED = document()
-SERVICES = services(COMPOSED)
+SERVICES = services(COMPOSED, {"observe"})
 _LOOPBACK = re.compile(r"localhost|127\.0\.0\.|\[?::1\]?:")
 _ARGUMENT = re.compile(r"#\[arg\(((?:[^()]|\([^()]*\))*)\)\]\s*(?:pub )?(\w+):", re.DOTALL)
+
+
+# Of the containers.
+CREDENTIALS = Path("/var/lib/weir/credentials")
+
+
+def source_of(program: Path) -> str:
+    """Where the program declares its options; those for tokens are declared once for all."""
+    text = program.read_text()
+    return text + (CRATES / "token/src/options.rs").read_text() if "TokenOptions" in text else text
+
+
+def tokens_of_parts() -> dict[str, Path]:
+    return {part.grant.subject: part.file for part in parts.services_apart(CREDENTIALS)}
 
 
 def arguments_of(source: str) -> dict[str, str]:
@@ -80,7 +97,8 @@ def test_every_service_is_hardened_and_pinned(service: Service) -> None:
     assert raw["cap_drop"] == ["ALL"]
     assert "no-new-privileges:true" in raw["security_opt"]
     assert "privileged" not in raw
-    assert re.fullmatch(r"weir/[a-z0-9]+:\d+\.\d+\.\d+", service.image), service.image
+    ours, digest = r"weir/[a-z0-9]+:\d+\.\d+\.\d+", r"[a-z0-9./-]+:\d+\.\d+\.\d+@sha256:[0-9a-f]{64}"
+    assert re.fullmatch(f"{ours}|{digest}", service.image), service.image
     assert service.health or raw["restart"] == "on-failure", "a service that stays has a health check"
     assert set(service.networks) <= set(COMPOSED["networks"])
     if raw.get("user") or raw.get("cap_add"):
@@ -121,21 +139,83 @@ def test_no_secret_is_left_over_and_make_secrets_makes_each() -> None:
     assert {Path(secret["file"]).name for secret in COMPOSED["secrets"].values()} == names
 
 
-def test_volumes_are_named_and_each_service_has_its_own() -> None:
-    mounted = [name for service in SERVICES.values() for name in service.volumes]
-    assert sorted(mounted) == sorted(COMPOSED["volumes"])
+def test_each_volume_is_written_by_one_service() -> None:
+    written = [
+        mount.source
+        for service in SERVICES.values()
+        for mount in service.mounts
+        if mount.is_volume and not mount.read_only
+    ]
+    assert sorted(written) == sorted(COMPOSED["volumes"])
+    for service in SERVICES.values():
+        for mount in service.mounts:
+            assert mount.source in written or (mount.read_only and (DOCKER / mount.source).is_dir()), mount
 
 
-def test_only_the_api_and_the_proxy_can_be_reached_from_outside() -> None:
+def mounted(volume: str) -> set[str]:
+    return {name for name, service in SERVICES.items() for mount in service.mounts if mount.source == volume}
+
+
+def test_keys_and_tokens_are_where_they_are_needed_and_nowhere_else() -> None:
+    assert mounted("signing-key") == {"tokens", "api", "worker"}
+    keepers = {"safekeeper-1", "safekeeper-2", "safekeeper-3"}
+    assert mounted("public-keys") == {"tokens", "worker", "pageserver"} | keepers
+    assert mounted("pageserver-token") == {"tokens", "pageserver"}
+    assert mounted("safekeeper-token") == {"tokens"} | keepers
+    assert mounted("prometheus-token") == {"tokens", "prometheus"}
+    # Who has the key that signs everything is asked by nobody.
+    assert SERVICES["tokens"].networks == []
+    assert SERVICES["tokens"].raw["network_mode"] == "none"
+
+
+@pytest.mark.parametrize("name", ["safekeeper-1", "safekeeper-2", "safekeeper-3", "pageserver"])
+def test_a_part_of_storage_checks_tokens_and_shows_its_own(name: str) -> None:
+    service = SERVICES[name]
+    options = dict(word.split("=", 1) for word in service.command)
+    part = name.partition("-")[0]
+    assert options["--token-keys"] == str(key_set_file(CREDENTIALS))
+    assert options["--token"] == str(tokens_of_parts()[part])
+    targets = {mount.target for mount in service.mounts}
+    assert {str(Path(options[option]).parent) for option in ("--token-keys", "--token")} <= targets
+    assert service.after["tokens"] == "service_healthy"
+
+
+def test_prometheus_shows_its_token_and_the_control_plane_finds_the_key() -> None:
+    text = (DOCKER / "prometheus" / "prometheus.yml").read_text()
+    assert f"credentials_file: {tokens_of_parts()['prometheus']}" in text
+    for name in ("api", "worker", "tokens"):
+        service = SERVICES[name]
+        assert service.environment["WEIR_CREDENTIALS_DIR"] == str(CREDENTIALS)
+        assert str(signing_key_file(CREDENTIALS).parent) in {mount.target for mount in service.mounts}
+    # What a compute's token is for is noted below the worker's own home, which is read-only but for this.
+    assert f"{CREDENTIALS.parent}/secrets/computes:mode=0700" in SERVICES["worker"].raw["tmpfs"]
+
+
+def test_what_is_mounted_over_a_folder_of_an_image_has_its_owner() -> None:
+    """A volume gets owner and mode of the folder at its place in the image that mounts it first."""
+    stages = re.split(r"(?m)^(?=FROM )", (DOCKER / "Dockerfile").read_text())
+    by_image = {found[1]: stage for stage in stages if (found := re.match(r"FROM \S+ AS (\S+)", stage))}
+    for service in SERVICES.values():
+        for mount in service.mounts:
+            if mount.target.startswith(str(CREDENTIALS)):
+                stage = by_image[service.image.removeprefix("weir/").partition(":")[0]].replace("\\\n", " ")
+                made = re.findall(r"install -d -o weir -g weir -m 0700 ([^&\n]+)", stage)
+                assert mount.target in " ".join(made).split(), (service.name, mount.target)
+
+
+def test_only_three_services_can_be_reached_from_outside() -> None:
     assert COMPOSED["networks"]["weir"]["internal"] is True
-    assert {name for name, service in SERVICES.items() if service.raw.get("ports")} == {"api", "proxy"}
-    assert {name for name, service in SERVICES.items() if "public" in service.networks} == {"api", "proxy"}
+    assert {name for name, service in SERVICES.items() if service.raw.get("ports")} == {"api", "proxy", "grafana"}
+    assert {name for name, service in SERVICES.items() if "public" in service.networks} == {"api", "proxy", "grafana"}
+    # Two of them as long as nobody says otherwise.
+    assert set(services(COMPOSED)) == set(SERVICES) - {"traces", "grafana"}
     subnet = COMPOSED["networks"]["weir"]["ipam"]["config"][0]["subnet"]
     assert {service.environment.get("WEIR_INTERNAL_NETWORKS", subnet) for service in SERVICES.values()} == {subnet}
 
 
 def test_every_image_is_a_target_of_the_dockerfile_and_every_target_is_used() -> None:
-    assert {service.image.removeprefix("weir/").partition(":")[0] for service in SERVICES.values()} == set(targets())
+    used = {service.image for service in SERVICES.values() if service.image.startswith("weir/")}
+    assert {image.removeprefix("weir/").partition(":")[0] for image in used} == set(targets())
 
 
 def test_the_control_plane_is_given_every_address() -> None:
@@ -152,7 +232,7 @@ def test_the_control_plane_is_given_every_address() -> None:
     "service", [service for service in SERVICES.values() if program_of(service)], ids=lambda service: service.name
 )
 def test_a_program_is_given_options_that_it_has_and_all_it_needs(service: Service) -> None:
-    source = PROGRAMS[program_of(service)].read_text()
+    source = source_of(PROGRAMS[program_of(service)])
     given = {word.partition("=")[0] for word in service.command}
     assert given <= set(arguments_of(source))
     assert required_of(source) <= given
@@ -160,7 +240,7 @@ def test_a_program_is_given_options_that_it_has_and_all_it_needs(service: Servic
 
 def test_the_declarations_are_read_as_clap_reads_them() -> None:
     """So that the checks above cannot pass on nothing."""
-    found = {name: (arguments_of(path.read_text()), required_of(path.read_text())) for name, path in PROGRAMS.items()}
+    found = {name: (arguments_of(source_of(path)), required_of(source_of(path))) for name, path in PROGRAMS.items()}
     assert found["weir-safekeeper"][1] == {"--id", "--listen-wal", "--listen-http", "--data-dir"}
     assert found["weir-pageserver"][1] == {"--data-dir", "--object-store"}
     assert found["weir-pageserver"][0]["--pg-bin-dir"] == "WEIR_PG_BIN_DIR"
@@ -188,7 +268,7 @@ def test_the_table_of_variables_is_that_of_the_code() -> None:
     control = _table(text, "## Variables of the control plane")
     assert set(control) == {f"WEIR_{name.upper()}" for name in Settings.model_fields}
     programs = _table(text, "## Variables of the other programs")
-    from_code = {name for path in PROGRAMS.values() for name in arguments_of(path.read_text()).values() if name}
+    from_code = {name for path in PROGRAMS.values() for name in arguments_of(source_of(path)).values() if name}
     scripts = "".join(path.read_text() for path in (DOCKER / "bin").iterdir())
     from_code |= set(re.findall(r"\bWEIR_[A-Z_0-9]+\b", scripts)) - {"WEIR_"}
     telemetry = "".join(path.read_text() for path in (CRATES / "telemetry/src").rglob("*.rs"))
@@ -204,12 +284,40 @@ def test_every_variable_of_a_service_is_in_a_table() -> None:
     headings = ("## Variables of the control plane", "## Variables of the other programs")
     known = {name for heading in headings for name in _table(text, heading)}
     for service in SERVICES.values():
-        assert set(service.environment) <= known, service.name
+        # Those of Grafana are Grafana's, and in its documentation.
+        assert {name for name in service.environment if not name.startswith("GF_")} <= known, service.name
+
+
+def components(section: str) -> set[str]:
+    """What weir-collector is built with, by the names that its configuration calls them."""
+    source = (DOCKER / "collector" / "main.go").read_text()
+    found = set(re.findall(rf'"\S+/{section}/(\w+){section}"', source))
+    return {"memory_limiter" if name == "memorylimiter" else str(name) for name in found}
+
+
+def test_the_collectors_configuration_uses_what_it_is_built_with() -> None:
+    config = yaml.safe_load((DOCKER / "collector" / "config.yaml").read_text())
+    assert components("exporter") == {"file", "debug", "otlphttp"}
+    for section in ("receiver", "processor", "exporter"):
+        assert set(config[f"{section}s"]) <= components(section)
+    (pipeline,) = config["service"]["pipelines"].values()
+    for section in ("receivers", "processors", "exporters"):
+        assert set(pipeline[section]) == set(config[section]), f"each of the {section} is used"
+    path = Path(config["exporters"]["file"]["path"])
+    assert [mount.target for mount in SERVICES["traces"].mounts] == [str(path.parent)]
+
+
+def test_the_collector_listens_where_programs_are_told_to_send() -> None:
+    text = (DOCKER / "README.md").read_text()
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT=http://traces:4318" in text
+    config = yaml.safe_load((DOCKER / "collector" / "config.yaml").read_text())
+    assert config["receivers"]["otlp"]["protocols"]["http"]["endpoint"].endswith(":4318")
 
 
 def test_the_api_keeps_connections_as_long_as_weir_up_has_it_do() -> None:
     command = (DOCKER / "Dockerfile").read_text()
     assert f'"--timeout-keep-alive", "{SERVER_KEEP_ALIVE_SECONDS}"' in command
+    assert f'"--http", "{SERVER_PROTOCOL}"' in command
 
 
 def test_rules_of_prometheus_are_those_of_the_code() -> None:

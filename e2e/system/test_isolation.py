@@ -13,6 +13,7 @@ from weirbench.postgres import query
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "storage" / "system"))
 
+from processes import here
 from strangers import connects, denied, environment_of, user_of
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives computes users of their own")
@@ -28,7 +29,8 @@ def _tenants(stack: Stack) -> list[Database]:
 
 
 def postmaster(stack: Stack, database: Database) -> int:
-    return int((stack.home / "computes" / database.compute_id / "pgdata/postmaster.pid").read_text().split()[0])
+    lock = stack.home / "computes" / database.compute_id / "pgdata/postmaster.pid"
+    return here(stack.compute_pid(database.compute_id), int(lock.read_text().split()[0]))
 
 
 def user(stack: Stack, database: Database) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 import indexes
 import pytest
 from ledger import Ledger
+from processes import here
 from stack import Stack, wait_for
 from weirbench import tproc
 from weirbench.api import Database
@@ -111,6 +112,7 @@ def test_one_killed_backend_means_a_new_start_never_recovery_in_place(
     ledger.start()
     wait_for("some promises", lambda: len(ledger.acknowledged) > 100)
     sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'pgbench' LIMIT 1"
-    _killed_and_back(stack, loaded, int(query(loaded.uri, sql)))
+    session = here(stack.compute_pid(loaded.compute_id), int(query(loaded.uri, sql)))
+    _killed_and_back(stack, loaded, session)
     ledger.finish()
     check_everything(stack, loaded, ledger)

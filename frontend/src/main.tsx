@@ -1,3 +1,4 @@
+import './policy'
 import './index.css'
 
 import { QueryClientProvider } from '@tanstack/react-query'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -28,6 +29,10 @@ SUPERVISOR_VERSION = "v1.87.0"
 # What runs the acceptance tests of the provider in terraform/.
 TOFU_MODULE = "github.com/opentofu/opentofu"
 TOFU_VERSION = "v1.12.6"
+# A driver of the proxy's clients. Tests only.
+JDBC_DRIVER = "org.postgresql:postgresql:42.7.14"
+JDBC_SHA256 = "73914527305a40cce504b0d3d90b23caf565136912d607ae8ae7c5895512332c"
+MAVEN_COPY = "3.8.1"
 NPM_REMEDY = "If the lock file and package.json disagree, run `npm install` there and commit the lock file."
 
 
@@ -185,6 +190,28 @@ def build_pgx_client() -> str:
     command = (go(), "build", "-trimpath", "-buildvcs=false", "-o", BIN / "weir-pgx-client", ".")
     must("pgx-client-build", command, cwd=E2E / "clients" / "pgx", environment=environment)
     return f"built {BIN / 'weir-pgx-client'}"
+
+
+def fetch_jdbc_driver() -> str:
+    """pgjdbc from Maven's registry, as the hash beside its version knows it: tests fetch nothing."""
+    target = BIN / "pgjdbc.jar"
+    if target.is_file() and _sha256(target) == JDBC_SHA256:
+        return f"{JDBC_DRIVER} is there"
+    BIN.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="weir-jdbc-") as scratch:
+        copy = f"org.apache.maven.plugins:maven-dependency-plugin:{MAVEN_COPY}:copy"
+        where = (f"-Dartifact={JDBC_DRIVER}", f"-DoutputDirectory={scratch}", "-Dmdep.stripVersion=true")
+        must("jdbc-driver", ("mvn", "-B", "-q", copy, *where), cwd=Path(scratch))
+        fetched = Path(scratch) / "postgresql.jar"
+        found = _sha256(fetched)
+        if found != JDBC_SHA256:
+            raise StepError(f"{JDBC_DRIVER} has the SHA-256 {found}, and {JDBC_SHA256} was expected")
+        shutil.move(fetched, target)
+    return f"fetched {JDBC_DRIVER}"
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def build_storage() -> str:

@@ -76,7 +76,15 @@ operations list
 status --branch dev
 config status --branch dev
 snapshots list
-snapshots create --branch dev
+snapshots create --branch dev --name kept --expires-at TOMORROW
+snapshots create --branch main --timestamp PAST --name of-past-state
+snapshots get kept
+snapshots update kept --name kept-longer --clear-expiration
+snapshots restore kept-longer --name looked-at
+snapshots finalize looked-at --name dev-replaced
+snapshots restore kept-longer --target-branch dev --finalize
+snapshots delete of-past-state
+snapshots schedule set --branch dev --frequency daily --hour 3 --retention 604800
 snapshots schedule get --branch dev
 ip-allow list
 ip-allow add 192.0.2.1

@@ -25,7 +25,7 @@ class Step:
 
 STEPS = (
     Step("tools", "compilers and interpreters", system.check_tools),
-    Step("packages", "Debian packages: PostgreSQL 15, FUSE, Prometheus, Chromium", system.install_packages),
+    Step("packages", "Debian packages: PostgreSQL 15, FUSE, Prometheus, Chromium, a JDK", system.install_packages),
     Step("host", "what the kernel and the accounts must offer", system.check_host),
     Step("servers", "other servers of Postgres 15, 17 and 18, for tests of redo", servers.install_servers),
     Step("uv", "uv, the Python installer", builds.install_uv),
@@ -35,6 +35,7 @@ STEPS = (
     Step("s3-server", "an S3 server, for tests of object storage (cold: about 2 min)", builds.build_s3_server),
     Step("torture", "the checker and the proxy of the torture of storage, in Go", builds.build_torture),
     Step("pgx-client", "a client of the proxy by pgx, in Go", builds.build_pgx_client),
+    Step("jdbc-driver", "the JDBC driver, for a client of the proxy", builds.fetch_jdbc_driver),
     Step("provider-modules", "the Go modules of the Terraform provider", builds.fetch_provider_modules),
     Step("storage", "the storage engine, in Rust (cold: about 8 min)", builds.build_storage),
     Step("console-deps", "the console's npm packages", builds.install_console_packages),

@@ -69,13 +69,14 @@ def _fast_steps() -> list[Step]:
         Step("ruff-format", "Python, format", [_venv("ruff"), "format", "--check", "."]),
         Step("rustfmt", "Rust, format", ["cargo", "fmt", "--all", "--check"], STORAGE),
         Step("devtools", "the tests of this tool", _pytest("scripts/tests"), count=results.pytest),
-        Step("containers", "the Compose file and its tables", _pytest("docker/tests"), count=results.pytest),
+        Step("containers", "the Compose file, alerts, dashboards", _pytest("docker/tests"), count=results.pytest),
         Step(
             "bench-unit",
             "the benchmark's arithmetic",
             _pytest("bench/tests", "--deselect", "bench/tests/test_stock.py"),
             count=results.pytest,
         ),
+        Step("clients-unit", "how drivers' tests are compared", _pytest("storage/clients"), count=results.pytest),
         Step(
             "docs",
             "the documentation as a site, links and anchors",
@@ -207,6 +208,13 @@ def _long_steps() -> list[Step]:
             [_venv("python"), "storage/torture/run.py", "--trials", "20", "--no-result"],
             long=True,
             minutes=40,
+        ),
+        Step(
+            "clients-long",
+            "drivers' own tests through the proxy",
+            [_venv("python"), "storage/clients/run.py"],
+            long=True,
+            minutes=60,
         ),
         Step(
             "system-long",

@@ -21,6 +21,8 @@ PACKAGES = {
     "fuse3": "the computes' volumes",
     "prometheus": "metrics",
     "chromium": "the browser journeys",
+    "openjdk-17-jdk-headless": "a client of the proxy by JDBC",
+    "maven": "the JDBC driver",
     "fonts-liberation": "text in the journeys' screenshots",
 }
 POSTGRES_PACKAGES = ("postgresql-15", "postgresql-client-15")

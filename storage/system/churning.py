@@ -31,8 +31,11 @@ SETTINGS = {
 }
 #: Of the engine: finished WAL goes to the object store at once, and leaves it once it is durable as pages.
 OFFLOADING = ["--object-store", "file://{objects}", "--offload-idle-seconds", "1", "--offload-keep-seconds", "1"]
-#: Of the pageserver: caches that are full within the first cycles.
-CACHES = ["--block-cache-mib=8", "--page-cache-mib=8", "--recent-layers-mib=8", "--memory-mib=64"]
+#: Of the pageserver: caches that are full within the first cycles, and tombstones that go within the next ones.
+CACHES = [
+    *("--block-cache-mib=8", "--page-cache-mib=8", "--recent-layers-mib=8", "--memory-mib=64"),
+    "--tombstone-seconds=5",
+]
 #: Of the compute: what Postgres keeps of dropped relations is vacuumed soon, and is none of ours.
 POSTGRES = {"autovacuum_naptime": "1s", "autovacuum_vacuum_cost_delay": "0", "max_wal_size": "64MB"}
 TABLES = 12
@@ -50,16 +53,18 @@ class Figure:
     share: float = 0.1
 
 
+# Memory that is in use, by the programs' own account: what the kernel has them hold grows for minutes without a leak,
+# because an allocator keeps much of what is given back, a share for each thread.
 FIGURES = (
-    Figure("pageserver_rss", "bytes", 24 * MIB),
+    Figure("pageserver_allocated", "bytes", 12 * MIB),
     Figure("pageserver_versions", "bytes", 4 * MIB),
     Figure("pageserver_series", "series", 12),
     Figure("pageserver_descriptors", "descriptors", 24),
     Figure("pageserver_counted_pages", "pages", 64),
-    Figure("safekeepers_rss", "bytes", 12 * MIB),
+    Figure("safekeepers_allocated", "bytes", 6 * MIB),
     Figure("safekeepers_series", "series", 12),
     Figure("safekeepers_descriptors", "descriptors", 24),
-    Figure("agent_rss", "bytes", 24 * MIB),
+    Figure("agent_allocated", "bytes", 6 * MIB),
     Figure("index", "bytes", 4096),
     Figure("layers", "layers", 6),
     Figure("layer_bytes", "bytes", 2 * MIB),
@@ -69,6 +74,16 @@ FIGURES = (
     Figure("entries_of_safekeepers", "entries", 12),
     Figure("entries_of_objects", "entries", 32),
 )
+#: Of a run that is long enough for allocators to come to rest: memory as the kernel has it, too.
+SOAK_FIGURES = (
+    *FIGURES,
+    Figure("pageserver_rss", "bytes", 24 * MIB),
+    Figure("safekeepers_rss", "bytes", 12 * MIB),
+    Figure("agent_rss", "bytes", 24 * MIB),
+)
+#: Memory in use is looked at so often for a sample, so many seconds apart.
+LOOKS_AT_MEMORY = 3
+BETWEEN_LOOKS = 0.2
 Sample = dict[str, float]
 
 
@@ -126,7 +141,8 @@ class Churn:
         if self.cycles % 10 == 0:
             self.say(
                 f"cycle {self.cycles}: {sample['objects']:.0f} objects, index {sample['index']:,.0f} bytes, "
-                f"pageserver {sample['pageserver_rss'] / MIB:.0f} MiB, {sample['pageserver_series']:.0f} series"
+                f"pageserver {sample['pageserver_allocated'] / MIB:.0f} MiB in use of "
+                f"{sample['pageserver_rss'] / MIB:.0f}, {sample['pageserver_series']:.0f} series"
             )
 
     def _tables(self, compute: Compute, count: int) -> None:
@@ -173,12 +189,18 @@ class Churn:
         self.engine.storage.delete(f"/v1/tenant/{timeline.tenant}").raise_for_status()
 
     def _delete_timeline(self, timeline: Timeline) -> None:
-        # The logs go first: WAL that a safekeeper offloads for the first time once the pageserver has deleted the
-        # timeline stays in the object store, because that looks like a timeline which is not there yet.
+        """At the pageserver and its logs, in either order: as the control plane does it, the pageserver is first."""
+        path = f"/v1/tenant/{timeline.tenant}/timeline/{timeline.id}"
+        logs_first = self.cycles % 2 == 0
+        if logs_first:
+            self._delete_logs(timeline)
+        self.engine.storage.delete(path).raise_for_status()
+        if not logs_first:
+            self._delete_logs(timeline)
+
+    def _delete_logs(self, timeline: Timeline) -> None:
         for number in range(len(self.engine.safekeepers)):
             httpx.delete(self.engine.safekeeper_url(number, timeline), timeout=30).raise_for_status()
-        path = f"/v1/tenant/{timeline.tenant}/timeline/{timeline.id}"
-        self.engine.storage.delete(path).raise_for_status()
 
     def _kept(self) -> None:
         """What stays is whole, however much went around it."""
@@ -197,6 +219,24 @@ class Churn:
 
     # --- what is counted
 
+    def _allocated(self) -> Sample:
+        """Bytes in use of each part, the least of a few looks: a piece of WAL of 16 MiB that is on its way to the
+        store is in use for a moment, and what leaks is in use at each look."""
+        looks: list[Sample] = []
+        for number in range(LOOKS_AT_MEMORY):
+            time.sleep(BETWEEN_LOOKS if number else 0)
+            looks.append(
+                {
+                    "pageserver_allocated": _in_use(self.engine.storage.get("/metrics").text),
+                    "safekeepers_allocated": sum(map(_in_use, self._metrics_of_safekeepers())),
+                    "agent_allocated": _in_use(self.compute.http.get("/metrics").text),
+                }
+            )
+        return _least(looks)
+
+    def _metrics_of_safekeepers(self) -> list[str]:
+        return [httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text for port in self.engine.http_ports]
+
     def _look(self) -> Sample:
         engine = self.engine
         objects = list(_files(engine.root / "objects"))
@@ -204,9 +244,10 @@ class Churn:
         path = f"/v1/tenant/{self.main.tenant}/timeline/{self.main.id}/chains"
         counted = engine.storage.get(path).raise_for_status().json()["pages"]
         status = engine.timeline_status(self.main)
-        members = [httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text for port in engine.http_ports]
+        members = self._metrics_of_safekeepers()
         folders = [engine.root / f"safekeeper-{number}" for number in range(1, len(members) + 1)]
         return {
+            **self._allocated(),
             "pageserver_rss": _rss(engine.pageserver),
             "pageserver_versions": metric(engine.storage, "weir_pageserver_memory_bytes"),
             "pageserver_series": _series(engine.storage.get("/metrics").text),
@@ -229,14 +270,24 @@ class Churn:
         }
 
 
-def settled(churn: Churn, seconds: float = 30.0) -> None:
-    """Waits until what was deleted last has left the object store: deletions of objects come behind their index."""
-    folder = churn.engine.root / "objects"
-    wait_for("deleted timelines to leave the store", lambda: len(_timelines(folder)) <= 1, seconds)
+def _least(samples: Sequence[Mapping[str, float]]) -> Sample:
+    return {name: min(sample[name] for sample in samples) for name in samples[0]}
 
 
-def _timelines(folder: Path) -> set[Path]:
-    return {file.parent.parent for file, _ in _files(folder) if file.parent.name == "index"}
+def settled(churn: Churn, seconds: float = 60.0) -> None:
+    """Waits until the object store has nothing of what was deleted, not even WAL that came there afterwards."""
+    wait_for("the store to have the timeline that stays and nothing else", lambda: not list(foreign(churn)), seconds)
+
+
+def foreign(churn: Churn) -> Iterator[Path]:
+    """Objects, relative to the store, of other timelines than the one that stays. Documents of its tenant and those
+    at the top are none."""
+    folder, main = churn.engine.root / "objects", churn.main
+    for file, _ in _files(folder):
+        path = file.relative_to(folder)
+        is_document = len(path.parts) == 1 or (path.parts[0] == main.tenant and len(path.parts) == 2)
+        if not is_document and path.parts[:2] != (main.tenant, main.id):
+            yield path
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, int]]:
@@ -262,6 +313,14 @@ def _proc(process: Process) -> Path:
 def _rss(process: Process) -> int:
     lines = (_proc(process) / "status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
+
+
+def _in_use(metrics: str) -> float:
+    """Bytes that a program has allocated, by its metrics. Raises ValueError where it does not say."""
+    for line in metrics.splitlines():
+        if line.startswith("weir_allocated_bytes "):
+            return float(line.split()[1])
+    raise ValueError("a program does not export weir_allocated_bytes; build it anew")
 
 
 def _descriptors(process: Process) -> int:

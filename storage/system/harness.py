@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 import httpx
 import psycopg
 from credentials import Credentials, Managing
+from processes import here
 
 PG_BIN = Path(os.environ.get("WEIR_PG_BIN_DIR", "/usr/lib/postgresql/15/bin"))
 PASSWORD = "correct horse"
@@ -170,6 +171,16 @@ class Compute:
 
     def status(self) -> dict[str, Any]:
         return self.http.get("/status").raise_for_status().json()
+
+    @property
+    def postmaster(self) -> int:
+        """The number of its server's first process on this machine."""
+        return self.here(int((self.directory / "pgdata/postmaster.pid").read_text().split()[0]))
+
+    def here(self, pid: int) -> int:
+        """The number that a process of its server has on this machine, of the one that Postgres says."""
+        assert self.process.child is not None
+        return here(self.process.child.pid, pid)
 
     def wait_running(self, seconds: float = 60.0) -> dict[str, Any]:
         def running() -> dict[str, Any] | None:
@@ -429,9 +440,11 @@ class Engine:
         name: str | None = None,
         user: int | None = None,
         launcher: list[str] | None = None,
+        options: list[str] | None = None,
         **spec: Any,
     ) -> Compute:
-        """`user`: the number of a user of the compute's own; `launcher`: the words that start its agent."""
+        """`user`: the number of a user of the compute's own; `launcher`: the words that start its agent; `options`:
+        what that is told beside the usual."""
         port, http_port = free_port(), free_port()
         name = name or f"ep-{secrets.token_hex(4)}"
         directory = self.compute_directory(name)
@@ -477,6 +490,7 @@ class Engine:
                 "--listen-http",
                 f"127.0.0.1:{http_port}",
                 *(["--user", str(user)] if user is not None else []),
+                *(options or []),
                 *([] if self.credentials is None else self.credentials.options_of_compute(directory, body)),
             ],
             self.root / f"{name}.log",

@@ -179,9 +179,10 @@ class Proxy:
     def _ready(self) -> bool:
         return self.http.get("/healthz").status_code == 200
 
-    def endpoint(self, name: str, state: str, **roles: str) -> None:
+    def endpoint(self, name: str, state: str, *, allowed_ips: list[str] | None = None, **roles: str) -> None:
         """Changes one endpoint in the directory, as a whole."""
-        self.endpoints[name] = {"state": state, "address": f"127.0.0.1:{self.stock.port}", "roles": roles}
+        entry = {"state": state, "address": f"127.0.0.1:{self.stock.port}", "roles": roles}
+        self.endpoints[name] = entry | ({} if allowed_ips is None else {"allowed_ips": allowed_ips})
         draft = self.directory.with_suffix(".new")
         draft.write_text(json.dumps({"endpoints": self.endpoints}))
         draft.rename(self.directory)

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from churning import CACHES, FIGURES, OFFLOADING, Churn, Figure, grown, settled
+from churning import CACHES, FIGURES, OFFLOADING, SOAK_FIGURES, Churn, Figure, grown, settled
 from harness import engine
 
 SECONDS = 75
 
 
 def _samples(value: Callable[[int], float], count: int = 30) -> list[dict[str, float]]:
-    return [{figure.name: value(number) for figure in FIGURES} for number in range(count)]
+    return [{figure.name: value(number) for figure in SOAK_FIGURES} for number in range(count)]
 
 
 def test_a_figure_that_grows_with_each_cycle_is_found_and_noise_is_not() -> None:
@@ -28,11 +28,20 @@ def test_a_figure_that_grows_with_each_cycle_is_found_and_noise_is_not() -> None
         grown(_samples(float, 8), [figure])
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+@pytest.mark.parametrize("figure", SOAK_FIGURES, ids=lambda figure: figure.name)
 def test_every_figure_is_looked_at(figure: Figure) -> None:
     steep = figure.slack + 1.0
     [found] = grown(_samples(lambda number: steep * number), [figure])
     assert found.startswith(f"{figure.name} grew")
+
+
+def test_memory_that_an_allocator_keeps_is_a_figure_of_the_long_run_only() -> None:
+    """From a run that failed: 28 MB more in three programs within a minute, of which nothing was in use."""
+    samples = _samples(lambda number: 55_709_696.0 if number < 20 else 83_759_104.0)
+    for sample in samples:
+        sample.update({figure.name: 0.0 for figure in FIGURES})
+    assert grown(samples) == []
+    assert "safekeepers_rss grew from 55,709,696 to 83,759,104 bytes" in grown(samples, SOAK_FIGURES)
 
 
 def test_what_is_removed_leaves_nothing_behind(say: Callable[[str], None]) -> None:

@@ -35,6 +35,12 @@ def test_pgx_works_unchanged(proxy: Proxy) -> None:
     run_client(proxy, str(TOOLS / "weir-pgx-client"))
 
 
+def test_pgjdbc_works_unchanged(proxy: Proxy) -> None:
+    """`scripts/setup --only jdbc-driver` fetches the driver; Java compiles the program as it runs it."""
+    program = SCRIPTS / "jdbc" / "Client.java"
+    run_client(proxy, "java", "-cp", str(TOOLS / "pgjdbc.jar"), str(program))
+
+
 def run_client(proxy: Proxy, *command: str) -> None:
     """Runs a program that tries a driver, fails with what went wrong, and says when it is done."""
     environment = {

@@ -59,7 +59,7 @@ def test_a_killed_backend_means_a_new_start_not_a_recovery(own: Engine) -> None:
             "SELECT pid FROM pg_stat_activity WHERE usename = 'app' AND pid <> %s LIMIT 1", (backend,)
         ).fetchone()
     assert victim is not None
-    os.kill(victim[0], signal.SIGKILL)
+    os.kill(compute.here(victim[0]), signal.SIGKILL)
 
     wait_for("a start with a higher term", lambda: compute.status()["term"] > term)
     compute.wait_running()

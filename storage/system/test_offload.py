@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from harness import Compute, Engine, Timeline, engine, lsn, wait_for
+from harness import Compute, Engine, Timeline, engine, lsn, metric, wait_for
 
 SEGMENT = 16 << 20
 
@@ -140,3 +140,50 @@ def test_logs_founded_anew_win_no_term_of_before() -> None:
         again = running.compute(timeline)
         again.sql("CREATE TABLE afterwards (id int)")
         assert again.status()["term"] > used
+
+
+def orphaned(running: Engine) -> float:
+    """Pieces of WAL that safekeepers have put into the store and taken back, because their timeline was deleted."""
+    total = 0.0
+    for port in running.http_ports:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
+            total += metric(client, "weir_safekeeper_offloads_total", outcome="orphaned")
+    return total
+
+
+def test_a_timeline_that_is_deleted_before_its_logs_leaves_nothing_in_the_store() -> None:
+    """Promise: in the order in which the control plane deletes, with safekeepers that are away meanwhile and
+    offload for the first time after it. The timeline beside it stays whole."""
+    root = Path(tempfile.mkdtemp(prefix="weir-system-"))
+    offload = ["--object-store", "file://{objects}", "--offload-idle-seconds", "2"]
+    with engine(root, safekeeper_options=offload, pageserver_options=["--tombstone-seconds", "25"]) as running:
+        stays = running.create_timeline()
+        timeline = running.create_timeline(stays.tenant)
+        compute = running.compute(stays)
+        compute.sql("CREATE TABLE story AS SELECT generate_series(1, 777) AS id")
+        compute.suspend()
+        end = lsn(running.safekeeper_status(0, stays)["commit_lsn"])
+        wait_for("the log that stays to be offloaded", lambda: offloaded(running, stays) >= end, 60)
+        doomed = running.compute(timeline)
+        doomed.sql("CREATE TABLE t (i int)")
+        for safekeeper in running.safekeepers:
+            safekeeper.kill9()
+        doomed.kill9()
+        objects = root / "objects"
+        folder = objects / timeline.tenant / timeline.id
+        running.storage.delete(f"/v1/tenant/{timeline.tenant}/timeline/{timeline.id}").raise_for_status()
+        assert not folder.exists()
+        for safekeeper in running.safekeepers:
+            safekeeper.start()
+
+        wait_for("WAL of the deleted timeline to be offloaded", lambda: orphaned(running), 60)
+        for number in range(3):
+            httpx.delete(running.safekeeper_url(number, timeline), timeout=30).raise_for_status()
+        wait_for("the store to have nothing of it", lambda: not folder.exists(), 30)
+        wait_for("the tombstone to go", lambda: not (objects / "deleted").exists(), 60)
+        assert not folder.exists()
+        assert list((objects / stays.tenant / stays.id / "wal").iterdir())
+        lose_everything_but_the_store(running)
+        found_and_fill(running, stays)
+        again = running.compute(stays)
+        assert again.sql("SELECT count(*) FROM story") == [(777,)]

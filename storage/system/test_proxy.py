@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from cryptography import x509
 from harness import metric, wait_for
 from proxying import DOMAIN, ENDPOINT, PASSWORD, Proxy, proxied
 
@@ -285,6 +286,9 @@ def test_a_new_certificate_is_used_and_old_sessions_go_on(proxy: Proxy) -> None:
             return shown is not None and int(str(shown["serialNumber"]), 16) == serial
 
         wait_for("the new certificate", renewed)
+        served = x509.load_pem_x509_certificate(proxy.authority.certificate.read_bytes())
+        said = metric(proxy.http, "weir_proxy_certificate_not_after_timestamp_seconds")
+        assert said == served.not_valid_after_utc.timestamp()
         # Logins are bound to the new one now.
         proxy.connect().close()
         assert before.execute("SELECT 1").fetchone() == (1,)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -178,4 +180,53 @@ def test_settings_that_lock_everybody_out_are_cleared_without_a_session(shared: 
     code, answer = configure(compute, {"work_mem": "8MB"})
     assert code == 200, answer
     assert compute.sql("SHOW work_mem") == [("8MB",)]
+    compute.suspend()
+
+
+def test_another_size_comes_into_force_without_ending_a_session(shared: Engine) -> None:
+    compute = shared.compute(shared.create_timeline())
+    names = ("work_mem", "maintenance_work_mem", "effective_cache_size", "max_parallel_workers")
+    query = "SELECT " + ", ".join(f"current_setting('{name}')" for name in names)
+    stock = ("4MB", "64MB", "4GB", "8")
+    with compute.connect() as session:
+        assert session.execute(query).fetchone() == stock
+        assert configure(compute, {}, compute_units=2.0) == (200, {"pending_restart": [], "failed": []})
+        # The same session has them with its next statement.
+        assert session.execute(query).fetchone() == ("8MB", "128MB", "8GB", "16")
+        assert compute.status()["compute_units"] == 2.0
+        # What is chosen by name stays, whatever the size is.
+        assert configure(compute, {"Work_Mem": "5MB"}, compute_units=0.25)[0] == 200
+        assert session.execute(query).fetchone() == ("5MB", "16MB", "1GB", "2")
+        assert configure(compute, {}, compute_units=1.0)[0] == 200
+        assert session.execute(query).fetchone() == stock
+    shown = compute.http.get("/settings").json()["settings"]
+    assert "effective_cache_size" not in [item["name"] for item in shown], "nobody has chosen it"
+    compute.suspend()
+    again = shared.compute(compute.timeline, compute_units=2.0)
+    assert again.sql(query) == [("8MB", "128MB", "8GB", "16")]
+    again.suspend()
+
+
+def test_a_busy_postgres_says_how_busy_it_is(shared: Engine) -> None:
+    compute = shared.compute(shared.create_timeline())
+    idle = wait_for("two samples", lambda: compute.status()["load"], 30)
+    assert idle["memory_bytes"] > 10 << 20
+    compute.sql("CREATE TABLE t AS SELECT n FROM generate_series(1, 200000) n")
+
+    def busy(session: psycopg.Connection[Any]) -> None:
+        # Short statements: Postgres counts what a session reads once its transaction is over.
+        until = time.monotonic() + 18
+        while time.monotonic() < until:
+            session.execute("SELECT count(*) FROM t")
+
+    def shown() -> dict[str, float] | None:
+        load = compute.status()["load"]
+        return load if load["processors"] > 0.05 and load["buffer_hits_per_second"] > 100 else None
+
+    with compute.connect() as session, ThreadPoolExecutor(1) as client:
+        running = client.submit(busy, session)
+        seen = wait_for("the load to show", shown, 18)
+        running.result()
+    # One session has no more than one processor; what else Postgres does is little.
+    assert idle["processors"] <= seen["processors"] + 1 < 3
     compute.suspend()

@@ -261,16 +261,12 @@ def test_an_agent_that_dies_or_is_fenced_shows_nobody_what_waited(own: Engine, e
     assert LET_GO not in postgres_log(compute)
 
 
-def postmaster_of(compute: Compute) -> int:
-    return int((compute.directory / "pgdata/postmaster.pid").read_text().splitlines()[0])
-
-
 def test_a_postmaster_that_does_not_react_is_stopped_without_letting_a_commit_go(own: Engine) -> None:
     compute = start_patient(own)
     lose_majority(own)
     observers = Observers(compute, 2).start()
     commit = WaitingCommit(compute, "INSERT INTO t VALUES (2)").until_it_waits()
-    os.kill(postmaster_of(compute), signal.SIGSTOP)
+    os.kill(compute.postmaster, signal.SIGSTOP)
     compute.http.post("/terminate", json={"mode": "immediate"}).raise_for_status()
     assert commit.told() != "success"
     observers.until_the_end()
@@ -281,7 +277,7 @@ def test_a_killed_postmaster_acknowledges_nothing(own: Engine) -> None:
     compute = start_patient(own)
     lose_majority(own)
     commit = WaitingCommit(compute, "INSERT INTO t VALUES (2)").until_it_waits()
-    os.kill(postmaster_of(compute), signal.SIGKILL)
+    os.kill(compute.postmaster, signal.SIGKILL)
     assert commit.told() != "success"
     unconfirmed(compute, stopped=1)
     regain_majority(own)

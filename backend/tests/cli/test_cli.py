@@ -17,7 +17,9 @@ from weir.cli.logs import KEEP_OLD, last_lines, rotate
 from weir.cli.main import cli
 from weir.cli.metadata import forget_stale_lock
 from weir.cli.output import span, table
+from weir.cli.sections import API_SETTINGS
 from weir.cli.services import COMPLETED, prometheus_config, services, supervisor_config
+from weir.config import Settings
 
 
 @pytest.fixture
@@ -71,6 +73,51 @@ def test_the_pageserver_is_started_with_the_limits_in_the_settings(
     assert "--memory-mib=512" in command()
     monkeypatch.setenv("WEIR_PAGESERVER_MEMORY_MIB", "64")
     assert "--memory-mib=64" in command()
+
+
+def test_the_settings_file_says_what_the_api_does_without_it(made: Installation):
+    usual = Settings()
+    told = made.api
+    assert told
+    for variable, text in told.items():
+        assert text == str(getattr(usual, variable.removeprefix("WEIR_").lower())).lower(), variable
+    assert {variable.removeprefix("WEIR_").lower() for variable in told} == set(API_SETTINGS)
+
+
+def test_the_api_is_told_its_hosts_rates_and_quotas(made: Installation, monkeypatch: pytest.MonkeyPatch):
+    def environment() -> dict[str, str]:
+        return installations.load(made.home).environment()
+
+    text = made.config_file.read_text()
+    text = text.replace('allowed_hosts = ""', 'allowed_hosts = "weir.example.org"')
+    text = text.replace("behind_tls = false", "behind_tls = true").replace('quotas = ""', 'quotas = "projects=3"')
+    made.config_file.write_text(text)
+    assert environment()["WEIR_ALLOWED_HOSTS"] == "weir.example.org"
+    assert environment()["WEIR_BEHIND_TLS"] == "true"
+    assert environment()["WEIR_QUOTAS"] == "projects=3"
+    monkeypatch.setenv("WEIR_RATE_READS", "off")
+    assert environment()["WEIR_RATE_READS"] == "off"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ('allowed_hosts = ""', 'allowed_hosts = "http://weir"', "is no host"),
+        ("behind_tls = false", 'behind_tls = "maybe"', "must be true or false"),
+        ("max_body_bytes = 1048576", "max_body_bytes = 1", "must be a number of bytes from 1024"),
+        ('rate_sql = "600/300"', 'rate_sql = "lots"', "is no rate"),
+        ('quotas = ""', 'quotas = "things=1"', "is no quota"),
+        ('quotas = ""', 'quota = ""', "has no setting 'quota'"),
+    ],
+)
+def test_what_makes_no_sense_to_the_api_is_refused_before_it_starts(
+    made: Installation, before: str, after: str, says: str
+):
+    text = made.config_file.read_text()
+    assert before in text
+    made.config_file.write_text(text.replace(before, after))
+    with pytest.raises(CliError, match=says):
+        installations.load(made.home)
 
 
 def test_services_are_told_which_levels_of_durability_are_forbidden(
@@ -159,6 +206,8 @@ def test_computes_are_told_how_much_disk_their_cache_may_take(made: Installation
         ("disk_reserve_mib = 2048", 'disk_reserve_mib = "2 GB"', "number of MiB"),
         ("cache_mib = 8192", "cache_mib = -1", "0 for no limit"),
         ("cache_mib = 8192", 'cache_mib = "much"', "0 for no limit"),
+        ("max_cu = 1", "max_cu = 0", "whole number from 1 to 64"),
+        ("max_cu = 1", "max_cu = 1.5", "whole number from 1 to 64"),
         ("api = 17400", "api = 70000", "1-65535"),
         ("api = 17400", 'api = "x"', "1-65535"),
         ("api = 17400", "api = 17402", "both"),

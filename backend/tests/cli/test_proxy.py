@@ -177,6 +177,16 @@ def test_settings_of_the_pooler_reach_the_proxy(made: Installation, monkeypatch:
     assert " ".join(_command(installations.load(made.home))) == usual
 
 
+def test_a_port_for_load_balancers_is_there_when_it_is_asked_for(made: Installation):
+    assert "--listen-behind" not in _command(made)
+    limits = "--max-endpoint-connections 5000 --max-role-connections 5000"
+    assert limits in " ".join(_command(made))
+    before = 'behind_port = 0\ntrusted_senders = ""'
+    changed = _change(made, before, 'behind_port = 17434\ntrusted_senders = "10.0.0.0/8, 192.0.2.7"')
+    expected = "--listen-behind 127.0.0.1:17434 --trusted-senders 10.0.0.0-10.255.255.255,192.0.2.7-192.0.2.7"
+    assert expected in " ".join(_command(changed))
+
+
 def test_secrets_of_the_proxy_stay_what_they_were(made: Installation):
     paths = [made.home / "secrets" / name for name in ("proxy_token", "proxy_mock_secret")]
     before = [path.read_text() for path in paths]
@@ -220,6 +230,10 @@ def test_settings_of_before_the_proxy_get_ports_beside_their_own(made: Installat
         ("pool_idle_ms = 60000", "pool_idle_ms = true", "whole number"),
         ("pool_idle_ms = 60000", "pool_idle_ms = 86400001", "from 1 to 86400000"),
         ("enabled = true", "enable = true", "no setting 'enable'"),
+        ("behind_port = 0", "behind_port = 17434", "go together"),
+        ("behind_port = 0", "behind_port = 65536", "must be 0"),
+        ('trusted_senders = ""', 'trusted_senders = "10.0.0.0/8"', "go together"),
+        ('trusted_senders = ""', 'trusted_senders = "10.0.0.0/33"', "10.0.0.0/33"),
     ],
 )
 def test_senseless_settings_of_the_proxy_are_refused(made: Installation, before: str, after: str, message: str):

@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+import httpx
 import pytest
 
 from weir.cli import installation as installations
 from weir.cli.errors import CliError
 from weir.cli.resources import names, show, waiting
-from weir.cli.resources.api import path
+from weir.cli.resources.api import Api, path
 from weir.cli.resources.connect import environment_of
 from weir.cli.resources.failures import OperationError, StillRunningError
 from weir.cli.resources.moments import AHEAD, BACK, seconds_of
@@ -123,6 +124,24 @@ def test_an_id_wins_over_a_name_and_a_name_of_two_over_nothing() -> None:
 def test_names_stay_one_part_of_a_path_and_cannot_act_on_a_terminal() -> None:
     assert path("roles", "a/b ?#") == "/roles/a%2Fb%20%3F%23"
     assert click.unstyle(show.text("a\x1b[2Jb\nc")) == "a\\x1b[2Jb\\nc"
+
+
+def test_a_request_too_many_is_repeated_when_the_api_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not for longer than a minute in all."""
+    busy = {"code": "RATE_LIMITED", "message": "too many", "request_id": "x"}
+    answers = [httpx.Response(429, json=busy, headers={"Retry-After": "7"}), httpx.Response(200, json={"done": True})]
+    slept: list[float] = []
+    monkeypatch.setattr("weir.cli.resources.api.time.sleep", slept.append)
+    api = Api("http://127.0.0.1:1", "key")
+    api._client = httpx.Client(
+        base_url="http://127.0.0.1:1", transport=httpx.MockTransport(lambda request: answers.pop(0))
+    )
+    assert api.call("POST", "/projects", {"project": {}}) == {"done": True}
+    assert slept == [7.0]
+    answers.append(httpx.Response(429, json=busy, headers={"Retry-After": "61"}))
+    with pytest.raises(CliError, match="too many"):
+        api.call("GET", "/projects")
+    assert slept == [7.0]
 
 
 class _Operations:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from weir_testing.fixtures import Weir
 
+from weir.databases import schema_dump
+
 PROGRAM = (sys.executable, "-c", "from weir.cli import main; main()")
 
 
@@ -138,6 +140,71 @@ async def test_branches_are_made_of_a_past_put_back_and_marked(shell: Shell) -> 
 
 async def _branches(shell: Shell, project: str) -> list[dict[str, Any]]:
     return (await shell.weir.call("GET", f"/projects/{project}/branches"))["branches"]
+
+
+async def test_snapshots_are_taken_restored_scheduled_and_deleted(shell: Shell) -> None:
+    made = await _project(shell, "cli-snapshots")
+    project, main = made["project"]["id"], made["branch"]["id"]
+    scope = ("-p", "cli-snapshots")
+    assert "No snapshot" in (await shell.run("snapshots", "list", *scope)).out
+    said = await shell.run("snapshots", "create", "--name", "before it", "--expires", "7d", *scope)
+    assert "Snapshot:   before it" in said.out
+    assert "taken" in said.err
+    taken = (await shell.run("snapshots", "create", "--lsn", "0/1700000", *scope, "-o", "json")).json["snapshot"]
+    assert (taken["lsn"], taken["source_branch_id"]) == ("0/1700000", main)
+    listed = (await shell.run("snapshots", "list", *scope)).out.splitlines()
+    assert listed[0].split()[:3] == ["NAME", "ID", "BRANCH"]
+    assert any("before it" in line and " main " in line for line in listed)
+    assert (await shell.run("snapshots", "list", *scope, "-o", "json")).json == await shell.weir.call(
+        "GET", f"/projects/{project}/snapshots"
+    )
+    await shell.run("snapshots", "update", "before it", "--name", "of the start", "--expires", "never", *scope)
+    assert (
+        "no snapshot 'before it'" in (await shell.run("snapshots", "delete", "before it", "-y", *scope, code=1)).err
+    )
+
+    look = await shell.run("snapshots", "restore", "of the start", "--name", "look", *scope, "-o", "json")
+    assert look.json["branch"]["restored_as"] == main
+    refused = await shell.run("snapshots", "restore", taken["id"], "--in-place", *scope, code=1)
+    assert "--yes" in refused.err
+    await shell.run("snapshots", "restore", taken["id"], "--in-place", "--name", "x", *scope, code=2)
+    await shell.run("snapshots", "restore", taken["id"], "--in-place", *scope, "--yes")
+    await shell.run("snapshots", "finalize", "look", "--preserve-as", "main before", *scope, "--yes")
+    names = {row["name"] for row in await _branches(shell, project)}
+    assert {"main", "main before"} <= names
+    assert "look" not in names
+    now = next(row for row in await _branches(shell, project) if row["id"] == main)
+    assert now["restored_from"] == look.json["branch"]["restored_from"]
+
+    await shell.run("snapshots", "schedule", "set", "main", "--every", "daily", "--hour", "3", "--keep", "7d", *scope)
+    await shell.run("snapshots", "schedule", "set", "main", "--every", "weekly", "--day", "7", "--add", *scope)
+    shown = await shell.run("snapshots", "schedule", "show", "main", *scope)
+    assert [line.split()[0] for line in shown.out.splitlines()] == ["EVERY", "daily", "weekly"]
+    await shell.run("snapshots", "schedule", "end", "main", *scope)
+    assert "No schedule" in (await shell.run("snapshots", "schedule", "show", "main", *scope)).out
+    assert "its data goes with" in (await shell.run("snapshots", "delete", taken["id"], *scope, "--yes")).err
+
+
+async def test_schemas_are_compared(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = await _project(shell, "cli-schemas")
+    scope = ("-p", "cli-schemas")
+    dev = (await shell.run("branches", "create", "dev", *scope, "-o", "json")).json["branch"]
+    schemas = {made["branch"]["id"]: "CREATE TABLE a ();\n", dev["id"]: "CREATE TABLE b ();\n"}
+
+    async def dump(source: schema_dump.Source) -> str:
+        return schemas[source.branch_id]
+
+    monkeypatch.setattr(schema_dump, "dump", dump)
+    asked = ("branches", "schema-diff", "dev")
+    database = ("--database", made["databases"][0]["name"], *scope)
+    said = await shell.run(*asked, *database)
+    assert said.out.splitlines()[2:] == ["@@ -1 +1 @@", "-CREATE TABLE a ();", "+CREATE TABLE b ();"]
+    assert (await shell.run(*asked, "main", *database, "-o", "json")).json["diff"] == said.out
+    await shell.run(*asked, *database, "--exit-code", code=1)
+    await shell.run(*asked, *database, "--at", "1m", "--lsn", "0/1700000", code=2)
+    same = await shell.run(*asked, "dev", *database, "--exit-code")
+    assert (same.out, "the same" in same.err) == ("", True)
+    assert "does not exist" in (await shell.run(*asked, "--database", "other", *scope, code=1)).err
 
 
 async def test_a_compute_is_stopped_started_and_given_settings(shell: Shell) -> None:

@@ -94,6 +94,12 @@ class Compute:
         """By `test.idle_seconds`, as JSON."""
         return json.loads(self.spec["settings"].get("test.idle_seconds", "null"))
 
+    def load(self) -> dict[str, float] | None:
+        """By `test.processors`, as JSON: what Postgres uses of the machine."""
+        used = json.loads(self.spec["settings"].get("test.processors", "null"))
+        others = {"memory_bytes": 1 << 28, "buffer_hits_per_second": 90.0, "buffer_reads_per_second": 10.0}
+        return None if used is None else {"processors": used, **others}
+
     def unlogged(self) -> dict[str, Any]:
         """By `test.unlogged_bytes`: all of one table."""
         count = json.loads(self.spec["settings"].get("test.unlogged_bytes", "0"))
@@ -113,7 +119,11 @@ class Compute:
             "started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.started)),
             "start": {"total_ms": 10, "elect_ms": 1, "bundle_ms": 2, "postgres_ms": 7, "pages_fetched": 1,
                       "bytes_fetched": 8192},
+            "prewarm": {"state": "loaded" if self.spec.get("prewarm") else "off", "pages_listed": 12,
+                        "pages_loaded": 11, "seconds": 0.5, "reason": None},
             "port": self.spec["port"],
+            "load": self.load(),
+            "compute_units": self.spec.get("compute_units"),
             "active_connections": 0,
             "base_backups": int(self.mode() == "backup"),
             "restarts": self.restarts,

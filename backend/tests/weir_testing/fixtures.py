@@ -29,7 +29,7 @@ from weir import admin
 from weir.config import Settings, get_settings
 from weir.identity import service as identity
 from weir.kit import transactions
-from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS
+from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS, SERVER_PROTOCOL
 from weir.main import create_app
 from weir_testing import compute_double, members_double, programs
 from weir_testing.storage import Server, StorageDouble, pageserver_app, safekeeper_app
@@ -279,6 +279,7 @@ async def serve(app: Any) -> tuple[uvicorn.Server, asyncio.Task[None], str]:
             access_log=False,
             timeout_graceful_shutdown=2,
             timeout_keep_alive=SERVER_KEEP_ALIVE_SECONDS,
+            http=SERVER_PROTOCOL,
         )
     )
     task = asyncio.create_task(server.serve(sockets=[listener]))

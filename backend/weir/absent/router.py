@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from weir.absent.schemas import Buckets, Credentials, Functions, Snapshots, Triggers, VpcEndpoints
+from weir.absent.schemas import Buckets, Credentials, Functions, Triggers, VpcEndpoints
 from weir.authz.access import Access
 from weir.errors import BadRequestError, NotFoundError, UnauthorizedError, responses
 from weir.kit.schemas import PathId
@@ -44,13 +44,6 @@ async def list_credentials(project_id: PathId, branch_id: PathId, access: Access
     """Credentials of a branch's object storage and functions: always empty."""
     await _there(access, project_id, branch_id)
     return Credentials(credentials=[])
-
-
-@router.get("/projects/{project_id}/snapshots")
-async def list_snapshots(project_id: PathId, access: Access) -> Snapshots:
-    """Snapshots are not built; branches of the past do what they are for. Always empty."""
-    await _there(access, project_id)
-    return Snapshots(snapshots=[])
 
 
 @router.get("/projects/{project_id}/vpc_endpoints")

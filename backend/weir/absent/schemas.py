@@ -19,9 +19,5 @@ class Credentials(View):
     credentials: list[dict[str, Any]]
 
 
-class Snapshots(View):
-    snapshots: list[dict[str, Any]]
-
-
 class VpcEndpoints(View):
     endpoints: list[dict[str, Any]]

@@ -36,6 +36,8 @@ class ProjectAccess:
 
     async def project(self, project_id: str, *, with_deleted: bool = False) -> Project:
         statement = select(Project).where(Project.id == project_id, Project.account_id == self.principal.account_id)
+        if self.principal.project_id is not None:
+            statement = statement.where(Project.id == self.principal.project_id)
         if not with_deleted:
             statement = statement.where(Project.deleted_at.is_(None))
         project = (await self.session.scalars(statement)).one_or_none()
@@ -133,7 +135,10 @@ class ProjectAccess:
 
     async def branch(self, project: Project, branch_id: str) -> Branch:
         statement = select(Branch).where(
-            Branch.id == branch_id, Branch.project_id == project.id, Branch.deleted_at.is_(None)
+            Branch.id == branch_id,
+            Branch.project_id == project.id,
+            Branch.deleted_at.is_(None),
+            Branch.is_snapshot.is_(False),
         )
         branch = (await self.session.scalars(statement)).one_or_none()
         if branch is None:

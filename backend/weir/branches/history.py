@@ -25,7 +25,7 @@ async def history(session: AsyncSession, pageserver: Pageserver, project: Projec
     children = [
         (row, row.parent_lsn)
         for row in await BranchRepository(session).children(branch.id)
-        if row.parent_lsn is not None
+        if row.parent_lsn is not None and not row.is_snapshot
     ]
     children = sorted(children, key=lambda child: child[0].created_at)[-POINTS_SHOWN:]
     await release(session)

@@ -1,7 +1,7 @@
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import ForeignKey, Index, func
+from sqlalchemy import ForeignKey, Index, false, func
 from sqlalchemy.orm import Mapped, mapped_column
 
 from weir.durability.levels import Durability
@@ -51,6 +51,12 @@ class Branch(Timestamps, Base):
     protected: Mapped[bool] = mapped_column(default=False)
     # What commits of its computes wait for unless their session says otherwise; a policy may have them wait for more.
     durability: Mapped[Durability] = mapped_column(default=Durability.FLUSH, server_default=Durability.FLUSH)
+    # Holds a snapshot's state and has the snapshot's id as its name: no branch to whoever asks for branches.
+    is_snapshot: Mapped[bool] = mapped_column(default=False, server_default=false())
+    # The snapshot its state is of, until another state is given to it; the snapshot may be gone since.
+    restored_from: Mapped[str | None]
+    # The branch that is to have this one's state once the restore is finalized.
+    restored_as: Mapped[str | None]
     # The reconciler deletes it then; never without.
     expires_at: Mapped[datetime | None]
     # When a restore last gave it another state.

@@ -1,10 +1,14 @@
 from typing import Literal
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.branches.models import Branch
 from weir.kit.pagination import PageRequest
+
+
+def _shown(project_id: str) -> tuple[ColumnElement[bool], ...]:
+    return Branch.project_id == project_id, Branch.deleted_at.is_(None), Branch.is_snapshot.is_(False)
 
 
 class BranchRepository:
@@ -21,6 +25,7 @@ class BranchRepository:
         return (await self._session.scalars(statement)).one()
 
     async def of_project(self, project_id: str) -> list[Branch]:
+        """With those that hold snapshots."""
         statement = (
             select(Branch)
             .where(Branch.project_id == project_id, Branch.deleted_at.is_(None))
@@ -39,11 +44,12 @@ class BranchRepository:
         return (await self._session.scalars(statement)).one_or_none()
 
     async def children(self, branch_id: str) -> list[Branch]:
+        """What needs its data: branches, and those that hold snapshots."""
         statement = select(Branch).where(Branch.parent_id == branch_id, Branch.deleted_at.is_(None))
         return list((await self._session.scalars(statement)).all())
 
     async def descendants(self, branch: Branch) -> list[Branch]:
-        """Its branches, theirs and so on; each comes after the one it was made from."""
+        """Its branches, theirs and so on, snapshots among them; each comes after the one it was made from."""
         of_parent: dict[str | None, list[Branch]] = {}
         for row in await self.of_project(branch.project_id):
             of_parent.setdefault(row.parent_id, []).append(row)
@@ -57,7 +63,7 @@ class BranchRepository:
     async def page(
         self, project_id: str, search: str | None, order: Literal["asc", "desc"], page: PageRequest
     ) -> list[Branch]:
-        statement = select(Branch).where(Branch.project_id == project_id, Branch.deleted_at.is_(None))
+        statement = select(Branch).where(*_shown(project_id))
         if search:
             statement = statement.where(Branch.name.icontains(search, autoescape=True))
         table = Branch.__table__
@@ -65,11 +71,7 @@ class BranchRepository:
         return list((await self._session.scalars(statement)).all())
 
     async def count(self, project_id: str, search: str | None) -> int:
-        statement = (
-            select(func.count())
-            .select_from(Branch)
-            .where(Branch.project_id == project_id, Branch.deleted_at.is_(None))
-        )
+        statement = select(func.count()).select_from(Branch).where(*_shown(project_id))
         if search:
             statement = statement.where(Branch.name.icontains(search, autoescape=True))
         return (await self._session.scalars(statement)).one()

@@ -3,9 +3,12 @@
 The state is first made as a branch like any other. Then the two branches exchange timelines in one transaction: the
 branch keeps its id, name, endpoints and addresses, and what it was is the other branch from then on. Until the
 exchange nothing of the branch has changed, so that a restore which fails leaves it as it was.
+
+A snapshot is restored in place by the same exchange (`weir.snapshots.restoring`), and there the other branch may be
+one that people have worked with: it may have endpoints and branches of its own.
 """
 
-from sqlalchemy import delete, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.authz.access import ProjectAccess
@@ -14,7 +17,7 @@ from weir.branches.models import Branch, BranchState
 from weir.branches.points import Engine
 from weir.branches.repository import BranchRepository
 from weir.branches.schemas import BranchRestoreRequest
-from weir.branches.service import named, new_branch, refuse_leaving
+from weir.branches.service import kinds, named, new_branch, refuse_leaving
 from weir.databases.inheriting import inherit
 from weir.databases.models import BranchDatabase, Role
 from weir.databases.repository import DatabaseRepository
@@ -25,6 +28,7 @@ from weir.operations import scopes
 from weir.operations.models import Operation, OperationKind
 from weir.operations.service import enqueue
 from weir.projects.models import Project
+from weir.quotas.service import admit_branch
 
 
 def _refuse(branch: Branch, source: Branch, children: list[Branch], body: BranchRestoreRequest) -> None:
@@ -46,8 +50,8 @@ def _refuse(branch: Branch, source: Branch, children: list[Branch], body: Branch
         )
     if children:
         raise PreconditionFailedError(
-            f"branch {branch.id} has branches that need its data: {named(children)}; give preserve_under_name to "
-            "keep it under another name"
+            f"branch {branch.id} has {kinds(children)} that need its data: {named(children)}; give "
+            "preserve_under_name to keep it under another name"
         )
 
 
@@ -75,6 +79,7 @@ async def restore(
     begins = await beginning(access.session, engine, project, source, body.source_lsn, body.source_timestamp)
     project = await access.unchanged_project(before)
     branch, source = await _branches(access, project, ident, body)
+    await admit_branch(access.session, project)
     name = body.preserve_under_name
     # It holds what the branch was from the exchange on, so it keeps the level that the branch keeps as well.
     made = new_branch(project.id, name, default=False, durability=branch.durability)
@@ -93,16 +98,7 @@ async def restore(
         also_holds=[scopes.history_of(project.id, source.id)],
         request_id=request_id,
     )
-    exchange = await enqueue(
-        access.session,
-        OperationKind.RESTORE_BRANCH,
-        project.id,
-        branch_id=branch.id,
-        depends_on=create,
-        also_holds=[scopes.of_branch(project.id, made.id)],
-        request_id=request_id,
-        payload={"restored": made.id, "replaced_timeline": branch.timeline_id},
-    )
+    exchange = await enqueue_exchange(access.session, branch, made, create, request_id=request_id)
     operations = [create, exchange]
     if name is None:
         operations.append(
@@ -122,6 +118,43 @@ async def restore(
     return branch, operations
 
 
+async def enqueue_exchange(
+    session: AsyncSession,
+    branch: Branch,
+    made: Branch,
+    depends_on: Operation | None,
+    *,
+    request_id: str,
+    preserve_under: str | None = None,
+) -> Operation:
+    """The operation that gives `branch` the state of `made`. With `preserve_under` `made` is a branch that people
+    have worked with: it stays when the operation fails, and has that name afterwards, or one like it where another
+    branch has taken it meanwhile."""
+    payload = {"restored": made.id, "replaced_timeline": branch.timeline_id}
+    if preserve_under is not None:
+        payload |= {"preserve_under": preserve_under}
+    return await enqueue(
+        session,
+        OperationKind.RESTORE_BRANCH,
+        branch.project_id,
+        branch_id=branch.id,
+        depends_on=depends_on,
+        also_holds=[scopes.of_branch(branch.project_id, made.id)],
+        request_id=request_id,
+        payload=payload,
+    )
+
+
+async def free_name(session: AsyncSession, project_id: str, name: str) -> str:
+    """The name, or with the first number after it that makes it one which no branch of the project has."""
+    repository = BranchRepository(session)
+    found, number = name, 1
+    while await repository.named(project_id, found) is not None:
+        number += 1
+        found = f"{name}-{number}"
+    return found
+
+
 async def exchange(session: AsyncSession, operation: Operation) -> bool:
     """The restored state becomes the branch's, in the caller's transaction. False when it was so already."""
     branch = await session.get_one(Branch, operation.branch_id, with_for_update=True)
@@ -136,22 +169,38 @@ async def exchange(session: AsyncSession, operation: Operation) -> bool:
     await session.flush()
     made.timeline_id = replaced
 
-    from_itself = made.parent_id == branch.id
-    came_from = made.parent_id, made.parent_lsn, made.parent_timestamp
-    made.parent_id, made.parent_lsn, made.parent_timestamp = (
-        branch.parent_id, branch.parent_lsn, branch.parent_timestamp,
-    )  # fmt: skip
-    # Branches of the old state are branches of what holds it now.
-    await session.execute(
-        update(Branch).where(Branch.parent_id == branch.id, Branch.id != made.id).values(parent_id=made.id)
-    )
-    branch.parent_id, branch.parent_lsn, branch.parent_timestamp = came_from
-    if from_itself:
-        branch.parent_id = made.id
+    await _exchange_ancestry(session, branch, made)
+    preserved = operation.payload.get("preserve_under")
+    if preserved is not None:
+        made.name = await free_name(session, branch.project_id, preserved)
+        # That was for what somebody looked at, and not for what is preserved.
+        made.expires_at = None
     branch.state_changed_at = branch.updated_at = branch.last_reset_at = made.updated_at = now()
     await session.flush()
     await _exchange_roles(session, branch, made)
     return True
+
+
+async def _exchange_ancestry(session: AsyncSession, branch: Branch, made: Branch) -> None:
+    """Where a state comes from, and the branches made of it, go with the state."""
+    other = {branch.id: made.id, made.id: branch.id}
+    below = {
+        row.id: (
+            await session.scalars(select(Branch.id).where(Branch.parent_id == row.id, Branch.id.not_in(list(other))))
+        ).all()
+        for row in (branch, made)
+    }
+    for ident, children in below.items():
+        if children:
+            await session.execute(update(Branch).where(Branch.id.in_(children)).values(parent_id=other[ident]))
+    origins = [
+        (other.get(row.parent_id or "", row.parent_id), row.parent_lsn, row.parent_timestamp, row.restored_from)
+        for row in (made, branch)
+    ]
+    for row, origin in zip((branch, made), origins, strict=True):
+        row.parent_id, row.parent_lsn, row.parent_timestamp, row.restored_from = origin
+        # Neither has the state that was to be given to another branch.
+        row.restored_as = None
 
 
 async def _exchange_roles(session: AsyncSession, branch: Branch, made: Branch) -> None:

@@ -1,5 +1,5 @@
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from weir.branches.models import Branch, BranchState
 from weir.databases.schemas import ConnectionDetails, DatabasesResponse, RolesResponse
@@ -62,6 +62,15 @@ def _ttl(row: Branch) -> int | None:
     return None if row.expires_at is None else round((row.expires_at - row.created_at).total_seconds())
 
 
+RestoreStatus = Literal["restored", "finalized"]
+
+
+def _restore_status(row: Branch) -> RestoreStatus | None:
+    if row.restored_from is None:
+        return None
+    return "finalized" if row.restored_as is None else "restored"
+
+
 # Logical size and history size by timeline.
 Sizes = dict[str, tuple[int | None, int | None]]
 
@@ -82,6 +91,11 @@ class BranchView(View):
     ttl_interval_seconds: int | None = None
     # When a restore last gave it another state.
     last_reset_at: datetime | None = None
+    # The snapshot its state is of. `restored`: the restore waits to be finalized, and `restored_as` is the branch
+    # that is to have this one's state then; `finalized`: it waits for nothing.
+    restored_from: str | None = None
+    restored_as: str | None = None
+    restore_status: RestoreStatus | None = None
     # Bytes: of the data at the newest LSN, and of the WAL of the history the branch keeps by itself. Absent while
     # storage does not answer.
     logical_size: int | None = None
@@ -108,7 +122,8 @@ class BranchView(View):
             history_size=history,
             id=row.id,
             project_id=row.project_id,
-            parent_id=row.parent_id,
+            # A snapshot is no branch to go to: `restored_from` names it.
+            parent_id=None if row.restored_from else row.parent_id,
             parent_lsn=row.parent_lsn,
             parent_timestamp=row.parent_timestamp,
             name=row.name,
@@ -119,6 +134,9 @@ class BranchView(View):
             expires_at=row.expires_at,
             ttl_interval_seconds=_ttl(row),
             last_reset_at=row.last_reset_at,
+            restored_from=row.restored_from,
+            restored_as=row.restored_as,
+            restore_status=_restore_status(row),
             primary=row.is_default,
             default=row.is_default,
             protected=row.protected,

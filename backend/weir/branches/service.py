@@ -30,6 +30,7 @@ from weir.operations.locks import require_free
 from weir.operations.models import Operation, OperationKind
 from weir.operations.service import enqueue
 from weir.projects.models import Project
+from weir.quotas.service import admit_branch
 
 
 class CreatedBranch:
@@ -110,6 +111,7 @@ async def create(access: ProjectAccess, engine: Engine, project_id: str, body: B
     # The same, even if another one has become the default: that is the one whose state was asked for.
     parent = await access.branch(project, parent.id)
     await _refuse_parent(access, project, fields, parent)
+    await admit_branch(access.session, project)
     branch = new_branch(project.id, fields.name, default=False, durability=fields.durability or parent.durability)
     branch.parent_id = parent.id
     branch.parent_lsn = begins.lsn
@@ -160,7 +162,16 @@ def refuse_leaving(branch: Branch) -> None:
 
 
 def named(branches: list[Branch]) -> str:
-    return ", ".join(f"{branch.name} ({branch.id})" for branch in branches)
+    """As their readers know them: a snapshot by its id, which is the name of the row that holds it."""
+    return ", ".join(
+        f"snapshot {branch.name}" if branch.is_snapshot else f"{branch.name} ({branch.id})" for branch in branches
+    )
+
+
+def kinds(branches: list[Branch]) -> str:
+    """What they are, in words for a message."""
+    found = {branch.is_snapshot for branch in branches}
+    return "branches and snapshots" if len(found) > 1 else "snapshots" if True in found else "branches"
 
 
 async def delete(
@@ -175,7 +186,7 @@ async def delete(
     _refuse_deleting(branch)
     if below and children == "refuse":
         raise PreconditionFailedError(
-            f"branch {ident} has branches that need its data: {named(below)}; delete them first, or ask for "
+            f"branch {ident} has {kinds(below)} that need its data: {named(below)}; delete them first, or ask for "
             "children=delete to delete them as well"
         )
     for child in below:
@@ -188,8 +199,15 @@ async def delete(
             depends_on=operations[-1] if operations else None,
             request_id=access.principal.request_id,
         )
-        audit.record(access.session, access.principal, "branch.delete", f"branch/{leaving.id}", project.id)
+        audit.record(access.session, access.principal, *deletion_of(leaving), project.id)
     return branch, operations
+
+
+def deletion_of(branch: Branch) -> tuple[str, str]:
+    """Action and resource of its deletion in the audit log."""
+    if branch.is_snapshot:
+        return "snapshot.delete", f"snapshot/{branch.name}"
+    return "branch.delete", f"branch/{branch.id}"
 
 
 async def enqueue_deletion(
@@ -259,7 +277,8 @@ def checked_expiry(branch: Branch, children: list[Branch], at: datetime | None) 
         )
     if children:
         raise PreconditionFailedError(
-            f"branch {branch.id} has branches that need its data: {named(children)}; it can expire when they are gone"
+            f"branch {branch.id} has {kinds(children)} that need its data: {named(children)}; it can expire when "
+            "they are gone"
         )
     return at
 

@@ -16,6 +16,7 @@ from weir.cli.errors import CliError
 from weir.cli.installation import PORTS, Installation
 from weir.cli.services import services
 from weir.cli.supervisor import Supervisor
+from weir.kit import cgroups
 
 _BINARIES = ("weir-safekeeper", "weir-pageserver", "weir-compute", "weir-log", "weir-members", "weir-proxy")
 _MAJOR = 15
@@ -132,6 +133,7 @@ def _state(installation: Installation) -> Iterator[_Finding]:
         private = path.stat().st_mode & 0o077 == 0
         yield private, f"{path} is private", f"chmod 600 {path}"
     yield from _kept_apart(installation)
+    yield from _bounded(installation)
     supervisor = Supervisor(installation)
     running = supervisor.pid() is not None
     orphans = [p for p in system.processes_of(installation.home) if not p.is_compute] if not running else []
@@ -161,6 +163,33 @@ def _kept_apart(installation: Installation) -> Iterator[_Finding]:
             f"computes have users of their own, of {installation.compute_users}",
             f"Accounts have numbers of these: {', '.join(named)}. Choose other numbers in [computes] users.",
         )
+
+
+def _bounded(installation: Installation) -> Iterator[_Finding]:
+    for reason in unbounded(installation):
+        yield None, reason, "One database can slow down or end all others; docs/operating.md, Limits of computes."
+    if installation.compute_cgroup and os.geteuid() == 0:
+        found = ", ".join(cgroups.CONTROLLERS[name].bounds for name in cgroups.places(installation.compute_cgroup))
+        if found:
+            yield True, f"computes are bounded by control groups below {installation.compute_cgroup}: {found}", ""
+
+
+def unbounded(installation: Installation) -> list[str]:
+    """What of this machine computes can take as much of as they like, and why."""
+    if installation.is_simulated:
+        return []
+    group = installation.compute_cgroup
+    if os.geteuid() != 0:
+        return ["nothing bounds what computes take of this machine: Weir is not run by root"]
+    if not group:
+        return ["nothing bounds what computes take of this machine: [computes] cgroup is empty"]
+    found = cgroups.places(group)
+    return [
+        f"nothing bounds what computes take of {known.bounds}: no control group {group} that Weir can write to has "
+        f"the controller {known.second}"
+        for name, known in cgroups.CONTROLLERS.items()
+        if name not in found
+    ]
 
 
 def _ports(installation: Installation) -> Iterator[_Finding]:

@@ -77,11 +77,16 @@ class Installation:
     compute_runtime: str = "local"
     # Local disk of each compute for pages it has read and not written, MiB; 0: no limit.
     compute_cache_mib: int = sections.COMPUTE_CACHE_MIB
+    # The largest size that computes may have.
+    compute_max_cu: int = 1
     # Numbers of users, one for each compute that runs, where Weir is root; empty: computes share `pg_user`.
     compute_users: str = ""
+    compute_cgroup: str = ""
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
     simulated: Mapping[str, float] = field(default_factory=dict[str, float])
     proxy: sections.Proxy = field(default_factory=sections.Proxy)
+    # What the API alone is told, by variable.
+    api: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def config_file(self) -> Path:
@@ -243,11 +248,14 @@ class Installation:
             WEIR_WORKER_METRICS_PORT=str(self.ports["worker"]),
             WEIR_COMPUTE_RUNTIME=self.compute_runtime,
             WEIR_COMPUTE_USERS=self.compute_users if os.geteuid() == 0 else "",
+            WEIR_COMPUTE_CGROUP=self.compute_cgroup if os.geteuid() == 0 else "",
             WEIR_COMPUTE_CACHE_MIB=str(self.compute_cache_mib),
+            WEIR_COMPUTE_MAX_CU=str(self.compute_max_cu),
             WEIR_DURABILITY_FORBID=",".join(self.durability_forbid),
             WEIR_SAFEKEEPERS_REPLACE_AFTER_MINUTES=str(self.replace_after_minutes),
             WEIR_SCRAPE_INTERVAL_SECONDS=str(self.scrape_interval_seconds),
         )
+        environment.update(self.api)
         if self.has_proxy:
             environment.update(
                 WEIR_PROXY_HOST=self.proxy.host,
@@ -320,8 +328,11 @@ def load(home: Path) -> Installation:
         pageserver_limits=sections.pageserver_limits(path, document),
         compute_runtime=sections.runtime(path, document),
         compute_cache_mib=sections.cache_mib(path, document),
+        compute_max_cu=sections.max_cu(path, document),
         compute_users=sections.users(path, document),
+        compute_cgroup=sections.cgroup(path, document),
         proxy=sections.proxy(path, document),
+        api=sections.api(path, document),
         simulated={name: float(value) for name, value in sections.section(path, document, "simulated").items()},
     )
 

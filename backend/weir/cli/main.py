@@ -22,6 +22,7 @@ from weir.cli.status import status as run_status
 from weir.cli.supervisor import Supervisor
 from weir.cli.up import only_one
 from weir.cli.up import up as run_up
+from weir.cli.users import make_first_user
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -72,8 +73,14 @@ def cli(ctx: click.Context, home: Path | None) -> None:
     "--port-base", type=click.IntRange(1024, 60000), help="Where the ports start, at the first `up` (7400)."
 )
 @click.option("--timeout", type=float, default=240, show_default=True, help="Seconds to wait until all is healthy.")
+@click.option(
+    "--first-user",
+    metavar="EMAIL",
+    help="Make a person who owns the installation's organization, unless there is a person already. The password is "
+    "asked for, or is the first line of standard input.",
+)
 @click.pass_obj
-def up(home: Path, port_base: int | None, timeout: float) -> None:
+def up(home: Path, port_base: int | None, timeout: float, first_user: str | None) -> None:
     """Start Weir and wait until it is healthy.
 
     Safe to run at any time: when everything is up it changes nothing, and after a crash or a power cut it clears
@@ -81,6 +88,8 @@ def up(home: Path, port_base: int | None, timeout: float) -> None:
     """
     click.echo(f"Starting Weir in {home}")
     installation = run_up(home, port_base=port_base, timeout=timeout)
+    if first_user is not None:
+        make_first_user(installation, first_user)
     click.echo(f"Weir is up.  Console: {installation.api_url}  API key: {installation.api_key_file}")
     if installation.has_proxy:
         files = installation.proxy_files

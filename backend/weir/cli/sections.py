@@ -7,14 +7,18 @@ bounds when it makes no sense.
 import ipaddress
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from weir.cli.errors import CliError
-from weir.config import MOST_MINUTES
+from weir.config import LEAST_BODY_BYTES, MOST_BODY_BYTES, MOST_CU, MOST_MINUTES
 from weir.durability.levels import WEAK
+from weir.front.rates import Rate
+from weir.front.settings import host_names
+from weir.kit.addresses import parse_range
+from weir.quotas.names import parse_defaults
 
 RUNTIMES = ("local", "simulated")
 # What the pageserver may take, MiB: by default, and at least. Its own options have the same names and defaults.
@@ -43,10 +47,12 @@ MOST_USER = 65533
 _HOST_NAME = re.compile(r"^(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$")
 
 
-# The proxy's pooler: usual and greatest values. A compute's max_connections is 100 unless it is set, and direct
-# clients, the control plane and superusers need theirs.
+# The proxy's pooler and the clients of one tenant: usual and greatest values, by the names of settings and of the
+# proxy's options. A compute's max_connections is 100 unless it is set, and direct clients, the control plane and
+# superusers need theirs.
 _MOST_CONNECTIONS = 10_000
 _DAY_MS = 86_400_000
+_MOST_PORT = 65_535
 POOL_SETTINGS = {
     "pool_size": (20, _MOST_CONNECTIONS),
     "pool_database_connections": (80, _MOST_CONNECTIONS),
@@ -54,6 +60,8 @@ POOL_SETTINGS = {
     "pool_queue_timeout_ms": (60_000, _DAY_MS),
     "pool_idle_ms": (60_000, _DAY_MS),
     "pool_lifetime_ms": (3_600_000, _DAY_MS),
+    "max_endpoint_connections": (5_000, 1_000_000),
+    "max_role_connections": (5_000, 1_000_000),
 }
 
 
@@ -70,6 +78,8 @@ class Proxy:
     domain: str = ""
     # Certificate and private key of the operator's own; None: Weir makes them, with a CA.
     given: tuple[Path, Path] | None = None
+    # A second port, for load balancers that say whose a connection is, and the ranges that they come from.
+    behind: tuple[int, tuple[str, ...]] | None = None
     # Settings of the pooler by the names in `POOL_SETTINGS`.
     pool: Mapping[str, int] = field(
         default_factory=lambda: {name: usual for name, (usual, _) in POOL_SETTINGS.items()}
@@ -162,6 +172,47 @@ def durability_forbid(path: Path, document: Mapping[str, Any]) -> list[str]:
     return [str(level) for level in levels]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
+def api(path: Path, document: Mapping[str, Any]) -> dict[str, str]:
+    """What the API is told beside its port, by the variable that tells it."""
+    given = section(path, document, "api")
+    if unknown := given.keys() - API_SETTINGS.keys():
+        raise CliError(f"{path}: [api] has no setting {min(unknown)!r}; it has {', '.join(API_SETTINGS)}.")
+    told: dict[str, str] = {}
+    for name, check in API_SETTINGS.items():
+        variable = f"WEIR_{name.upper()}"
+        value: Any = os.environ.get(variable, given.get(name))
+        if value is None:
+            continue
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        try:
+            check(text)
+        except ValueError as error:
+            raise CliError(f"[api] {name} in {path}, or {variable}: {error}.") from None
+        told[variable] = text
+    return told
+
+
+def _switch(text: str) -> None:
+    if text not in {"true", "false"}:
+        raise ValueError(f"{text!r} must be true or false")
+
+
+def _body_bytes(text: str) -> None:
+    count = number(text)
+    if count is None or not LEAST_BODY_BYTES <= count <= MOST_BODY_BYTES:
+        raise ValueError(f"{text!r} must be a number of bytes from {LEAST_BODY_BYTES} to {MOST_BODY_BYTES}")
+
+
+# Settings of [api], each with what raises ValueError for a wrong one. The API checks them the same way.
+API_SETTINGS: Mapping[str, Callable[[str], object]] = {
+    "allowed_hosts": host_names,
+    "behind_tls": _switch,
+    "max_body_bytes": _body_bytes,
+    **dict.fromkeys(("rate_reads", "rate_changes", "rate_reveals", "rate_sql", "rate_strangers"), Rate.parse),
+    "quotas": parse_defaults,
+}
+
+
 def number(value: Any) -> int | None:
     try:
         return int(value)
@@ -192,6 +243,19 @@ def cache_mib(path: Path, document: Mapping[str, Any]) -> int:
     return mib
 
 
+def max_cu(path: Path, document: Mapping[str, Any]) -> int:
+    """The largest size that computes may have; 1: none has another one."""
+    variable = "WEIR_COMPUTE_MAX_CU"
+    value = os.environ.get(variable) or section(path, document, "computes").get("max_cu", 1)
+    units = None if isinstance(value, bool | float) else number(value)
+    if units is None or not 1 <= units <= MOST_CU:
+        raise CliError(
+            f"The largest size of a compute, max_cu, is {value!r}; it must be a whole number from 1 to {MOST_CU} "
+            f"([computes] in {path}, or {variable})."
+        )
+    return units
+
+
 def users(path: Path, document: Mapping[str, Any]) -> str:
     """Numbers of users for computes, A-B; empty: computes share the user of Postgres."""
     variable = "WEIR_COMPUTE_USERS"
@@ -207,9 +271,26 @@ def users(path: Path, document: Mapping[str, Any]) -> str:
     return f"{int(low)}-{int(high)}"
 
 
+def cgroup(path: Path, document: Mapping[str, Any]) -> str:
+    """The control group below which computes get theirs, as a path from where groups are mounted; empty: none."""
+    variable = "WEIR_COMPUTE_CGROUP"
+    value = os.environ.get(variable, section(path, document, "computes").get("cgroup", ""))
+    if value == "":
+        return ""
+    if not isinstance(value, str) or not re.fullmatch(r"(/(?!\.{1,2}(/|$))[^/\0\s]+)+", value):
+        raise CliError(
+            f"The control group of computes is {value!r}; it must be a path of names such as /weir, without a slash "
+            f'at its end, or "" for none ([computes] cgroup in {path}, or {variable}).'
+        )
+    return value
+
+
 def proxy(path: Path, document: Mapping[str, Any]) -> Proxy:
     given = section(path, document, "proxy")
-    known = ("enabled", "listen", "host", "domain", "certificate", "private_key", *POOL_SETTINGS, "pool_discard")
+    known = (
+        *("enabled", "listen", "host", "domain", "certificate", "private_key", "behind_port", "trusted_senders"),
+        *(*POOL_SETTINGS, "pool_discard"),
+    )
     if unknown := given.keys() - set(known):
         raise CliError(f"{path}: [proxy] has no setting {min(unknown)!r}; it has {', '.join(known)}.")
     enabled = _proxy_switch(path, given, "enabled", default=True)
@@ -231,7 +312,28 @@ def proxy(path: Path, document: Mapping[str, Any]) -> Proxy:
             )
     certificate = _proxy_certificate(path, given)
     discard = _proxy_switch(path, given, "pool_discard", default=False)
-    return Proxy(enabled, listen, host, domain, certificate, _pool(path, given), discard)
+    behind = _proxy_behind(path, given)
+    return Proxy(enabled, listen, host, domain, certificate, behind, _pool(path, given), discard)
+
+
+def _proxy_behind(path: Path, given: Mapping[str, Any]) -> tuple[int, tuple[str, ...]] | None:
+    value = os.environ.get("WEIR_PROXY_BEHIND_PORT") or given.get("behind_port", 0)
+    port = None if isinstance(value, bool | float) else number(value)
+    if port is None or not 0 <= port <= _MOST_PORT:
+        raise CliError(
+            f"The proxy's behind_port is {value!r}; it must be 0 (none) to {_MOST_PORT} ([proxy] behind_port in "
+            f"{path}, or WEIR_PROXY_BEHIND_PORT)."
+        )
+    text = _proxy_text(path, given, "trusted_senders", "")
+    senders = tuple(part.strip() for part in text.split(",") if part.strip())
+    for sender in senders:
+        try:
+            parse_range(sender)
+        except ValueError as error:
+            raise CliError(f"{path}: trusted_senders in [proxy]: {error}.") from None
+    if bool(port) != bool(senders):
+        raise CliError(f"{path}: behind_port and trusted_senders in [proxy] go together; one of them is empty.")
+    return (port, senders) if port else None
 
 
 def _proxy_switch(path: Path, given: Mapping[str, Any], name: str, *, default: bool) -> bool:

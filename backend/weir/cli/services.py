@@ -13,8 +13,10 @@ from typing import Any
 
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation, python, script
+from weir.cli.sections import Proxy
 from weir.cli.system import SERVICE_VARIABLE
-from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS, bracketed
+from weir.kit.addresses import plain_range
+from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS, SERVER_PROTOCOL, bracketed
 
 HEALTHY = "process_healthy"
 COMPLETED = "process_completed_successfully"
@@ -220,7 +222,7 @@ def _api(installation: Installation) -> Service:
             python(),
             *("-m", "uvicorn", "weir.main:app", "--host", "127.0.0.1", "--port", str(installation.ports["api"])),
             *("--no-access-log", "--timeout-graceful-shutdown", "5"),
-            *("--timeout-keep-alive", str(SERVER_KEEP_ALIVE_SECONDS)),
+            *("--timeout-keep-alive", str(SERVER_KEEP_ALIVE_SECONDS), "--http", SERVER_PROTOCOL),
         ],
         ports=("api",),
         health=f"{installation.address('api')}/healthz",
@@ -280,12 +282,21 @@ def _proxy(installation: Installation) -> Service:
             *("--drain-seconds", str(_DRAIN_SECONDS)),
             *(word for name, value in settings.pool.items() for word in (f"--{name.replace('_', '-')}", str(value))),
             *(("--pool-discard",) if settings.pool_discard else ()),
+            *_behind(settings),
         ],
         ports=("proxy", "proxy_http"),
         health=f"{installation.address('proxy_http')}/healthz",
         after={"api": HEALTHY},
         stop_seconds=_DRAIN_SECONDS + 5,
     )
+
+
+def _behind(settings: Proxy) -> tuple[str, ...]:
+    if settings.behind is None:
+        return ()
+    port, senders = settings.behind
+    listen = f"{bracketed(settings.listen)}:{port}"
+    return "--listen-behind", listen, "--trusted-senders", ",".join(plain_range(sender) for sender in senders)
 
 
 def supervisor_config(installation: Installation, chosen: Sequence[Service]) -> str:

@@ -8,6 +8,25 @@ TEMPLATE = """\
 [ports]
 {ports}
 
+[api]
+# Hosts by which browsers and clients reach the console and the API, with commas between, beside those of loopback:
+# "weir.example.org, 10.0.0.5". Requests that name another host are refused (docs/security.md).
+allowed_hosts = ""
+# true: clients reach it by TLS alone, which a proxy before it ends. Browsers are told to keep to it.
+behind_tls = false
+# Bytes that the body of a request may have.
+max_body_bytes = 1048576
+# Requests that one API key may make: a minute/at once, or "off". Those that read, that change, that show or make a
+# secret, that run SQL or a dump; and those of one address without a key that is known to be right.
+rate_reads = "6000/2000"
+rate_changes = "1200/600"
+rate_reveals = "300/300"
+rate_sql = "600/300"
+rate_strangers = "600/600"
+# What an account may have that has no quota of its own, such as "projects=20, computes=8, storage_bytes=none".
+# `weir-admin quotas` shows and sets those of accounts and projects (docs/operate/limits.md).
+quotas = ""
+
 [computes]
 # Postgres gets the even ports, the agent of each compute the odd port above.
 ports = "{computes}"
@@ -17,9 +36,15 @@ runtime = "{runtime}"
 # Local disk of each compute for pages that came from storage and that it has not written, MiB. Beyond it those that
 # were not read lately go, to be fetched again when they are read. Pages that it has written stay. 0: no limit.
 cache_mib = {cache_mib}
+# The largest size that an endpoint may ask for (autoscaling_limit_max_cu), in units of one processor and 4 GiB. Above
+# 1 the size of a compute follows its load between its endpoint's limits. Nothing keeps a compute from using more.
+max_cu = 1
 # Where Weir is run by root, each compute has a user of the operating system of its own while it runs, from this range
 # of numbers, which nothing else on this machine may use; so many can run. "": computes share the user in [postgres].
 users = "{users}"
+# Where Weir is run by root: a control group that you have made for Weir, such as "/weir" for /sys/fs/cgroup/weir.
+# Each compute gets one below it, which bounds its memory, processor time and processes by its size. "": nothing does.
+cgroup = ""
 
 [proxy]
 # One address with TLS for the databases of all endpoints (docs/operate/connect.md). Without it clients connect to
@@ -51,6 +76,14 @@ pool_lifetime_ms = {pool_lifetime_ms}
 # Whether DISCARD ALL is sent before a server connection goes to another client, for clients that leave settings,
 # temporary tables or locks behind. It costs a round trip each time, and all prepared statements.
 pool_discard = false
+# Clients that one endpoint may have, and one role at one endpoint: others find places, too.
+max_endpoint_connections = {max_endpoint_connections}
+max_role_connections = {max_role_connections}
+# A port for load balancers, at the address of `listen`: each connection begins with a header of the PROXY protocol,
+# version 2, which says whose it is. trusted_senders are the load balancers' addresses, such as "10.0.0.0/8,
+# 192.0.2.7"; others are refused there. 0 and "": no such port.
+behind_port = 0
+trusted_senders = ""
 
 [storage]
 # Where the databases' layers are kept: a directory (file:///...) or a bucket (s3://bucket/prefix). Empty: `objects`

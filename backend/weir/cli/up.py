@@ -13,6 +13,7 @@ import click
 
 from weir.cli import certificates, folders, keys, metadata, system
 from weir.cli import installation as installations
+from weir.cli.doctor import unbounded
 from weir.cli.errors import CliError
 from weir.cli.installation import PORTS, Installation
 from weir.cli.output import note, span
@@ -33,6 +34,8 @@ def up(home: Path, *, port_base: int | None, timeout: float) -> Installation:
             note(f"other users could look into {folder}; no longer")
         if installation.shared_user:
             note(f"computes are not kept apart from each other: {installation.shared_user}")
+        for reason in unbounded(installation):
+            note(reason)
         supervisor = Supervisor(installation)
         keys.prepare(installation)
         chosen = services(installation)

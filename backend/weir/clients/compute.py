@@ -73,6 +73,17 @@ class ComputeStatus:
     idle_seconds: float | None = None
     # What a suspend would empty, as of a moment within `idle_seconds`; None while that is not known.
     unlogged_bytes: int | None = None
+    # Loading pages of the last suspend; None before the first start, or if the agent is of an older Weir.
+    prewarm: dict[str, Any] | None = None
+    # How busy Postgres is; None while nobody knows, or the agent is of an older Weir.
+    load: dict[str, float] | None = None
+    # The size that the running server was given; None while none runs, or the agent is of an older Weir.
+    compute_units: float | None = None
+
+    @property
+    def processors(self) -> float | None:
+        """That Postgres's processes use."""
+        return None if self.load is None else self.load.get("processors")
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> "ComputeStatus":
@@ -98,6 +109,9 @@ class ComputeStatus:
             synchronous_commit=body.get("synchronous_commit"),
             idle_seconds=body.get("idle_seconds"),
             unlogged_bytes=body.get("unlogged_bytes"),
+            prewarm=body.get("prewarm"),
+            load=body.get("load"),
+            compute_units=body.get("compute_units"),
         )
 
 

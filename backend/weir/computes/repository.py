@@ -43,13 +43,16 @@ class ComputeFilter:
         return found
 
 
-def _joined(fleet: UUID | None) -> Select[Endpoint, Branch, Project]:
+def _joined(fleet: UUID | None, *, hidden_too: bool = False) -> Select[Endpoint, Branch, Project]:
+    """`hidden_too`: with those of snapshots, which run while a state of the past is read."""
     statement = (
         select(Endpoint, Branch, Project)
         .join(Branch, Branch.id == Endpoint.branch_id)
         .join(Project, Project.id == Endpoint.project_id)
         .where(Endpoint.deleted_at.is_(None))
     )
+    if not hidden_too:
+        statement = statement.where(Branch.is_snapshot.is_(False))
     return statement if fleet is None else statement.where(Project.account_id == fleet)
 
 
@@ -83,7 +86,8 @@ class ComputeRepository:
         return [(wanted, stored, full_page_writes, count) for wanted, stored, full_page_writes, count in rows.all()]
 
     def _mine(self) -> list[ColumnElement[bool]]:
-        living: list[ColumnElement[bool]] = [Endpoint.deleted_at.is_(None)]
+        of_snapshots = select(Branch.id).where(Branch.is_snapshot, Branch.deleted_at.is_(None))
+        living: list[ColumnElement[bool]] = [Endpoint.deleted_at.is_(None), Endpoint.branch_id.not_in(of_snapshots)]
         if self.fleet is not None:
             projects = select(Project.id).where(Project.account_id == self.fleet)
             living.append(Endpoint.project_id.in_(projects))
@@ -91,12 +95,13 @@ class ComputeRepository:
 
     async def beyond(self, endpoint_id: str, limit: int) -> list[ComputeRow]:
         """In the order of ids, for going through all of them in parts."""
-        statement = _joined(self.fleet).where(Endpoint.id > endpoint_id).order_by(Endpoint.id).limit(limit)
+        statement = _joined(self.fleet, hidden_too=True).where(Endpoint.id > endpoint_id)
+        statement = statement.order_by(Endpoint.id).limit(limit)
         return [ComputeRow(*row) for row in (await self._session.execute(statement)).all()]
 
     async def unmet(self, limit: int) -> list[ComputeRow]:
         """Computes of which another state is stored than is wanted."""
-        statement = _joined(self.fleet).where(Endpoint.desired_state != Endpoint.state)
+        statement = _joined(self.fleet, hidden_too=True).where(Endpoint.desired_state != Endpoint.state)
         rows = await self._session.execute(statement.order_by(Endpoint.updated_at.desc()).limit(limit))
         return [ComputeRow(*row) for row in rows.all()]
 

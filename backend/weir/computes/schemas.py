@@ -64,6 +64,30 @@ class StartReport(View):
     bytes_fetched: int | None = None
 
 
+class PrewarmReport(View):
+    """Loading the pages that were in memory at the last suspension, behind the last start.
+
+    `state`: `off`; `no_list`, of a first start or one after a crash; `ignored`: the list cannot be used, as `reason`
+    says; `loading`; `loaded`; `stopped` before the end, as `reason` says. `seconds` count from Postgres's start."""
+
+    state: Literal["off", "no_list", "ignored", "loading", "loaded", "stopped"]
+    pages_listed: int
+    pages_loaded: int | None = None
+    seconds: float | None = None
+    reason: str | None = None
+
+
+class LoadReport(View):
+    """How busy Postgres was over the last seconds: processors that its processes used, their memory, and pages that
+    sessions found in shared buffers and had to read into them. While they read many, they work with more than there
+    is."""
+
+    processors: float
+    memory_bytes: int
+    buffer_hits_per_second: float
+    buffer_reads_per_second: float
+
+
 class UnconfirmedCommits(View):
     """Commits that no majority of the safekeepers had confirmed when their session stopped waiting, since the compute
     was started, by what ended the wait."""
@@ -85,6 +109,10 @@ class ComputeDetail(ComputeSummary):
     commits_unconfirmed: UnconfirmedCommits | None = None
     active_connections: int | None = None
     start: StartReport | None = None
+    prewarm: PrewarmReport | None = None
+    # The size that it is to have, and what it does with it.
+    current_cu: float
+    load: LoadReport | None = None
     settings: dict[str, Any]
 
 

@@ -16,6 +16,8 @@ from weir.computes.schemas import (
     ComputeState,
     ComputeSummary,
     FullPageWrites,
+    LoadReport,
+    PrewarmReport,
     RatesView,
     StartReport,
     UnconfirmedCommits,
@@ -128,6 +130,7 @@ def durability(row: ComputeRow, seen: ComputeStatus | str | None) -> ComputeLeve
 def detail(row: ComputeRow, seen: ComputeStatus | str | None, rates: metrics.Rates | None) -> ComputeDetail:
     base: dict[str, Any] = summary(row, seen, rates).model_dump()
     base["durability"] = durability(row, seen)
+    base["current_cu"] = row.endpoint.current_cu
     settings = row.endpoint.pg_settings
     if not isinstance(seen, ComputeStatus):
         return ComputeDetail(**base, settings=settings)
@@ -146,6 +149,8 @@ def detail(row: ComputeRow, seen: ComputeStatus | str | None, rates: metrics.Rat
         ),
         active_connections=seen.active_connections,
         start=None if seen.start is None else StartReport.model_validate(seen.start),
+        prewarm=None if seen.prewarm is None else PrewarmReport.model_validate(seen.prewarm),
+        load=None if seen.load is None else LoadReport.model_validate(seen.load),
     )
 
 

@@ -1,11 +1,13 @@
 """The schema of a database, as `pg_dump --schema-only` writes it, and how two of them differ.
 
 `pg_dump` runs here, as the database's owner, against the branch's compute. It sees what any client of that role sees.
+A compute that is suspended is started for it, as for a client that connects by the proxy.
 """
 
 import asyncio
 import difflib
 import re
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +17,16 @@ from weir.branches.models import Branch
 from weir.config import get_settings
 from weir.databases import service
 from weir.db import release
-from weir.endpoints.models import EndpointState
+from weir.endpoints.models import Endpoint, EndpointState
 from weir.endpoints.repository import EndpointRepository
 from weir.errors import BadRequestError, PreconditionFailedError, UnavailableError
 
 DUMP_SECONDS = 60.0
 LOCK_WAIT_MS = 10_000
+# For the start of a suspended compute.
+WAKE_SECONDS = 30.0
+# Starts the compute of an endpoint that is suspended, and returns when it runs, or when it must not be started.
+Wake = Callable[[str], Awaitable[object]]
 # Of a dump; more is refused, since the whole of it is held in memory and answered at once.
 MOST_BYTES = 16 * 2**20
 _RESTRICT = re.compile(r"^\\restrict (\S+)\n", re.MULTILINE)
@@ -35,29 +41,24 @@ class Source:
     environment: dict[str, str]
 
 
-async def schema(access: ProjectAccess, project_id: str, branch_id: str, database: str) -> str:
-    """The database's schema as SQL. Raises NotFoundError without the database, PreconditionFailedError while the
-    branch has no compute that runs, UnavailableError when `pg_dump` fails."""
-    project = await access.project(project_id)
-    source = await _source(access, await access.branch(project, branch_id), database)
-    await release(access.session)
-    return await dump(source)
-
-
-async def compare(
-    access: ProjectAccess, project_id: str, branch_id: str, base_branch_id: str | None, database: str
-) -> str:
-    """A unified diff from the base's schema, the parent's unless one is named, to the branch's. Raises what `schema`
-    raises, and BadRequestError for a branch without a parent when no base is named."""
-    project = await access.project(project_id)
-    branch = await access.branch(project, branch_id)
-    base_id = base_branch_id or branch.parent_id
+async def base_of(access: ProjectAccess, project_id: str, branch_id: str, base_branch_id: str | None) -> str:
+    """The branch to compare with: the one that is named, or the parent. Raises BadRequestError without either."""
+    branch = await access.branch(await access.project(project_id), branch_id)
+    # A snapshot is no branch to compare with.
+    base_id = base_branch_id or (None if branch.restored_from else branch.parent_id)
     if base_id is None:
         raise BadRequestError(f"branch {branch.id} has no parent to compare with; name one as base_branch_id")
-    base = await _source(access, await access.branch(project, base_id), database)
-    own = await _source(access, branch, database)
-    await release(access.session)
+    return base_id
+
+
+async def difference_of(base: Source, own: Source, database: str) -> str:
     before, after = await asyncio.gather(dump(base), dump(own))
+    # Of thousands of tables it takes seconds, in which others are to have their answers.
+    return await asyncio.to_thread(difference, before, after, database)
+
+
+def difference(before: str, after: str, database: str) -> str:
+    """A unified diff of two dumps of databases of that name; empty where they are the same."""
     return "".join(
         difflib.unified_diff(
             before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{database}", f"b/{database}"
@@ -65,18 +66,48 @@ async def compare(
     )
 
 
-async def _source(access: ProjectAccess, branch: Branch, database: str) -> Source:
-    row = await service.get_database(access, branch, database)
+async def source_of_now(access: ProjectAccess, wake: Wake, project_id: str, branch_id: str, database: str) -> Source:
+    """The branch's compute, which runs when this returns. Ends the session's transaction. Raises NotFoundError
+    without the database, PreconditionFailedError where the branch has no compute that may run, UnavailableError when
+    that does not start in time."""
+    branch = await access.branch(await access.project(project_id), branch_id)
+    await service.get_database(access, branch, database)
+    endpoint = await _reader(access, branch)
+    await release(access.session)
+    if not _runs(endpoint):
+        await wake(endpoint.id)
+    source = await source_of(access, branch, database)
+    await release(access.session)
+    return source
+
+
+def _runs(endpoint: Endpoint) -> bool:
+    return endpoint.state == endpoint.desired_state == EndpointState.ACTIVE
+
+
+async def _reader(access: ProjectAccess, branch: Branch) -> Endpoint:
     endpoint = await EndpointRepository(access.session).writer_of(branch.id)
     if endpoint is None:
         raise PreconditionFailedError(
             f"branch {branch.id} has no endpoint, and its schema is read by one; create a read-write endpoint, and "
             "repeat the request"
         )
-    if endpoint.state != EndpointState.ACTIVE or endpoint.desired_state != EndpointState.ACTIVE:
+    if endpoint.disabled:
         raise PreconditionFailedError(
-            f"the schema of branch {branch.id} is read by its compute, {endpoint.id}, which does not run; start it, "
+            f"the schema of branch {branch.id} is read by its compute, {endpoint.id}, which is disabled; enable it, "
             "and repeat the request"
+        )
+    return endpoint
+
+
+async def source_of(access: ProjectAccess, branch: Branch, database: str) -> Source:
+    """Raises what `source_of_now` raises, and UnavailableError for a compute that does not run."""
+    row = await service.get_database(access, branch, database)
+    endpoint = await _reader(access, branch)
+    if not _runs(endpoint):
+        raise UnavailableError(
+            f"the schema of branch {branch.id} is read by its compute, {endpoint.id}, which was stopped just now; "
+            "try again"
         )
     owner = await service.get_role(access, branch, row.owner_name)
     settings = get_settings()

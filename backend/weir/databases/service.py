@@ -19,6 +19,7 @@ from weir.kit import crypto
 from weir.kit.clock import now
 from weir.kit.http import bracketed
 from weir.operations.models import Operation
+from weir.quotas.service import admit_database, admit_role
 
 DEFAULT_ROLE = "app_owner"
 DEFAULT_DATABASE = "appdb"
@@ -88,6 +89,7 @@ async def create_role(
     if await repository.role(branch.id, name) is not None:
         raise ConflictError(f"branch {branch.id} already has a role {name!r}")
     await refuse_until_dropped(access.session, branch, DroppedKind.ROLE, name)
+    await admit_role(access.session, project, branch.id)
     role, password = new_role(branch.id, name)
     repository.add(role)
     await access.session.flush()
@@ -131,6 +133,7 @@ async def create_database(
     if await repository.database(branch.id, name) is not None:
         raise ConflictError(f"branch {branch.id} already has a database {name!r}")
     await refuse_until_dropped(access.session, branch, DroppedKind.DATABASE, name)
+    await admit_database(access.session, project, branch.id)
     at = now()
     row = BranchDatabase(branch_id=branch.id, name=name, owner_name=owner_name, created_at=at, updated_at=at)
     repository.add(row)

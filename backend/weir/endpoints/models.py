@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
+from weir.endpoints.sizes import Limits
 from weir.kit.models import Base, Timestamps
 
 
@@ -48,9 +49,25 @@ class Endpoint(Timestamps, Base):
     # The minor it was last seen running, as its agent said.
     running_postgres_version: Mapped[str | None]
     disabled: Mapped[bool] = mapped_column(default=False)
+    # The sizes that it may have, and the one that it is to have now (`weir.endpoints.sizes`).
+    min_cu: Mapped[float] = mapped_column(default=1.0)
+    max_cu: Mapped[float] = mapped_column(default=1.0)
+    current_cu: Mapped[float] = mapped_column(default=1.0)
+    # Whether its starts load the pages that were in memory when it was suspended.
+    prewarm: Mapped[bool] = mapped_column(default=True)
     suspend_timeout_seconds: Mapped[int] = mapped_column(default=0)
     started_at: Mapped[datetime | None]
     suspended_at: Mapped[datetime | None]
     last_active: Mapped[datetime | None]
     delete_requested_at: Mapped[datetime | None]
     deleted_at: Mapped[datetime | None]
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.min_cu, self.max_cu)
+
+    def limit_to(self, limits: Limits) -> bool:
+        """Takes these limits, and the size within them that is nearest to the one of now; whether that is another."""
+        before, self.min_cu, self.max_cu = self.current_cu, limits.least, limits.most
+        self.current_cu = limits.nearest(before)
+        return self.current_cu != before

@@ -5,6 +5,7 @@ import socket
 from sqlalchemy import Select, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from weir.branches.models import Branch
 from weir.endpoints.models import Endpoint
 
 _PORT_LOCK = 0x77656972_01
@@ -22,6 +23,13 @@ class EndpointRepository:
 
     async def of_project(self, project_id: str) -> list[Endpoint]:
         return await self._list(select(Endpoint).where(Endpoint.project_id == project_id))
+
+    async def listed(self, project_id: str) -> list[Endpoint]:
+        """Without those of snapshots, which run while a state of the past is read."""
+        of_snapshots = select(Branch.id).where(Branch.project_id == project_id, Branch.is_snapshot)
+        return await self._list(
+            select(Endpoint).where(Endpoint.project_id == project_id, Endpoint.branch_id.not_in(of_snapshots))
+        )
 
     async def of_branch(self, branch_id: str) -> list[Endpoint]:
         return await self._list(select(Endpoint).where(Endpoint.branch_id == branch_id))

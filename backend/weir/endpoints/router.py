@@ -50,7 +50,7 @@ def _answer(result: tuple[Project, Endpoint, list[Operation]]) -> EndpointOperat
 @router.get("/projects/{project_id}/endpoints")
 async def list_project_endpoints(project_id: PathId, access: Access, session: Session) -> EndpointsResponse:
     project = await access.project(project_id)
-    rows = await EndpointRepository(session).of_project(project.id)
+    rows = await EndpointRepository(session).listed(project.id)
     return EndpointsResponse(endpoints=[EndpointView.of(row, project.region_id) for row in rows])
 
 

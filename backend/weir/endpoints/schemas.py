@@ -32,6 +32,8 @@ class EndpointOptions(Body):
     passwordless_access: bool | None = None
     suspend_timeout_seconds: SuspendTimeout | None = None
     disabled: bool | None = None
+    # Whether starts load the pages that were in memory at the suspension before; from the next start on.
+    prewarm: bool | None = None
 
 
 class EndpointCreate(EndpointOptions):
@@ -72,9 +74,11 @@ class EndpointView(View):
     # The minor it was last seen running, and the one it is wanted on: null until it has been started.
     postgres_version: str | None = None
     wanted_postgres_version: str | None = None
-    # The same of all: computes do not change their size.
-    autoscaling_limit_min_cu: float = 1
-    autoscaling_limit_max_cu: float = 1
+    # Between these its size follows its load, where the installation lets computes have other sizes than 1.
+    autoscaling_limit_min_cu: float
+    autoscaling_limit_max_cu: float
+    # The size that it is to have now.
+    current_cu: float
     region_id: str
     # Whether clients can share server connections: they can wherever there is a proxy.
     pooler_enabled: bool
@@ -92,6 +96,8 @@ class EndpointView(View):
     # (`connection_uri` with `pooled`). Null without a proxy.
     pooler_host: str | None
     suspend_timeout_seconds: int
+    # Whether starts load the pages that were in memory at the suspension before.
+    prewarm: bool
     provisioner: str = "local"
 
     @classmethod
@@ -112,6 +118,9 @@ class EndpointView(View):
             full_page_writes=row.full_page_writes,
             postgres_version=row.running_postgres_version,
             wanted_postgres_version=row.postgres_version,
+            autoscaling_limit_min_cu=row.min_cu,
+            autoscaling_limit_max_cu=row.max_cu,
+            current_cu=row.current_cu,
             region_id=region_id,
             pooler_enabled=settings.has_proxy,
             disabled=row.disabled,
@@ -123,6 +132,7 @@ class EndpointView(View):
             proxy_host=settings.public_host,
             pooler_host=public_address(row, settings, pooled=True).host if settings.has_proxy else None,
             suspend_timeout_seconds=row.suspend_timeout_seconds,
+            prewarm=row.prewarm,
         )
 
 

@@ -11,6 +11,7 @@ from weir.endpoints.models import Endpoint, EndpointState
 from weir.endpoints.policies import starts_without_page_images
 from weir.endpoints.repository import EndpointRepository
 from weir.endpoints.schemas import EndpointCreate, EndpointOptions, EndpointUpdate
+from weir.endpoints.sizes import UNIT, Limits, chosen
 from weir.endpoints.unlogged import refuse_to_lose
 from weir.errors import BadRequestError, ConflictError, NotBuiltError, UnavailableError
 from weir.identity import audit
@@ -20,25 +21,23 @@ from weir.operations import scopes
 from weir.operations.models import Operation, OperationKind
 from weir.operations.service import enqueue
 from weir.projects.models import Project, UnloggedOnSuspend
+from weir.quotas.service import admit_compute, admit_size
 
 READ_ONLY_REFUSED = (
     "read-only endpoints are not built yet: one compute of a branch writes, and no other can follow it; make a "
     "branch, which copies nothing, and read there, or ask for type read_write"
 )
-# What every compute is said to have: there are no larger and no smaller ones, and none changes its size.
-COMPUTE_UNITS = 1.0
+
+
+def limits_of(options: EndpointOptions, before: Limits) -> Limits:
+    """The sizes that an endpoint may have after a request with these options; raises what `sizes.chosen` raises."""
+    most = get_settings().compute_max_cu
+    return chosen(options.autoscaling_limit_min_cu, options.autoscaling_limit_max_cu, before, most)
 
 
 def refuse_unbuilt(options: EndpointOptions) -> None:
     """Asked for, known, not built: an error beats a promise nobody keeps. What is so anyway is no error: clients send
     back what they have read."""
-    for name in ("autoscaling_limit_min_cu", "autoscaling_limit_max_cu"):
-        # 0 is what clients send whose language has no absent number.
-        if getattr(options, name) not in {None, 0, COMPUTE_UNITS}:
-            raise NotBuiltError(
-                f"{name} {getattr(options, name):g}: computes do not change their size here; each counts as "
-                f"{COMPUTE_UNITS:g} and takes of its machine what is free; send that, or leave the field out"
-            )
     has_proxy = get_settings().has_proxy
     reasons: dict[str, bool] = {
         "connection pooling (pooler_enabled) without a proxy": bool(options.pooler_enabled) and not has_proxy,
@@ -53,10 +52,11 @@ def refuse_unbuilt(options: EndpointOptions) -> None:
             raise NotBuiltError(f"{what}: this version of Weir has no such thing yet; leave the field out")
 
 
-def pg_settings_of(options: EndpointOptions | None, major: int) -> dict[str, str] | None:
+def pg_settings_of(options: EndpointOptions | None, major: int, units: float = UNIT) -> dict[str, str] | None:
+    """`units`: the smallest size that the endpoint may have."""
     if options is None or options.settings is None or options.settings.pg_settings is None:
         return None
-    return pg_settings.check(options.settings.pg_settings, major)
+    return pg_settings.check(options.settings.pg_settings, major, units)
 
 
 async def add_endpoint(
@@ -70,26 +70,29 @@ async def add_endpoint(
 ) -> tuple[Endpoint, Operation | None]:
     """A read-write endpoint of a branch and the operation that starts it."""
     refuse_unbuilt(options)
+    limits = limits_of(options, Limits())
     settings = get_settings()
-    chosen: dict[str, Any] = pg_settings.check(
-        project.default_endpoint_settings.get("pg_settings") or {}, project.pg_version
+    settings_chosen: dict[str, Any] = pg_settings.check(
+        project.default_endpoint_settings.get("pg_settings") or {}, project.pg_version, limits.least
     )
-    asked = pg_settings_of(options, project.pg_version)
+    asked = pg_settings_of(options, project.pg_version, limits.least)
     policy_of(project).refuse_settings(asked)
-    chosen |= asked or {}
+    settings_chosen |= asked or {}
     repository = EndpointRepository(access.session)
     existing = await repository.writer_of(branch.id)
     if existing is not None:
         raise ConflictError(
             f"branch {branch.id} already has the read-write endpoint {existing.id}; a branch has at most one"
         )
+    disabled = bool(options.disabled)
+    if not disabled:
+        await admit_compute(access.session, project, limits.most)
     port = await repository.free_port(settings.compute_port_range, settings.compute_host)
     if port is None:
         raise UnavailableError(
             f"no port is left in WEIR_COMPUTE_PORTS={settings.compute_ports}; delete an endpoint or widen the range"
         )
     at = now()
-    disabled = bool(options.disabled)
     ident = endpoint_id()
     full_page_writes = full_page_writes and not await starts_without_page_images(access.session, project, ident)
     endpoint = Endpoint(
@@ -102,11 +105,15 @@ async def add_endpoint(
         port=port,
         desired_state=EndpointState.IDLE if disabled else EndpointState.ACTIVE,
         state=EndpointState.INIT,
-        pg_settings=chosen,
+        pg_settings=settings_chosen,
         full_page_writes=full_page_writes,
         full_page_writes_since=None if full_page_writes else at,
         disabled=disabled,
         suspend_timeout_seconds=_suspend_timeout(project, options),
+        prewarm=options.prewarm is not False,
+        min_cu=limits.least,
+        max_cu=limits.most,
+        current_cu=limits.nearest(UNIT),
         created_at=at,
         updated_at=at,
     )
@@ -164,6 +171,7 @@ async def start(access: ProjectAccess, project_id: str, ident: str) -> tuple[Pro
         raise BadRequestError(f"endpoint {ident} is disabled; enable it with PATCH before starting it")
     if endpoint.desired_state == EndpointState.ACTIVE and endpoint.state == EndpointState.ACTIVE:
         return project, endpoint, []
+    await admit_compute(access.session, project, endpoint)
     endpoint.desired_state = EndpointState.ACTIVE
     return await _enqueue(access, project, endpoint, OperationKind.START_COMPUTE, "endpoint.start")
 
@@ -199,6 +207,7 @@ async def restart(
     project, endpoint = await _stoppable(access, http, project_id, ident, discard_unlogged=discard_unlogged)
     if endpoint.disabled:
         raise BadRequestError(f"endpoint {ident} is disabled; enable it with PATCH before restarting it")
+    await admit_compute(access.session, project, endpoint)
     endpoint.desired_state = EndpointState.ACTIVE
     return await _enqueue(access, project, endpoint, OperationKind.RESTART_COMPUTE, "endpoint.restart")
 
@@ -222,13 +231,22 @@ async def update(
         endpoint.name = body.name
     if body.suspend_timeout_seconds is not None:
         endpoint.suspend_timeout_seconds = body.suspend_timeout_seconds
+    if body.prewarm is not None:
+        endpoint.prewarm = body.prewarm
     operations: list[Operation] = []
-    settings = pg_settings_of(body, project.pg_version)
+    limits = limits_of(body, endpoint.limits)
+    settings = pg_settings_of(body, project.pg_version, limits.least)
+    if limits.least < endpoint.min_cu:
+        # What it has must fit into the smaller size, too.
+        pg_settings.check(endpoint.pg_settings if settings is None else settings, project.pg_version, limits.least)
+    await admit_size(access.session, project, endpoint, limits.most)
+    changes = endpoint.limit_to(limits)
     if settings is not None and settings != endpoint.pg_settings:
         policy_of(project).refuse_settings(settings)
         endpoint.pg_settings = settings
-        if endpoint.desired_state == EndpointState.ACTIVE:
-            operations.append(await _operation(access, endpoint, OperationKind.APPLY_CONFIG))
+        changes = True
+    if changes and endpoint.desired_state == EndpointState.ACTIVE:
+        operations.append(await _operation(access, endpoint, OperationKind.APPLY_CONFIG))
     if body.disabled is not None and body.disabled != endpoint.disabled:
         endpoint.disabled = body.disabled
         if body.disabled and endpoint.desired_state == EndpointState.ACTIVE:

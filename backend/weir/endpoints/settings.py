@@ -5,22 +5,21 @@ from typing import Any
 
 from weir.endpoints.setting_values import integer
 from weir.endpoints.settings_list import RefusedSettingError, settings_list, shorten
+from weir.endpoints.sizes import UNIT
 from weir.errors import BadRequestError
 
 MAX_SETTINGS = 100
-# The size of every compute there is at present.
-COMPUTE_UNITS = 1.0
 
 
-def check(settings: dict[str, Any], major: int) -> dict[str, str]:
+def check(settings: dict[str, Any], major: int, units: float = UNIT) -> dict[str, str]:
     """The settings as Postgres text by lower-case name, or a refusal that names the first wrong one. Settings are of
-    an endpoint on this major of Postgres."""
+    an endpoint on this major of Postgres whose smallest size is `units`."""
     if len(settings) > MAX_SETTINGS:
         raise BadRequestError(f"pg_settings holds {len(settings)} entries; at most {MAX_SETTINGS} are taken")
     checked: dict[str, str] = {}
     for name, value in settings.items():
         try:
-            lower, text = settings_list().check(name, value, major, COMPUTE_UNITS)
+            lower, text = settings_list().check(name, value, major, units)
         except RefusedSettingError as refusal:
             raise BadRequestError(f"pg_settings: {refusal}") from refusal
         if lower in checked:

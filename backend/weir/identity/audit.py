@@ -5,7 +5,7 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from weir.identity.models import AuditEntry
+from weir.identity.models import NOWHERE, AuditEntry
 
 
 class Actor(Protocol):
@@ -18,7 +18,7 @@ class Actor(Protocol):
     @property
     def address(self) -> str: ...
     @property
-    def api_key_id(self) -> int: ...
+    def api_key_id(self) -> int | None: ...
 
 
 def record(
@@ -31,7 +31,7 @@ def record(
 ) -> None:
     session.add(
         AuditEntry(
-            account_id=actor.account_id,
+            account_id=None if actor.account_id == NOWHERE else actor.account_id,
             actor=actor.name,
             request_id=actor.request_id,
             address=actor.address,

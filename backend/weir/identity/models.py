@@ -2,13 +2,19 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import BigInteger, ForeignKey, Identity, Index, func
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Identity, Index, func
 from sqlalchemy.orm import Mapped, mapped_column
 
 from weir.kit.models import Base
+from weir.people.roles import Role
+
+# The organisation of a person who is a member of none: no organisation has this id.
+NOWHERE = UUID(int=0)
 
 
 class Account(Base):
+    """An organisation: it owns projects, rollouts and API keys, and people are its members."""
+
     __tablename__ = "accounts"
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
@@ -33,16 +39,32 @@ class ApiKey(Base):
     last_used_at: Mapped[datetime | None]
     last_used_from_addr: Mapped[str] = mapped_column(server_default="")
     revoked_at: Mapped[datetime | None]
+    # What it may do at most. Of a key that a person made, whatever that person may still do there limits it too.
+    role: Mapped[Role] = mapped_column(default=Role.OWNER, server_default="owner")
+    user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id"))
+    # The only project it is for; null: all of the organisation.
+    project_id: Mapped[str | None] = mapped_column(ForeignKey("projects.id"))
+    read_only: Mapped[bool] = mapped_column(default=False, server_default="false")
+    expires_at: Mapped[datetime | None]
 
 
 class ConsoleSession(Base):
+    """A person's session, or one that was opened with an API key and may do what the key may."""
+
     __tablename__ = "console_sessions"
+    __table_args__ = (CheckConstraint("(user_id IS NULL) <> (api_key_id IS NULL)", name="whose"),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
-    account_id: Mapped[UUID] = mapped_column(ForeignKey("accounts.id"))
-    api_key_id: Mapped[int] = mapped_column(ForeignKey("api_keys.id"))
+    # The organisation that a person acts in where a request names none. Whether they may is asked at each request.
+    account_id: Mapped[UUID | None] = mapped_column(ForeignKey("accounts.id"))
+    api_key_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id"))
+    user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id"), index=True)
     token_hash: Mapped[bytes] = mapped_column(unique=True)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    # To the minute, as `last_used_at` of a key.
+    last_seen_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    # Of the client that signed in.
+    address: Mapped[str] = mapped_column(default="", server_default="")
     expires_at: Mapped[datetime]
 
 

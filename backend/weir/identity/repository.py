@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from weir.identity import owned
 from weir.identity.models import Account, ApiKey, AuditEntry, ConsoleSession
 from weir.kit.pagination import PageRequest, big, moment
+from weir.people.models import User
 from weir.projects.models import Project
 
 TOUCH_EVERY = timedelta(minutes=1)
@@ -45,6 +46,16 @@ class AuditFilter:
         return statement
 
 
+def _alive(at: datetime, idle: timedelta) -> tuple[ColumnElement[bool], ...]:
+    return (ConsoleSession.expires_at > at, ConsoleSession.last_seen_at > at - idle)
+
+
+def _whose(user_id: UUID | None, key_id: int | None) -> ColumnElement[bool]:
+    if key_id is not None:
+        return ConsoleSession.api_key_id == key_id
+    return ConsoleSession.user_id == user_id
+
+
 class IdentityRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
@@ -59,21 +70,35 @@ class IdentityRepository:
         ).first()
         return None if row is None else (row[0], row[1])
 
-    async def account_of_session(self, token_hash: bytes, at: datetime) -> tuple[ApiKey, Account] | None:
-        """A session lives as long as the key it was opened with."""
+    async def account_of_key_id(self, key_id: int | None) -> tuple[ApiKey, Account] | None:
         row = (
             await self._session.execute(
                 select(ApiKey, Account)
-                .join(ConsoleSession, ConsoleSession.api_key_id == ApiKey.id)
-                .join(Account, Account.id == ConsoleSession.account_id)
-                .where(
-                    ConsoleSession.token_hash == token_hash,
-                    ConsoleSession.expires_at > at,
-                    ApiKey.revoked_at.is_(None),
-                )
+                .join(Account, Account.id == ApiKey.account_id)
+                .where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None))
             )
         ).first()
         return None if row is None else (row[0], row[1])
+
+    async def console_session(self, token_hash: bytes, at: datetime, idle: timedelta) -> ConsoleSession | None:
+        """One that has neither ended nor been idle for too long. What opened it may have ended meanwhile."""
+        statement = select(ConsoleSession).where(ConsoleSession.token_hash == token_hash, *_alive(at, idle))
+        return (await self._session.scalars(statement)).one_or_none()
+
+    async def console_sessions(
+        self, user_id: UUID | None, key_id: int | None, at: datetime, idle: timedelta
+    ) -> list[ConsoleSession]:
+        """Those of a person, or else those that a key has opened; the newest first."""
+        statement = select(ConsoleSession).where(_whose(user_id, key_id), *_alive(at, idle))
+        return list((await self._session.scalars(statement.order_by(ConsoleSession.created_at.desc()))).all())
+
+    async def touch_session(self, session_id: UUID, at: datetime) -> None:
+        await self._session.execute(
+            update(ConsoleSession)
+            .where(ConsoleSession.id == session_id, ConsoleSession.last_seen_at < at - TOUCH_EVERY)
+            .values(last_seen_at=at)
+            .execution_options(synchronize_session=False)
+        )
 
     async def touch_key(self, key: ApiKey, address: str, at: datetime) -> None:
         """Last use, to the minute: a write for every read would make this the busiest row there is. `key` is as it
@@ -90,17 +115,40 @@ class IdentityRepository:
             .execution_options(synchronize_session=False)
         )
 
-    async def keys(self, account_id: UUID) -> list[ApiKey]:
-        statement = (
-            select(ApiKey).where(ApiKey.account_id == account_id, ApiKey.revoked_at.is_(None)).order_by(ApiKey.id)
+    async def choose_organization(self, session_id: UUID, account_id: UUID) -> None:
+        await self._session.execute(
+            update(ConsoleSession)
+            .where(ConsoleSession.id == session_id)
+            .values(account_id=account_id)
+            .execution_options(synchronize_session=False)
         )
-        return list((await self._session.scalars(statement)).all())
+
+    async def keys(self, account_id: UUID, made_by: UUID | None = None) -> list[tuple[ApiKey, User | None]]:
+        """Of the organisation, or those that one person made there, each with the person who made it."""
+        statement = (
+            select(ApiKey, User)
+            .outerjoin(User, User.id == ApiKey.user_id)
+            .where(ApiKey.account_id == account_id, ApiKey.revoked_at.is_(None))
+            .order_by(ApiKey.id)
+        )
+        if made_by is not None:
+            statement = statement.where(ApiKey.user_id == made_by)
+        return [(row[0], row[1]) for row in (await self._session.execute(statement)).all()]
 
     async def key(self, account_id: UUID, key_id: int) -> ApiKey | None:
         statement = select(ApiKey).where(
             ApiKey.account_id == account_id, ApiKey.id == key_id, ApiKey.revoked_at.is_(None)
         )
         return (await self._session.scalars(statement)).one_or_none()
+
+    async def revoke_keys_of(self, account_id: UUID, user_id: UUID, at: datetime) -> None:
+        """Those that a person made in an organisation."""
+        await self._session.execute(
+            update(ApiKey)
+            .where(ApiKey.account_id == account_id, ApiKey.user_id == user_id, ApiKey.revoked_at.is_(None))
+            .values(revoked_at=at)
+            .execution_options(synchronize_session=False)
+        )
 
     async def ensure_account(self, name: str, email: str, *, operator: bool = False) -> Account:
         """`email` and `operator` are those of an account that is made now; one that exists stays as it is."""
@@ -131,8 +179,16 @@ class IdentityRepository:
     async def end_session(self, token_hash: bytes) -> None:
         await self._session.execute(delete(ConsoleSession).where(ConsoleSession.token_hash == token_hash))
 
-    async def drop_expired_sessions(self, at: datetime) -> None:
-        await self._session.execute(delete(ConsoleSession).where(ConsoleSession.expires_at <= at))
+    async def end_sessions_of(self, user_id: UUID, but: UUID | None = None) -> None:
+        """All of a person's but one."""
+        statement = delete(ConsoleSession).where(ConsoleSession.user_id == user_id)
+        if but is not None:
+            statement = statement.where(ConsoleSession.id != but)
+        await self._session.execute(statement.execution_options(synchronize_session=False))
+
+    async def drop_expired_sessions(self, at: datetime, idle: timedelta) -> None:
+        ended = or_(ConsoleSession.expires_at <= at, ConsoleSession.last_seen_at <= at - idle)
+        await self._session.execute(delete(ConsoleSession).where(ended).execution_options(synchronize_session=False))
 
     async def audit_of(self, resource: str, page: PageRequest) -> list[AuditEntry]:
         """Of one resource, whoever did it: for those who may see the resource."""

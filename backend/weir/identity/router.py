@@ -1,21 +1,26 @@
-from typing import Annotated
+from contextlib import suppress
+from typing import Annotated, Any
+from uuid import UUID
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi import status as http
 from fastapi.responses import StreamingResponse
 
+from weir.authz.access import Access
 from weir.authz.principal import (
     SESSION_COOKIE,
-    SESSION_METHOD,
     CurrentPrincipal,
-    principal_of,
+    Principal,
+    idle,
+    principal_of_key,
+    principal_of_session,
     refuse_foreign_origin,
 )
-from weir.config import get_settings
 from weir.db import Database, Session
 from weir.errors import BadRequestError, NotFoundError, UnauthorizedError, responses
 from weir.identity import audit, export, service
-from weir.identity.models import AuditEntry
+from weir.identity.cookies import lifetime, set_cookie
+from weir.identity.models import ApiKey, AuditEntry
 from weir.identity.repository import AuditFilter, IdentityRepository
 from weir.identity.schemas import (
     ApiKeyCreated,
@@ -27,42 +32,66 @@ from weir.identity.schemas import (
     AuditEntryView,
     AuthDetails,
     CurrentUser,
-    Organizations,
     SessionCreateRequest,
     SessionResponse,
     SessionUser,
 )
+from weir.kit.clock import now
+from weir.kit.crypto import hash_token
 from weir.kit.pagination import Page, Pagination
 from weir.kit.schemas import MOST_BIGINT, Timestamp
+from weir.people.organizations import organization
+from weir.people.repository import PeopleRepository
+from weir.people.schemas import Organization, OrganizationChoice, Organizations
 
 router = APIRouter(responses=responses(UnauthorizedError, BadRequestError))
 
 
 @router.post("/auth/session", status_code=http.HTTP_204_NO_CONTENT, tags=["auth"])
 async def create_session(body: SessionCreateRequest, request: Request, response: Response, session: Session) -> None:
-    """Sign in to the console with an API key; the answer sets an HttpOnly cookie."""
+    """Sign in to the console with an API key; the answer sets an HttpOnly cookie. The session may do what the key
+    may, and ends with it."""
     refuse_foreign_origin(request)
-    settings = get_settings()
-    token, key, account = await service.open_session(session, body.api_key.strip(), settings.session_hours)
-    actor = principal_of(account, SESSION_METHOD, key.id, request)
+    key, account = await service.key_that_opens(session, body.api_key.strip())
+    actor = await principal_of_key(session, key, account, request)
+    lives, before = lifetime(), request.cookies.get(SESSION_COOKIE)
+    token = await service.open_session(session, key, actor.address, lives.most, lives.idle, before)
     audit.record(session, actor, "session.create", f"account/{account.name}", key=key.name)
-    response.set_cookie(
-        SESSION_COOKIE,
-        token,
-        max_age=settings.session_hours * 3600,
-        httponly=True,
-        samesite="strict",
-        secure=request.url.scheme == "https",
-        path="/",
-    )
+    set_cookie(request, response, token)
 
 
 @router.get("/auth/session", tags=["auth"])
 async def get_session(principal: CurrentPrincipal) -> SessionResponse:
+    named = principal.role is not None
     user = SessionUser(
-        id=principal.account_id, name=principal.name, email=principal.email, operator=principal.operator
+        id=_id_of(principal),
+        name=principal.name,
+        email=principal.email,
+        operator=principal.operator,
+        organization_id=principal.account_id if named else None,
+        role=principal.role,
     )
     return SessionResponse(user=user)
+
+
+def _id_of(principal: CurrentPrincipal) -> UUID:
+    """Of the person, or, where a key stands for no person, of the organisation."""
+    return principal.user_id or principal.account_id
+
+
+@router.put(
+    "/auth/session/organization",
+    status_code=http.HTTP_204_NO_CONTENT,
+    tags=["auth"],
+    responses=responses(NotFoundError),
+)
+async def choose_organization(body: OrganizationChoice, principal: CurrentPrincipal, session: Session) -> None:
+    """Has requests of this session act in an organization, where their path and query name none."""
+    people = PeopleRepository(session)
+    if principal.user_id is None or await people.membership(body.org_id, principal.user_id) is None:
+        raise NotFoundError.of("organization", body.org_id)
+    if principal.session_id is not None:
+        await IdentityRepository(session).choose_organization(principal.session_id, body.org_id)
 
 
 @router.delete("/auth/session", status_code=http.HTTP_204_NO_CONTENT, tags=["auth"])
@@ -70,23 +99,29 @@ async def delete_session(request: Request, response: Response, session: Session)
     """Sign out. Repeating it changes nothing."""
     refuse_foreign_origin(request)
     token = request.cookies.get(SESSION_COOKIE)
-    ended = await service.close_session(session, token) if token else None
-    if ended is not None:
-        key, account = ended
-        actor = principal_of(account, SESSION_METHOD, key.id, request)
-        audit.record(session, actor, "session.delete", f"account/{account.name}", key=key.name)
+    row = await IdentityRepository(session).console_session(hash_token(token), now(), idle()) if token else None
+    if token and row is not None:
+        # The key or the person may have ended before the session.
+        with suppress(UnauthorizedError):
+            actor = await principal_of_session(session, row, request)
+            audit.record(session, actor, "session.delete", _signed_in(actor))
+        await IdentityRepository(session).end_session(row.token_hash)
     response.delete_cookie(SESSION_COOKIE, path="/")
+
+
+def _signed_in(actor: Principal) -> str:
+    return f"user/{actor.name}" if actor.is_person else f"account/{actor.name}"
 
 
 @router.get("/auth", tags=["auth"])
 async def get_auth_details(principal: CurrentPrincipal) -> AuthDetails:
-    return AuthDetails(account_id=str(principal.account_id), auth_method=principal.method)
+    return AuthDetails(account_id=str(_id_of(principal)), auth_method=principal.method)
 
 
 @router.get("/users/me", tags=["users"])
 async def get_current_user(principal: CurrentPrincipal) -> CurrentUser:
     return CurrentUser(
-        id=str(principal.account_id),
+        id=str(_id_of(principal)),
         login=principal.name,
         name=principal.name,
         email=principal.email,
@@ -95,32 +130,58 @@ async def get_current_user(principal: CurrentPrincipal) -> CurrentUser:
 
 
 @router.get("/users/me/organizations", tags=["users"])
-async def get_current_user_organizations(principal: CurrentPrincipal) -> Organizations:
-    """Organisations are not built yet: every project belongs to its account."""
-    del principal
-    return Organizations(organizations=[])
+async def get_current_user_organizations(principal: CurrentPrincipal, session: Session) -> Organizations:
+    """Those that the person is a member of; of an API key the one that it is of."""
+    if principal.is_person and principal.user_id is not None:
+        found = [account for _, account in await PeopleRepository(session).memberships_of(principal.user_id)]
+    else:
+        found = [await organization(session, principal)]
+    return Organizations(organizations=[Organization.of(row) for row in found])
 
 
 @router.get("/api_keys", tags=["api keys"])
 async def list_api_keys(principal: CurrentPrincipal, session: Session) -> list[ApiKeyItem]:
-    creator = ApiKeyCreator(id=principal.account_id, name=principal.name)
+    """Of the organization; of a member who is no admin, those that they made."""
+    home = await organization(session, principal)
     return [
         ApiKeyItem(
             id=key.id,
             name=key.name,
             created_at=key.created_at,
-            created_by=creator,
+            created_by=ApiKeyCreator(id=user.id if user else home.id, name=user.email if user else home.name),
             last_used_at=key.last_used_at,
             last_used_from_addr=key.last_used_from_addr,
+            **_scope(key),
         )
-        for key in await service.keys(session, principal.account_id)
+        for key, user in await service.keys(session, principal)
     ]
 
 
-@router.post("/api_keys", tags=["api keys"])
-async def create_api_key(body: ApiKeyCreateRequest, principal: CurrentPrincipal, session: Session) -> ApiKeyCreated:
-    row, key = await service.create_key(session, principal, body.key_name)
-    return ApiKeyCreated(id=row.id, key=key, name=row.name, created_at=row.created_at, created_by=row.account_id)
+def _scope(key: ApiKey) -> dict[str, Any]:
+    return {
+        "role": key.role,
+        "project_id": key.project_id,
+        "read_only": key.read_only,
+        "expires_at": key.expires_at,
+    }
+
+
+@router.post("/api_keys", tags=["api keys"], responses=responses(NotFoundError))
+async def create_api_key(body: ApiKeyCreateRequest, principal: CurrentPrincipal, access: Access) -> ApiKeyCreated:
+    """A key that may do what the caller may, or less: in one project alone, reading alone, up to a moment. It ends
+    with the membership of the person who made it."""
+    if body.project_id is not None:
+        await access.project(body.project_id)
+    asked = service.AskedKey(body.key_name, body.project_id, body.read_only, body.expires_at)
+    row, key = await service.create_key(access.session, principal, asked)
+    return ApiKeyCreated(
+        id=row.id,
+        key=key,
+        name=row.name,
+        created_at=row.created_at,
+        created_by=row.user_id or row.account_id,
+        **_scope(row),
+    )
 
 
 KeyId = Annotated[int, Path(ge=-MOST_BIGINT - 1, le=MOST_BIGINT)]
@@ -133,7 +194,7 @@ async def revoke_api_key(key_id: KeyId, principal: CurrentPrincipal, session: Se
         id=row.id,
         name=row.name,
         created_at=row.created_at,
-        created_by=row.account_id,
+        created_by=row.user_id or row.account_id,
         last_used_at=row.last_used_at,
         last_used_from_addr=row.last_used_from_addr,
         revoked=True,

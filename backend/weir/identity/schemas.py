@@ -3,7 +3,8 @@ from typing import Any
 from uuid import UUID
 
 from weir.kit.pagination import Pagination
-from weir.kit.schemas import Body, Name, View
+from weir.kit.schemas import Body, Id, Name, Timestamp, View
+from weir.people.roles import Role
 
 
 class ApiKeyCreator(View):
@@ -12,7 +13,17 @@ class ApiKeyCreator(View):
     image: str = ""
 
 
-class ApiKeyItem(View):
+class ApiKeyScope(View):
+    """What a key may do at most. `project_id`: its only project; null is all of the organization. `role` is that of
+    who made it, and `read_only` leaves a viewer's of it. `expires_at`: null is never."""
+
+    role: Role
+    project_id: str | None
+    read_only: bool
+    expires_at: datetime | None
+
+
+class ApiKeyItem(ApiKeyScope):
     id: int
     name: str
     created_at: datetime
@@ -23,9 +34,13 @@ class ApiKeyItem(View):
 
 class ApiKeyCreateRequest(Body):
     key_name: Name
+    # What narrows it.
+    project_id: Id | None = None
+    read_only: bool = False
+    expires_at: Timestamp | None = None
 
 
-class ApiKeyCreated(View):
+class ApiKeyCreated(ApiKeyScope):
     """The only time the key itself is shown."""
 
     id: int
@@ -50,12 +65,15 @@ class SessionCreateRequest(Body):
 
 
 class SessionUser(View):
-    """`operator`: sees every account's computes and rollouts."""
+    """Who is signed in, and the organization that requests act in where they name none; null for a person who is in
+    none. `operator`: it sees every organization's computes and rollouts."""
 
     id: UUID
     name: str
     email: str
     operator: bool
+    organization_id: UUID | None
+    role: Role | None
 
 
 class SessionResponse(View):
@@ -81,10 +99,6 @@ class CurrentUser(View):
 class AuthDetails(View):
     account_id: str
     auth_method: str
-
-
-class Organizations(View):
-    organizations: list[dict[str, Any]]
 
 
 class AuditEntryView(View):

@@ -43,7 +43,7 @@ def scram_verifier(password: str, salt: bytes | None = None) -> str:
 
 
 class SecretBox:
-    """Encrypts role passwords before they reach the metadata database."""
+    """Encrypts secrets, such as roles' passwords, before they reach the metadata database."""
 
     def __init__(self, key: bytes) -> None:
         self._fernet = Fernet(key)
@@ -63,8 +63,14 @@ class SecretBox:
         return self._fernet.encrypt(text.encode())
 
     def unseal(self, sealed: bytes) -> str:
+        return self.unseal_bytes(sealed).decode()
+
+    def seal_bytes(self, content: bytes) -> bytes:
+        return self._fernet.encrypt(content)
+
+    def unseal_bytes(self, sealed: bytes) -> bytes:
         try:
-            return self._fernet.decrypt(sealed).decode()
+            return self._fernet.decrypt(sealed)
         except InvalidToken as error:
             raise ValueError("a stored password was sealed with another encryption key") from error
 

@@ -10,6 +10,8 @@ import ipaddress
 CLIENT_KEEP_ALIVE_SECONDS = 15.0
 # Of Weir's own servers; uvicorn's 5 s are as long as httpx keeps one.
 SERVER_KEEP_ALIVE_SECONDS = 75
+# Of the API, for `uvicorn --http`.
+SERVER_PROTOCOL = "weir.front.protocol:BoundedHttp"
 
 
 def bracketed(host: str) -> str:

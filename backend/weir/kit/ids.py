@@ -41,6 +41,10 @@ def branch_id() -> str:
     return f"br-{_words()}-{_suffix()}"
 
 
+def snapshot_id() -> str:
+    return f"snap-{_words()}-{_suffix()}"
+
+
 def endpoint_id() -> str:
     return f"ep-{_words()}-{_suffix()}"
 

@@ -19,7 +19,7 @@ from temporalio.client import Client
 from weir.config import Settings
 from weir.db import Database
 from weir.kit.clock import now
-from weir.operations import locks, service
+from weir.operations import ended, locks, service
 from weir.operations.messages import CANCEL_SIGNAL, OperationInput, operation_workflow_id
 from weir.operations.models import Operation, OperationStatus
 from weir.operations.repository import CHANNEL, OperationRepository
@@ -163,7 +163,8 @@ class Dispatcher:
             elif status in ENDED_EARLY:
                 reason = f"its workflow ended as {status.name.lower()} before it could report"
                 async with self._database.transaction() as session:
-                    await service.mark_done(session, operation.id, reason)
+                    row = await service.mark_done(session, operation.id, reason)
+                ended.count(row)
 
     async def _forget_asked(self, operation: Operation) -> None:
         """The workflow that was asked to stop is gone: the new one is to be asked too."""

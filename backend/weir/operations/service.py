@@ -108,13 +108,13 @@ async def mark_done(
     warning: str | None = None,
     *,
     cancelled: bool = False,
-) -> None:
+) -> Operation | None:
     """Finished, perhaps with a warning, failed, or cancelled and undone; what it held is free. The first report
-    stands: a repeated activity changes nothing."""
+    stands: a repeated activity changes nothing, and the answer is None."""
     repository = OperationRepository(session)
     row = await repository.by_id(operation_id)
     if row is None or row.finished_at is not None:
-        return
+        return None
     ended = OperationStatus.CANCELLED if cancelled else OperationStatus.FINISHED
     row.status = ended if error is None else OperationStatus.FAILED
     row.error, row.warning = error, warning
@@ -122,3 +122,4 @@ async def mark_done(
     if row.chain is not None:
         await locks.renew(session, row.chain)
     await repository.wake_dispatchers()
+    return row

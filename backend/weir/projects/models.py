@@ -23,6 +23,15 @@ class UnloggedOnSuspend(StrEnum):
     DISCARD = "discard"
 
 
+def allowed_ips(settings: dict[str, Any], *, protected: bool) -> list[str] | None:
+    """By a project's settings, the ranges that clients of its protected or other branches may come from, as they were
+    given; None is any address."""
+    given = settings.get("allowed_ips") or {}
+    if given.get("protected_branches_only") and not protected:
+        return None
+    return given.get("ips") or None
+
+
 def storage_config(history_retention_seconds: int) -> dict[str, Any]:
     return {"history_window_seconds": max(SHORTEST_WINDOW_SECONDS, history_retention_seconds)}
 

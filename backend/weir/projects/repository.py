@@ -14,8 +14,13 @@ class ProjectRepository:
     def add(self, project: Project) -> None:
         self._session.add(project)
 
-    async def page(self, account_id: UUID, search: str | None, page: PageRequest) -> list[Project]:
+    async def page(
+        self, account_id: UUID, search: str | None, page: PageRequest, *, only: str | None = None
+    ) -> list[Project]:
+        """Of an organisation; `only`: the one project of it that may be seen."""
         statement = select(Project).where(Project.account_id == account_id, Project.deleted_at.is_(None))
+        if only is not None:
+            statement = statement.where(Project.id == only)
         if search:
             statement = statement.where(or_(Project.name.icontains(search, autoescape=True), Project.id == search))
         table = Project.__table__

@@ -52,9 +52,12 @@ async def list_projects(
     session: Session,
     page: Page,
     search: Annotated[str | None, Query(max_length=256)] = None,
+    org_id: Annotated[str | None, Query(max_length=60, description="Of an organization of the caller's")] = None,
 ) -> ProjectsPage:
-    """Newest first."""
-    rows, pagination = page.split(await ProjectRepository(session).page(principal.account_id, search, page))
+    """Newest first. Of the organization that the request acts in, or, with a key of one project, that one."""
+    del org_id
+    found = await ProjectRepository(session).page(principal.account_id, search, page, only=principal.project_id)
+    rows, pagination = page.split(found)
     host = get_settings().public_host
     return ProjectsPage(projects=[ProjectListItem.of(row, host) for row in rows], pagination=pagination)
 

@@ -1,13 +1,14 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, StringConstraints
 
 from weir.branches.schemas import BranchResponse
 from weir.databases.schemas import ConnectionDetails, DatabasesResponse, RolesResponse
 from weir.durability.levels import Durability
 from weir.durability.schemas import DurabilityPolicy
 from weir.endpoints.schemas import EndpointSettings, EndpointsResponse
+from weir.kit.addresses import parse_range
 from weir.kit.pagination import Pagination
 from weir.kit.schemas import Body, Id, Label, Name, SqlName, SuspendTimeout, TagValue, View
 from weir.kit.windows import WeeklyWindow
@@ -43,9 +44,30 @@ class ProjectQuota(Body):
     )
 
 
+def _ranges(texts: list[str] | None) -> list[str] | None:
+    for text in texts or []:
+        parse_range(text)
+    return texts
+
+
+# A network of a company has some dozens.
+MOST_RANGES = 500
+
+
+class AllowedIps(Body):
+    """The addresses that clients of the project's databases may come from. `ips`: addresses, ADDRESS/BITS or
+    FIRST-LAST, of IPv4 or IPv6; empty: any address. `protected_branches_only`: whether the list holds for protected
+    branches only. What is left out stays as it is."""
+
+    ips: Annotated[
+        list[Annotated[str, StringConstraints(min_length=1, max_length=100)]] | None, AfterValidator(_ranges)
+    ] = Field(default=None, max_length=MOST_RANGES)
+    protected_branches_only: bool | None = None
+
+
 class ProjectSettings(Body):
     quota: ProjectQuota | None = None
-    allowed_ips: dict[str, Any] | None = None
+    allowed_ips: AllowedIps | None = None
     enable_logical_replication: bool | None = None
     # UTC. A rollout switches the project's computes only then.
     maintenance_window: WeeklyWindow | None = None
@@ -129,6 +151,7 @@ class ProjectListItem(View):
     updated_at: datetime
     synthetic_storage_size: int | None = None
     owner_id: str
+    org_id: str
     history_retention_seconds: int
     cell: str
     tags: dict[str, str]
@@ -169,6 +192,7 @@ def _fields(row: Project, host: str) -> dict[str, Any]:
         "created_at": row.created_at,
         "updated_at": row.updated_at,
         "owner_id": str(row.account_id),
+        "org_id": str(row.account_id),
         "history_retention_seconds": row.history_retention_seconds,
         "cell": row.cell,
         "tags": row.tags,

@@ -13,6 +13,7 @@ from weir.endpoints.models import Endpoint
 from weir.endpoints.repository import EndpointRepository
 from weir.endpoints.schemas import EndpointOptions
 from weir.endpoints.service import add_endpoint, apply_config, refuse_unbuilt
+from weir.endpoints.sizes import refuse_for_all
 from weir.errors import BadRequestError, NotBuiltError
 from weir.identity import audit
 from weir.kit.clock import now
@@ -22,6 +23,8 @@ from weir.operations.service import enqueue
 from weir.projects.models import Project
 from weir.projects.repository import ProjectRepository
 from weir.projects.schemas import DefaultEndpointSettings, ProjectFields, ProjectSettings, ProjectUpdate
+from weir.quotas import owners
+from weir.quotas import service as quotas
 
 PG_VERSIONS = (15,)
 DEFAULT_BRANCH = "main"
@@ -48,12 +51,17 @@ def _refuse_unbuilt_settings(settings: ProjectSettings | None) -> None:
         return
     if settings.enable_logical_replication:
         raise NotBuiltError("logical replication is refused until replication slots survive a restart; leave it out")
-    built = {"durability", "enable_logical_replication", "maintenance_window", "quota", "unlogged_on_suspend"}
+    built = {
+        "allowed_ips", "durability", "enable_logical_replication", "maintenance_window", "quota",
+        "unlogged_on_suspend",
+    }  # fmt: skip
     named = settings.model_dump(exclude_none=True, exclude=built)
     quotas = settings.quota.model_dump(exclude_none=True, exclude=BUILT_QUOTAS) if settings.quota else {}
     asked = sorted(name for name, value in (named | {f"quota.{n}": v for n, v in quotas.items()}).items() if value)
     if asked:
         raise NotBuiltError(f"project settings {', '.join(asked)} are not built yet; leave them out")
+    if settings.allowed_ips is not None and settings.allowed_ips.ips and not get_settings().has_proxy:
+        raise NotBuiltError("allowed_ips are kept to by the proxy, which this installation has not; leave them out")
 
 
 def _settings(settings: ProjectSettings | None, before: dict[str, Any]) -> dict[str, Any]:
@@ -65,6 +73,10 @@ def _settings(settings: ProjectSettings | None, before: dict[str, Any]) -> dict[
         given = settings.quota.model_dump(exclude_none=True, include=BUILT_QUOTAS)
         if given:
             kept["quota"] = {**kept.get("quota", {}), **given}
+    if settings is not None and settings.allowed_ips is not None:
+        usual = {"ips": [], "protected_branches_only": False}
+        given = settings.allowed_ips.model_dump(exclude_none=True)
+        kept["allowed_ips"] = {**usual, **kept.get("allowed_ips", {}), **given}
     if settings is not None and settings.durability is not None:
         kept["durability"] = {"forbid": sorted({level.value for level in settings.durability.forbid})}
     if settings is not None and settings.unlogged_on_suspend is not None:
@@ -80,13 +92,9 @@ def _limits(project: Project) -> tuple[int | None, int | None]:
 def _default_settings(settings: DefaultEndpointSettings | None, major: int) -> dict[str, object]:
     if settings is None:
         return {}
-    refuse_unbuilt(
-        EndpointOptions(
-            settings=settings,
-            autoscaling_limit_min_cu=settings.autoscaling_limit_min_cu,
-            autoscaling_limit_max_cu=settings.autoscaling_limit_max_cu,
-        )
-    )
+    most = get_settings().compute_max_cu
+    refuse_for_all(settings.autoscaling_limit_min_cu, settings.autoscaling_limit_max_cu, most)
+    refuse_unbuilt(EndpointOptions(settings=settings))
     chosen: dict[str, object] = {"pg_settings": pg_settings.check(settings.pg_settings or {}, major)}
     if settings.suspend_timeout_seconds is not None:
         chosen["suspend_timeout_seconds"] = settings.suspend_timeout_seconds
@@ -98,24 +106,23 @@ def _check(fields: ProjectFields, region_id: str) -> None:
         raise NotBuiltError(f"Postgres {fields.pg_version} is not supported yet; this version of Weir runs 15")
     if fields.region_id not in {None, region_id}:
         raise BadRequestError(f"region {fields.region_id} does not exist here; there is {region_id}")
-    if fields.org_id is not None:
-        raise NotBuiltError("organisations are not built yet; leave `org_id` out")
     if fields.store_passwords is False:
         raise NotBuiltError("projects without stored passwords are not built yet; leave `store_passwords` out")
     _refuse_unbuilt_settings(fields.settings)
-    refuse_unbuilt(
-        EndpointOptions(
-            autoscaling_limit_min_cu=fields.autoscaling_limit_min_cu,
-            autoscaling_limit_max_cu=fields.autoscaling_limit_max_cu,
-            provisioner=fields.provisioner,
-        )
-    )
+    most = get_settings().compute_max_cu
+    refuse_for_all(fields.autoscaling_limit_min_cu, fields.autoscaling_limit_max_cu, most)
+    refuse_unbuilt(EndpointOptions(provisioner=fields.provisioner))
 
 
 async def create(access: ProjectAccess, fields: ProjectFields) -> CreatedProject:
     """Project, main branch, role, database, endpoint and their operations: one transaction, one intent."""
     region = get_settings().region_id
     _check(fields, region)
+    if fields.org_id not in {None, str(access.principal.account_id)}:
+        raise BadRequestError(
+            f"the request acts in another organization than {fields.org_id}; name it in the query, too: "
+            "`POST /projects?org_id=...`"
+        )
     at = now()
     ident = project_id()
     kept = fields.history_retention_seconds
@@ -141,8 +148,10 @@ async def create(access: ProjectAccess, fields: ProjectFields) -> CreatedProject
     durability = (first and first.durability) or Durability.FLUSH
     policy_of(project).refuse(durability, "branch.durability")
     policy_of(project).refuse_settings(project.default_endpoint_settings.get("pg_settings"))
+    await quotas.admit_project(session, owners.owner_of(project))
     ProjectRepository(session).add(project)
     await session.flush()
+    await quotas.admit_branch(session, project)
     branch = new_branch(project.id, (first and first.name) or DEFAULT_BRANCH, default=True, durability=durability)
     session.add(branch)
     await session.flush()

@@ -36,13 +36,15 @@ def _only_the_proxy(request: Request) -> None:
 router = APIRouter(prefix="/internal/proxy", include_in_schema=False, dependencies=[Depends(_only_the_proxy)])
 
 
-@router.get("/endpoints/{endpoint_id}")
+# What is not said is left out: a proxy of before `allowed_ips` refuses names that it does not know, and keeps serving
+# the endpoints that have none.
+@router.get("/endpoints/{endpoint_id}", response_model_exclude_none=True)
 async def endpoint_for_proxy(endpoint_id: PathId, session: Session) -> ProxyEndpoint | None:
     """`null` when there is no such endpoint."""
     return await service.describe(session, endpoint_id)
 
 
-@router.post("/endpoints/{endpoint_id}/wake")
+@router.post("/endpoints/{endpoint_id}/wake", response_model_exclude_none=True)
 async def wake_for_proxy(
     endpoint_id: PathId, request: Request, seconds: Annotated[float, Query(gt=0, le=_MOST_SECONDS)] = 30
 ) -> ProxyEndpoint | None:

@@ -5,11 +5,13 @@ from weir.kit.schemas import Timestamp, View
 
 class ProxyEndpoint(View):
     """An endpoint as the proxy knows it (docs/interfaces.md). `address`, HOST:PORT, of a running one; `roles`: the
-    SCRAM verifiers of those who can log in."""
+    SCRAM verifiers of those who can log in; `allowed_ips`: the ranges that clients may come from, as FIRST-LAST, and
+    left out where they may come from anywhere."""
 
     state: Literal["running", "suspended", "disabled"]
     address: str | None = None
     roles: dict[str, str]
+    allowed_ips: list[str] | None = None
 
 
 class CertificateAuthority(View):

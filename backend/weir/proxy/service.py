@@ -10,20 +10,23 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from weir.branches.models import Branch
 from weir.databases.repository import DatabaseRepository
 from weir.db import Database
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.endpoints.repository import EndpointRepository
-from weir.errors import ProjectBusyError, UnavailableError
+from weir.errors import ProjectBusyError, QuotaExceededError, UnavailableError
 from weir.identity import audit
+from weir.kit.addresses import plain_range
 from weir.kit.clock import now
 from weir.operations import scopes
 from weir.operations.models import OPEN, OperationKind, OperationStatus
 from weir.operations.repository import OperationRepository
 from weir.operations.service import enqueue
 from weir.projects.locking import lock_idle
-from weir.projects.models import Project
+from weir.projects.models import Project, allowed_ips
 from weir.proxy.schemas import ProxyEndpoint
+from weir.quotas.service import admit_compute
 
 ACTOR = "proxy"
 # Between two looks at a compute that starts: the first pause, by how much each is longer, and the longest. Seconds.
@@ -47,7 +50,19 @@ async def describe(session: AsyncSession, endpoint_id: str) -> ProxyEndpoint | N
         if role.scram_verifier is not None
     }
     address = f"{endpoint.host}:{endpoint.port}" if state == "running" else None
-    return ProxyEndpoint(state=state, address=address, roles=roles)
+    return ProxyEndpoint(state=state, address=address, roles=roles, allowed_ips=await _allowed(session, endpoint))
+
+
+async def _allowed(session: AsyncSession, endpoint: Endpoint) -> list[str] | None:
+    """The ranges that clients may come from; None is any address."""
+    statement = (
+        select(Project.settings, Branch.protected)
+        .join(Branch, Branch.project_id == Project.id)
+        .where(Branch.id == endpoint.branch_id)
+    )
+    settings, protected = (await session.execute(statement)).one()
+    ranges = allowed_ips(settings, protected=protected)
+    return None if ranges is None else [plain_range(text) for text in ranges]
 
 
 async def _state(session: AsyncSession, endpoint: Endpoint | None) -> State | None:
@@ -68,7 +83,7 @@ async def _goes(session: AsyncSession, project_id: str) -> bool:
     return requested is not None or deleted is not None
 
 
-async def wake(database: Database, endpoint_id: str, seconds: float) -> ProxyEndpoint | None:
+async def wake(database: Database, endpoint_id: str, seconds: float, *, actor: str = ACTOR) -> ProxyEndpoint | None:
     """Starts a suspended compute, after what else is being done to it or its branch, and answers when it runs, or at
     once when it must not be started. Raises UnavailableError with the reason when that fails or takes longer than
     `seconds`."""
@@ -82,7 +97,7 @@ async def wake(database: Database, endpoint_id: str, seconds: float) -> ProxyEnd
                 found = await describe(session, endpoint_id)
                 if found is None or found.state != "suspended":
                     return found
-                operation, waits_for = await _start(session, endpoint_id, operation)
+                operation, waits_for = await _start(session, endpoint_id, operation, actor)
         except ProjectBusyError as error:
             operation, waits_for = None, error.message
         if loop.time() + pause > deadline:
@@ -93,7 +108,9 @@ async def wake(database: Database, endpoint_id: str, seconds: float) -> ProxyEnd
         pause = min(pause * _PAUSE_GROWTH, _PAUSE_MOST)
 
 
-async def _start(session: AsyncSession, endpoint_id: str, operation_id: UUID | None) -> tuple[UUID | None, str]:
+async def _start(
+    session: AsyncSession, endpoint_id: str, operation_id: UUID | None, actor: str
+) -> tuple[UUID | None, str]:
     """Queues the start unless it is queued already. Answers with its operation, if there is one, and with what is to
     be waited for. Raises ProjectBusyError while something else is done to the endpoint or its branch."""
     repository = OperationRepository(session)
@@ -107,11 +124,16 @@ async def _start(session: AsyncSession, endpoint_id: str, operation_id: UUID | N
     if endpoint is None:
         return None, "it has gone"
     scope = scopes.of_endpoint(endpoint.project_id, endpoint.branch_id, endpoint_id)
-    await lock_idle(session, endpoint.project_id, [scope])
+    project = await lock_idle(session, endpoint.project_id, [scope])
     # As it is under the lock: another one may have started it just now.
     endpoint = await EndpointRepository(session).get(endpoint_id)
     if endpoint is None or await _state(session, endpoint) != "suspended":
         return None, "it has changed"
+    try:
+        await admit_compute(session, project, endpoint)
+    except QuotaExceededError as error:
+        # The proxy would take a 403 for a refusal of its token.
+        raise UnavailableError(f"endpoint {endpoint_id} is suspended and may not start: {error.message}") from error
     endpoint.desired_state = EndpointState.ACTIVE
     endpoint.updated_at = now()
     # As for a request of a person: what fails is undone, and the next client asks again.
@@ -122,5 +144,5 @@ async def _start(session: AsyncSession, endpoint_id: str, operation_id: UUID | N
         branch_id=endpoint.branch_id,
         endpoint_id=endpoint.id,
     )
-    audit.record_system(session, ACTOR, "endpoint.start", f"endpoint/{endpoint.id}", endpoint.project_id)
+    audit.record_system(session, actor, "endpoint.start", f"endpoint/{endpoint.id}", endpoint.project_id)
     return operation.id, f"operation {operation.id} is {operation.status}"

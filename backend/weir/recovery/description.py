@@ -21,6 +21,7 @@ from weir.databases.models import BranchDatabase, Role
 from weir.endpoints.models import Endpoint
 from weir.identity.models import Account
 from weir.projects.models import Project
+from weir.snapshots.models import BackupScheduleItem, Snapshot
 
 VERSION = 1
 
@@ -29,10 +30,21 @@ VERSION = 1
 _BRANCH = (
     Branch.project_id, Branch.id, Branch.name, Branch.timeline_id, Branch.parent_id, Branch.parent_lsn,
     Branch.parent_timestamp, Branch.is_default, Branch.protected, Branch.durability, Branch.created_at,
+    Branch.restored_from, Branch.restored_as,
 )  # fmt: skip
 _ENDPOINT = (
     Endpoint.branch_id, Endpoint.id, Endpoint.name, Endpoint.type, Endpoint.port, Endpoint.pg_settings,
-    Endpoint.full_page_writes, Endpoint.suspend_timeout_seconds, Endpoint.disabled, Endpoint.created_at,
+    Endpoint.full_page_writes, Endpoint.suspend_timeout_seconds, Endpoint.disabled, Endpoint.prewarm,
+    Endpoint.min_cu, Endpoint.max_cu, Endpoint.created_at,
+)  # fmt: skip
+
+_SNAPSHOT = (
+    Snapshot.branch_id, Snapshot.id, Snapshot.source_branch_id, Snapshot.name, Snapshot.timestamp, Snapshot.manual,
+    Snapshot.created_by, Snapshot.created_at, Snapshot.delete_requested_at, Branch.expires_at,
+)  # fmt: skip
+_SCHEDULE = (
+    BackupScheduleItem.branch_id, BackupScheduleItem.frequency, BackupScheduleItem.hour, BackupScheduleItem.day,
+    BackupScheduleItem.retention_seconds,
 )  # fmt: skip
 
 _AnyRow = Row[*tuple[Any, ...]]
@@ -69,6 +81,16 @@ async def describe(session: AsyncSession, projects: Sequence[Project]) -> dict[s
         .where(*living, Endpoint.deleted_at.is_(None))
         .order_by(Endpoint.created_at, Endpoint.id),
     )
+    snapshots = await _by_first(
+        session, select(*_SNAPSHOT).join(Branch, Branch.id == Snapshot.branch_id).where(*living)
+    )
+    schedules = await _by_first(
+        session,
+        select(*_SCHEDULE)
+        .join(Branch, Branch.id == BackupScheduleItem.branch_id)
+        .where(*living)
+        .order_by(BackupScheduleItem.position),
+    )
     return {
         project.id: {
             "version": VERSION,
@@ -76,6 +98,7 @@ async def describe(session: AsyncSession, projects: Sequence[Project]) -> dict[s
             "branches": [
                 {
                     **_branch(row),
+                    **_kept(snapshots.get(row.id, ()), schedules.get(row.id, ())),
                     "roles": [role.name for role in roles.get(row.id, ())],
                     "databases": [
                         {"name": held.name, "owner": held.owner_name} for held in databases.get(row.id, ())
@@ -136,7 +159,36 @@ def _branch(branch: _AnyRow) -> dict[str, Any]:
         "protected": branch.protected,
         "durability": branch.durability.value,
         "created_at": _time(branch.created_at),
+        **{name: held for name in ("restored_from", "restored_as") if (held := getattr(branch, name)) is not None},
     }
+
+
+def _kept(snapshots: Sequence[_AnyRow], schedule: Sequence[_AnyRow]) -> dict[str, Any]:
+    """Of a branch that holds a snapshot, and of one that snapshots are taken of: nothing of most."""
+    found: dict[str, Any] = {}
+    for row in snapshots:
+        found["snapshot"] = {
+            "id": row.id,
+            "source_branch_id": row.source_branch_id,
+            "name": row.name,
+            "timestamp": _time(row.timestamp),
+            "manual": row.manual,
+            "created_by": row.created_by,
+            "created_at": _time(row.created_at),
+            "expires_at": _time(row.expires_at),
+            "delete_requested_at": _time(row.delete_requested_at),
+        }
+    if schedule:
+        found["backup_schedule"] = [
+            {
+                "frequency": row.frequency.value,
+                "hour": row.hour,
+                "day": row.day,
+                "retention_seconds": row.retention_seconds,
+            }
+            for row in schedule
+        ]
+    return found
 
 
 def _endpoint(endpoint: _AnyRow) -> dict[str, Any]:
@@ -149,5 +201,8 @@ def _endpoint(endpoint: _AnyRow) -> dict[str, Any]:
         "full_page_writes": endpoint.full_page_writes,
         "suspend_timeout_seconds": endpoint.suspend_timeout_seconds,
         "disabled": endpoint.disabled,
+        "prewarm": endpoint.prewarm,
+        "min_cu": endpoint.min_cu,
+        "max_cu": endpoint.max_cu,
         "created_at": _time(endpoint.created_at),
     }

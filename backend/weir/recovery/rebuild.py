@@ -13,11 +13,14 @@ from weir.branches.models import Branch, BranchState
 from weir.databases.models import BranchDatabase, Role
 from weir.durability.levels import Durability
 from weir.endpoints.models import Endpoint, EndpointState
+from weir.endpoints.sizes import UNIT
 from weir.kit.clock import now
 from weir.kit.ids import branch_id, project_id
 from weir.projects.models import KEEP_UNLISTED, Project
 from weir.projects.service import DEFAULT_BRANCH, DEFAULT_RETENTION_SECONDS, PG_VERSIONS
 from weir.recovery.inventory import FoundTenant, FoundTimeline
+from weir.snapshots.calendar import next_after
+from weir.snapshots.models import BackupScheduleItem, Frequency, Snapshot
 
 UNKNOWN_OWNER = ("admin", "admin@localhost")
 
@@ -32,6 +35,8 @@ class Rebuilt:
     endpoints: list[Endpoint] = field(default_factory=list[Endpoint])
     roles: list[Role] = field(default_factory=list[Role])
     databases: list[BranchDatabase] = field(default_factory=list[BranchDatabase])
+    snapshots: list[Snapshot] = field(default_factory=list[Snapshot])
+    schedules: list[BackupScheduleItem] = field(default_factory=list[BackupScheduleItem])
     lost: list[str] = field(default_factory=list[str])
     made_up: list[str] = field(default_factory=list[str])
 
@@ -44,7 +49,7 @@ def rebuild(tenant: FoundTenant, region_id: str) -> Rebuilt | None:
     description = tenant.description or {}
     known = {item["timeline_id"]: item for item in description.get("branches", [])}
     built = _project(tenant, description.get("project"), region_id, next(iter(there.values())).pg_version)
-    built.lost = [f"branch {item['name']}" for ident, item in known.items() if ident not in there]
+    built.lost = [_lost(item) for ident, item in known.items() if ident not in there]
     ids: dict[str, str] = {}
     for timeline in _parents_first(there):
         item = known.get(timeline.id)
@@ -57,9 +62,34 @@ def rebuild(tenant: FoundTenant, region_id: str) -> Rebuilt | None:
             _contents(built, branch, item)
     if built.made_up or not description:
         built.project.settings = {**built.project.settings, KEEP_UNLISTED: True}
+    _sources(built)
     if not any(branch.is_default for branch in built.branches):
-        built.branches[0].is_default = True
+        _default(built).is_default = True
     return built
+
+
+def _lost(item: dict[str, Any]) -> str:
+    snapshot = item.get("snapshot")
+    return f"snapshot {snapshot['name']}" if snapshot else f"branch {item['name']}"
+
+
+def _sources(built: Rebuilt) -> None:
+    """What a snapshot was taken of may be gone, or not be in the store."""
+    there = {branch.id for branch in built.branches}
+    for snapshot in built.snapshots:
+        if snapshot.source_branch_id not in there:
+            snapshot.source_branch_id = None
+
+
+def _default(built: Rebuilt) -> Branch:
+    """The first branch. Where snapshots alone are left, the first of those becomes a branch."""
+    for branch in built.branches:
+        if not branch.is_snapshot:
+            return branch
+    chosen = built.branches[0]
+    chosen.is_snapshot, chosen.expires_at = False, None
+    built.snapshots = [snapshot for snapshot in built.snapshots if snapshot.branch_id != chosen.id]
+    return chosen
 
 
 def _parents_first(there: dict[str, FoundTimeline]) -> list[FoundTimeline]:
@@ -127,6 +157,10 @@ def _branch(project: Project, timeline: FoundTimeline, item: dict[str, Any] | No
         parent_timestamp=datetime.fromisoformat(parent_timestamp) if parent and parent_timestamp else None,
         state=BranchState.READY,
         state_changed_at=at,
+        is_snapshot="snapshot" in described,
+        restored_from=described.get("restored_from"),
+        restored_as=described.get("restored_as"),
+        expires_at=_time((described.get("snapshot") or {}).get("expires_at")),
         is_default=bool(described.get("is_default")),
         protected=bool(described.get("protected")),
         # Not described by versions that had no levels, and not known of a timeline that nobody described.
@@ -140,8 +174,46 @@ def _made_up(timeline: FoundTimeline) -> str:
     return f"recovered-{timeline.id[:8]}" if timeline.ancestor_id else f"{DEFAULT_BRANCH}-{timeline.id[:8]}"
 
 
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _kept(built: Rebuilt, branch: Branch, item: dict[str, Any], at: datetime) -> None:
+    """The snapshot that the branch holds, and its schedule, which goes on from now."""
+    snapshot = item.get("snapshot")
+    if snapshot is not None:
+        built.snapshots.append(
+            Snapshot(
+                id=snapshot["id"],
+                project_id=built.project.id,
+                branch_id=branch.id,
+                source_branch_id=snapshot["source_branch_id"],
+                name=snapshot["name"],
+                timestamp=_time(snapshot["timestamp"]),
+                manual=snapshot["manual"],
+                created_by=snapshot["created_by"],
+                created_at=datetime.fromisoformat(snapshot["created_at"]),
+                updated_at=at,
+                delete_requested_at=_time(snapshot["delete_requested_at"]),
+            )
+        )
+    built.schedules += [
+        BackupScheduleItem(
+            branch_id=branch.id,
+            position=position,
+            frequency=Frequency(entry["frequency"]),
+            hour=entry["hour"],
+            day=entry["day"],
+            retention_seconds=entry["retention_seconds"],
+            next_at=next_after(Frequency(entry["frequency"]), entry["hour"], entry["day"], at),
+        )
+        for position, entry in enumerate(item.get("backup_schedule", ()))
+    ]
+
+
 def _contents(built: Rebuilt, branch: Branch, item: dict[str, Any]) -> None:
     at = now()
+    _kept(built, branch, item, at)
     # Passwords are known to Postgres alone: they go on as they are until somebody resets them.
     built.roles += [
         Role(branch_id=branch.id, name=name, password_sealed=None, scram_verifier=None, created_at=at, updated_at=at)
@@ -166,6 +238,11 @@ def _contents(built: Rebuilt, branch: Branch, item: dict[str, Any]) -> None:
             full_page_writes_since=None if held["full_page_writes"] else at,
             disabled=held["disabled"],
             suspend_timeout_seconds=held["suspend_timeout_seconds"],
+            # Absent from what a Weir wrote that had no such settings.
+            prewarm=held.get("prewarm", True),
+            min_cu=held.get("min_cu", UNIT),
+            max_cu=held.get("max_cu", UNIT),
+            current_cu=held.get("min_cu", UNIT),
             created_at=datetime.fromisoformat(held["created_at"]),
             updated_at=at,
         )

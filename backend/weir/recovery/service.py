@@ -77,7 +77,7 @@ async def _insert(session: AsyncSession, built: Rebuilt, settings: Settings) -> 
     for branch in built.branches:
         session.add(branch)
         await session.flush()
-    session.add_all([*built.roles, *built.databases])
+    session.add_all([*built.roles, *built.databases, *built.snapshots, *built.schedules])
     repository = EndpointRepository(session)
     for endpoint in built.endpoints:
         # Where its clients look for it, if that is to be had.
@@ -97,6 +97,7 @@ async def _insert(session: AsyncSession, built: Rebuilt, settings: Settings) -> 
         "project.recover",
         f"project/{project.id}",
         project.id,
-        branches=[branch.name for branch in built.branches],
+        branches=[branch.name for branch in built.branches if not branch.is_snapshot],
+        snapshots=[snapshot.id for snapshot in built.snapshots],
     )
     await session.flush()

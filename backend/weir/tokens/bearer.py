@@ -5,7 +5,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from weir.config import get_settings
+from weir.config import Settings, get_settings
 from weir.tokens.keys import signing_key_file
 from weir.tokens.mint import Grant, Right, Signer
 
@@ -24,10 +24,18 @@ def signer_of(home: Path) -> Signer | None:
     return _signer(path) if path.exists() else None
 
 
+def signer_for(settings: Settings) -> Signer | None:
+    """Of the process's own installation; None where it has no keys, and its parts ask for none. Settings that name a
+    folder of keys say that there are some: a key that is missing there is an error when it is used."""
+    if settings.credentials_dir is not None:
+        return _signer(signing_key_file(settings.credentials_dir))
+    return signer_of(settings.home)
+
+
 def for_storage(part: str, path: str, home: Path | None = None) -> str | None:
     """To manage `pageserver` or `safekeeper` by a request to this path; of the process's own installation unless
     told."""
-    signer = signer_of(home or get_settings().home)
+    signer = signer_for(get_settings()) if home is None else signer_of(home)
     if signer is None:
         return None
     if path == "/metrics":
@@ -39,15 +47,15 @@ def for_storage(part: str, path: str, home: Path | None = None) -> str | None:
 
 def for_agent(compute_id: str) -> str | None:
     """To manage this compute by its agent, and no other one."""
-    signer = signer_of(get_settings().home)
+    signer = signer_for(get_settings())
     if signer is None:
         return None
     return signer.for_requests(Grant(_SUBJECT, (f"compute/{compute_id}",), (Right.MANAGE,)))
 
 
-def for_members(home: Path, tenant: str, timeline: str) -> str | None:
+def for_members(settings: Settings, tenant: str, timeline: str) -> str | None:
     """To change the members of a log as a compute of its timeline would."""
-    signer = signer_of(home)
+    signer = signer_for(settings)
     if signer is None:
         return None
     return signer.for_requests(Grant(_SUBJECT, ("safekeeper",), (Right.WRITE_WAL,), tenant, timeline))

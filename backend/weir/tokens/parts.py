@@ -22,6 +22,7 @@ _LEEWAY_SECONDS = 30
 _PAGESERVER = Grant("pageserver", ("safekeeper",), (Right.READ_WAL, Right.TRIM_WAL))
 _SAFEKEEPER = Grant("safekeeper", ("safekeeper",), (Right.READ_WAL,))
 _PROMETHEUS = Grant("prometheus", ("pageserver", "safekeeper", "compute"), (Right.METRICS,))
+_SERVICES = (_PAGESERVER, _SAFEKEEPER, _PROMETHEUS)
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,12 @@ def tokens_dir(home: Path) -> Path:
 
 def services(home: Path) -> list[Part]:
     """Of what runs whether or not there are computes."""
-    return [Part(tokens_dir(home) / grant.subject, grant) for grant in (_PAGESERVER, _SAFEKEEPER, _PROMETHEUS)]
+    return [Part(tokens_dir(home) / grant.subject, grant) for grant in _SERVICES]
+
+
+def services_apart(folder: Path) -> list[Part]:
+    """The same, each in a folder of its own, so that a container can be given its own part's and no other."""
+    return [Part(folder / "tokens" / grant.subject / "token", grant) for grant in _SERVICES]
 
 
 def compute(directory: Path, spec: dict[str, Any]) -> Part:

@@ -13,7 +13,9 @@ export function createQueryClient(onSignedOut: () => void): QueryClient {
     defaultOptions: {
       queries: {
         staleTime: 2_000,
-        retry: (failures, error) => !(error instanceof ApiError && error.status < 500) && failures < 3,
+        // 429: too many requests for now, and the next attempt comes a second or more later.
+        retry: (failures, error) =>
+          !(error instanceof ApiError && error.status < 500 && error.status !== 429) && failures < 3,
       },
     },
   })

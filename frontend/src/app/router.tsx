@@ -20,7 +20,9 @@ import { keysQuery } from '~/features/keys/queries'
 import { projectQuery, projectSearchQuery } from '~/features/projects/queries'
 import { rolloutGridQuery, rolloutQuery, rolloutsQuery } from '~/features/rollouts/queries'
 import { parseRolloutSearch } from '~/features/rollouts/search'
+import { parseSchemaDiff } from '~/features/schemas/search'
 import { sessionQuery } from '~/features/session/queries'
+import { snapshotsQuery } from '~/features/snapshots/queries'
 
 import { AppShell } from './AppShell'
 import { RouteError, RouteNotFound, RoutePending } from './RouteStates'
@@ -94,6 +96,30 @@ const branch = createRoute({
       queryClient.ensureQueryData(endpointsQuery(projectId)),
     ]),
   component: lazyRouteComponent(() => import('~/routes/BranchPage'), 'BranchPage'),
+})
+
+const snapshots = createRoute({
+  getParentRoute: () => app,
+  path: '/projects/$projectId/snapshots',
+  loader: ({ context: { queryClient }, params: { projectId } }) =>
+    Promise.all([
+      queryClient.ensureQueryData(projectQuery(projectId)),
+      queryClient.ensureQueryData(branchesQuery(projectId)),
+      queryClient.ensureQueryData(snapshotsQuery(projectId)),
+    ]),
+  component: lazyRouteComponent(() => import('~/routes/SnapshotsPage'), 'SnapshotsPage'),
+})
+
+const schemaDiff = createRoute({
+  getParentRoute: () => app,
+  path: '/projects/$projectId/schemas',
+  validateSearch: parseSchemaDiff,
+  loader: ({ context: { queryClient }, params: { projectId } }) =>
+    Promise.all([
+      queryClient.ensureQueryData(projectQuery(projectId)),
+      queryClient.ensureQueryData(branchesQuery(projectId)),
+    ]),
+  component: lazyRouteComponent(() => import('~/routes/SchemaDiffPage'), 'SchemaDiffPage'),
 })
 
 const computes = createRoute({
@@ -171,6 +197,8 @@ const routeTree = root.addChildren([
     projects,
     project,
     branch,
+    snapshots,
+    schemaDiff,
     computes,
     compute,
     rollouts,

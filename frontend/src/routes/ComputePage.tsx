@@ -7,7 +7,9 @@ import type { ComputeDetail } from '~/api/types'
 import { ComputeSettings } from '~/features/computes/ComputeSettings'
 import { PushdownBadge } from '~/features/computes/ComputeTable'
 import { versionHint } from '~/features/computes/PostgresVersion'
+import { prewarmNote, prewarmText } from '~/features/computes/prewarm'
 import { computeMetricsQuery, computeQuery } from '~/features/computes/queries'
+import { loadNote, sizeText } from '~/features/computes/size'
 import { WalCost } from '~/features/computes/WalCost'
 import { ChosenLevels } from '~/features/durability/ChosenLevels'
 import { FACTS } from '~/features/durability/levels'
@@ -108,6 +110,8 @@ export function ComputePage() {
               value={seconds(start?.total_ms == null ? null : start.total_ms / 1000)}
               note={start ? `${String(start.pages_fetched)} pages (${bytes(start.bytes_fetched)}) read` : undefined}
             />
+            <Stat label="Warm start" value={prewarmText(compute.prewarm)} note={prewarmNote(compute.prewarm)} />
+            <Stat label="Size" value={sizeText(compute.current_cu)} note={loadNote(compute.load)} />
             <Stat label="Postgres" value={compute.postgres_version ?? '—'} note={versionHint(compute)} />
             <Stat label="Restarts" value={compute.restarts ?? '—'} note="since the compute was started" />
             <Stat

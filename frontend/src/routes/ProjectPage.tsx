@@ -10,11 +10,13 @@ import { endpointsQuery } from '~/features/computes/endpoint-queries'
 import { Operations } from '~/features/operations/Operations'
 import { ProjectStorage } from '~/features/projects/ProjectStorage'
 import { deleteProject, projectQuery } from '~/features/projects/queries'
+import { Quotas } from '~/features/quotas/Quotas'
 import { lazyDialog } from '~/shared/lazy-dialog'
 import { PageHeader } from '~/shared/PageHeader'
 import { projectKeys } from '~/shared/project-keys'
 import { useAction } from '~/shared/use-action'
 import { Button } from '~/ui/Button'
+import { BUTTON_LINK } from '~/ui/button-link'
 import { Card } from '~/ui/Card'
 import { DeleteDialog } from '~/ui/DeleteDialog'
 
@@ -77,7 +79,17 @@ export function ProjectPage() {
             Postgres {project.pg_version} · <code>{project.id}</code>
           </>
         }
-        actions={<DeleteProject id={project.id} name={project.name} />}
+        actions={
+          <>
+            <Link to="/projects/$projectId/snapshots" params={{ projectId }} className={BUTTON_LINK}>
+              Snapshots
+            </Link>
+            <Link to="/projects/$projectId/schemas" params={{ projectId }} className={BUTTON_LINK}>
+              Compare schemas
+            </Link>
+            <DeleteProject id={project.id} name={project.name} />
+          </>
+        }
       />
       <div className="grid gap-4">
         {main && <ConnectionString projectId={projectId} branch={main} />}
@@ -91,6 +103,7 @@ export function ProjectPage() {
           />
         </Card>
         <ProjectStorage project={project} branches={branches} />
+        <Quotas projectId={projectId} />
         <Operations projectId={projectId} branches={branches} />
       </div>
       {ask && (

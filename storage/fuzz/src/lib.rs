@@ -14,7 +14,7 @@ mod protocol;
 pub use frames::frames;
 pub use http::sql_over_http;
 pub use layer::layer;
-pub use protocol::{messages, scram_messages, startup};
+pub use protocol::{addresses, messages, origin, scram_messages, startup};
 
 use bytes::{Bytes, BytesMut};
 use pg_types::wal::{RECORD_HEADER_BYTES, rmgr};

@@ -1,7 +1,11 @@
 //! What strangers send to the proxy before they have proven anything, and what computes send to it.
 
+use std::net::IpAddr;
+
+use pg_protocol::addresses::Addresses;
 use pg_protocol::endpoint::{of_host, of_options, of_prefix};
 use pg_protocol::messages::parse_sasl_initial;
+use pg_protocol::origin::{FIXED_BYTES, MOST_REST_BYTES, Origin, parse as parse_origin, rest_bytes};
 use pg_protocol::scram::{Client, LoginKeys, Mechanism, MockSecret, Server, Verifier};
 use pg_protocol::startup::{FirstPacket, parse};
 use pg_protocol::tracker::Tracker;
@@ -67,4 +71,50 @@ pub fn messages(data: &[u8]) {
     }
     assert_eq!(all, again);
     assert_eq!(whole.between_messages(), pieces.between_messages());
+}
+
+/// The bytes as the header of a load balancer: what it says about a client is within the bytes it says it has.
+pub fn origin(data: &[u8]) {
+    let Some((fixed, rest)) = data.split_first_chunk::<FIXED_BYTES>() else {
+        return;
+    };
+    let Ok(length) = rest_bytes(fixed) else {
+        assert!(parse_origin(fixed, rest).is_err());
+        return;
+    };
+    assert!(length <= MOST_REST_BYTES);
+    let Some(rest) = rest.get(..length) else {
+        assert!(parse_origin(fixed, rest).is_err());
+        return;
+    };
+    if let Ok(Origin::Client(client)) = parse_origin(fixed, rest) {
+        let address = match client.ip() {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        assert!(rest.starts_with(&address));
+    }
+}
+
+/// The bytes as ranges of addresses, one a line: a set of several holds what a set of one of them holds.
+pub fn addresses(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let Ok(all) = Addresses::parse(text.lines()) else {
+        return;
+    };
+    for line in text.lines() {
+        let one = Addresses::parse([line]).expect("it was one of the lines");
+        for end in line.split(['-', '/']) {
+            if let Ok(address) = end.trim().parse::<IpAddr>() {
+                if matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some()) {
+                    // The end of a range of IPv6 that holds more than IPv4 is none of its addresses.
+                    continue;
+                }
+                assert!(one.contains(address), "{line} and {address}");
+                assert!(all.contains(address), "{line} and {address}");
+            }
+        }
+    }
 }

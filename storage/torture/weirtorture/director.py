@@ -373,14 +373,15 @@ class Director:
 
     def _backend_killed(self, fault: Fault) -> None:
         with self._claim("compute"):
+            compute = self.cluster.current()
             try:
-                with self.cluster.current().admin() as session:
+                with compute.admin() as session:
                     row = session.execute("SELECT pid FROM pg_stat_activity WHERE usename = 'app' LIMIT 1").fetchone()
             except psycopg.Error as error:
                 raise LeftOutError(f"Postgres does not answer: {error}") from None
             if row is None:
                 raise LeftOutError("no session is there")
-            os.kill(row[0], signal.SIGKILL)
+            os.kill(compute.here(row[0]), signal.SIGKILL)
 
     def _takeover(self, fault: Fault) -> None:
         with self._claim("compute"):

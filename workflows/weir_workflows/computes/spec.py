@@ -12,7 +12,6 @@ from weir.databases.models import DroppedKind
 from weir.databases.repository import DatabaseRepository
 from weir.durability.policy import Policy, wanted
 from weir.endpoints.models import Endpoint
-from weir.endpoints.settings import COMPUTE_UNITS
 from weir.projects.models import Project
 
 QUORUM_TIMEOUT_MS = 10_000
@@ -55,7 +54,8 @@ async def load_spec(
         # For agents of before the two: they drop what is not listed.
         "keep_unlisted": project.keeps_unlisted,
         "settings": commits.settings,
-        "compute_units": COMPUTE_UNITS,
+        "compute_units": endpoint.current_cu,
+        "prewarm": endpoint.prewarm,
         "durability": commits.durability.value,
         "storage_quota_bytes": project.logical_size_limit,
         "wal_bytes_per_second": project.wal_rate_limit,

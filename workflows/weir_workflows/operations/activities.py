@@ -3,7 +3,7 @@ from uuid import UUID
 
 from temporalio import activity
 
-from weir.operations import service
+from weir.operations import ended, service
 from weir_workflows.common.resources import Resources
 
 
@@ -22,6 +22,7 @@ class OperationActivities:
     @activity.defn
     async def report_operation(self, message: OperationDone) -> None:
         async with self._r.database.transaction() as session:
-            await service.mark_done(
+            row = await service.mark_done(
                 session, UUID(message.operation_id), message.error, message.warning, cancelled=message.cancelled
             )
+        ended.count(row)

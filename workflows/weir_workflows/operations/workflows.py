@@ -228,6 +228,8 @@ class RestoreBranch:
             # Clients wait for the computes; for storage, which may be away for minutes, nobody does.
             computes_first = workflow.patched(RESTORED_ONCE_EXCHANGED)
             silent = await _start_each(found.endpoints) if computes_first else None
+            if found.kept:
+                return silent
             await workflow.execute_activity_method(StorageActivities.delete_timeline, found.restored, **policies.UNDO)
             await workflow.execute_activity_method(StorageActivities.forget_branch, found.restored, **policies.RECORD)
             if not computes_first:

@@ -42,6 +42,7 @@ from weir.rollouts.run.repository import RolloutRepository
 from weir.rollouts.run.restarts import restarting
 from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
+from weir_workflows.reconciler.autoscaling import Autoscaling
 from weir_workflows.reconciler.expiry import delete_expired
 from weir_workflows.reconciler.idle import lock_idle
 from weir_workflows.reconciler.inactivity import suspend_inactive
@@ -49,6 +50,7 @@ from weir_workflows.reconciler.replacements import Replacements
 from weir_workflows.reconciler.rollbacks import finish_rollbacks, restore_thresholds
 from weir_workflows.reconciler.rollouts import confirm_deferred, watch_deadlines
 from weir_workflows.reconciler.safekeepers import repair_part
+from weir_workflows.reconciler.snapshots import take_due
 from weir_workflows.reconciler.storage import repair_descriptions, repair_tenants
 from weir_workflows.reconciler.versions import finish_restarts, keep_servers, record_versions
 from weir_workflows.runtime.local import BusyError
@@ -98,6 +100,7 @@ class ReconcilerActivities:
         self._seen_to = ""
         self._to_drop: set[str] = set()
         self._replacements = Replacements(resources)
+        self._autoscaling = Autoscaling(resources)
 
     @activity.defn
     async def reconcile(self) -> Round:
@@ -121,7 +124,9 @@ class ReconcilerActivities:
             await finish_restarts(self._r, rows, seen, rolling)
             await watch_deadlines(self._r)
             await delete_expired(self._r, now())
+            await take_due(self._r, now())
             await suspend_inactive(self._r, rows, seen, rolling)
+            await self._autoscaling.resize(rows, seen, rolling)
             await finish_rollbacks(self._r, rows, seen)
             await restore_thresholds(self._r)
             # Last, since it talks to computes that may not answer.
@@ -186,7 +191,7 @@ class ReconcilerActivities:
                 return _Finding(OperationKind.START_COMPUTE, f"is {seen.state}: {seen.reason}")
             if seen.state == "running" and endpoint.state != EndpointState.ACTIVE:
                 return _Finding(OperationKind.START_COMPUTE, "runs, which was never recorded")
-            return self._judge_durability(row, seen) or self._judge_dropping(row, seen)
+            return self._judge_durability(row, seen) or self._judge_size(row, seen) or self._judge_dropping(row, seen)
         since = self._silent_since.setdefault(endpoint.id, time.monotonic())
         if time.monotonic() - since > SILENCE_SECONDS:
             return _Finding(OperationKind.START_COMPUTE, f"has not answered for {SILENCE_SECONDS} s")
@@ -200,6 +205,13 @@ class ReconcilerActivities:
         if seen.state != "running" or level is None or actual in {None, level}:
             return None
         return _Finding(OperationKind.APPLY_CONFIG, f"commits at {actual}, should at {level}")
+
+    def _judge_size(self, row: ComputeRow, seen: ComputeStatus) -> _Finding | None:
+        """Its configuration failed, or was never heard of again, when another size was chosen for it."""
+        has, wanted_cu = seen.compute_units, row.endpoint.current_cu
+        if seen.state != "running" or has is None or has == wanted_cu:
+            return None
+        return _Finding(OperationKind.APPLY_CONFIG, f"has size {has:g}, should have {wanted_cu:g}")
 
     def _judge_dropping(self, row: ComputeRow, seen: ComputeStatus) -> _Finding | None:
         """Deleted roles and databases that Postgres still has: dropping them failed, or was never heard of again."""

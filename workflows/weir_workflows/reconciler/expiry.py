@@ -1,4 +1,4 @@
-"""Branches whose time has come: deleted as somebody's request would delete them, with their computes."""
+"""Branches and snapshots whose time has come: deleted as by somebody's request, with their computes."""
 
 from datetime import datetime, timedelta
 
@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from weir.branches.models import Branch
-from weir.branches.service import enqueue_deletion
+from weir.branches.service import deletion_of, enqueue_deletion
 from weir.errors import ProjectBusyError
 from weir.identity import audit
 from weir.operations import scopes
@@ -27,9 +27,9 @@ LONGEST_PAUSE_SECONDS = 3600
 
 
 async def delete_expired(resources: Resources, at: datetime) -> list[str]:
-    """Queues the deletion of branches whose `expires_at` is not after `at`, and answers with their ids. One that is
-    the default, protected, or has branches that need its data stays, whatever it says. A deletion that failed is
-    tried again, after a pause that grows to an hour."""
+    """Queues the deletion of branches, and of those that hold snapshots, whose `expires_at` is not after `at`, and
+    answers with their ids. One that is the default, protected, or has branches that need its data stays, whatever it
+    says. A deletion that failed is tried again, after a pause that grows to an hour."""
     async with resources.database.transaction() as session:
         statement = select(Branch.id, Branch.project_id).where(*_expired(at)).order_by(Branch.expires_at, Branch.id)
         found = (await session.execute(statement.limit(BRANCHES_A_ROUND))).all()
@@ -70,7 +70,7 @@ async def _delete(session: AsyncSession, project_id: str, ident: str, at: dateti
         return False
     await enqueue_deletion(session, branch, origin=ORIGIN)
     audit.record_system(
-        session, ORIGIN, "branch.delete", f"branch/{branch.id}", project_id,
+        session, ORIGIN, *deletion_of(branch), project_id,
         expires_at=branch.expires_at.isoformat() if branch.expires_at else None,
     )  # fmt: skip
     log.info("branch_expired", branch_id=branch.id, project_id=project_id)

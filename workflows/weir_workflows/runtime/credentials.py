@@ -9,7 +9,7 @@ import structlog
 
 from weir.config import Settings
 from weir.tokens import parts
-from weir.tokens.bearer import signer_of
+from weir.tokens.bearer import signer_for
 from weir.tokens.keys import KeyFileError
 
 log = structlog.get_logger()
@@ -19,13 +19,13 @@ LOOK_SECONDS = 10.0
 
 
 def renew(settings: Settings) -> int:
-    """Those of services, and of computes that were started with one. How many were written. Raises KeyFileError,
-    and OSError."""
-    signer = signer_of(settings.home)
+    """Those of services, unless another process keeps them, and of computes that were started with one. How many
+    were written. Raises KeyFileError, and OSError."""
+    signer = signer_for(settings)
     if signer is None:
         return 0
-    here = [*parts.services(settings.home), *parts.computes(settings.home)]
-    return parts.renew(signer.key(), here, time.time())
+    services = parts.services(settings.home) if settings.credentials_dir is None else []
+    return parts.renew(signer.key(), [*services, *parts.computes(settings.home)], time.time())
 
 
 @asynccontextmanager

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from weir.config import Settings
+from weir.kit import cgroups
 from weir.kit.http import bracketed
 from weir.tokens import parts
-from weir.tokens.bearer import signer_of
+from weir.tokens.bearer import signer_for
 from weir.tokens.keys import key_set_file
 from weir_workflows.runtime import environment
 from weir_workflows.runtime.process import ProcessId, boot_id, find_by_arguments
@@ -120,6 +121,8 @@ class LocalRuntime:
             agent_address(spec["listen"], spec["port"] + 1),
             *self._token_arguments(directory, spec),
         ]
+        if self._settings.compute_cgroup:
+            arguments += ["--cgroup", self._settings.compute_cgroup]
         with self.users.taken(directory) as user:
             inherited: list[tuple[Any, ...]] = []
             if user is not None:
@@ -148,20 +151,20 @@ class LocalRuntime:
 
     def _token_arguments(self, directory: Path, spec: dict[str, Any]) -> list[str]:
         """Makes the compute's token; none where the installation has no keys."""
-        signer = signer_of(self._settings.home)
+        signer = signer_for(self._settings)
         if signer is None:
             return []
         part = parts.compute(directory, spec)
         parts.record(self._settings.home, spec)
         parts.renew(signer.key(), [part], time.time())
-        return ["--token-keys", str(key_set_file(self._settings.home)), "--token", str(part.file)]
+        return ["--token-keys", str(key_set_file(self._settings.keys_home)), "--token", str(part.file)]
 
     def clean(self, compute_id: str) -> bool:
-        """Removes what a dead compute left: its pid file and its mounts; and closes its folder to the user it had.
-        True if there was anything to remove."""
+        """Removes what a dead compute left: its pid file, its mounts and its control groups; and closes its folder to
+        the user it had. True if there was anything to remove."""
         directory = self.directory(compute_id)
         self.users.close(directory)
-        found = False
+        found = cgroups.remove(self._settings.compute_cgroup, compute_id)
         for mount in reversed(mounts_below(directory)):
             found = True
             _unmount(mount)

@@ -229,7 +229,7 @@ class ReplaceActivities:
                 [kind, str(address or number)],
                 CHANGE_TIMEOUT_MS,
                 held,
-                bearer.for_members(self._r.settings.home, what.project.tenant_id, what.branch.timeline_id),
+                bearer.for_members(self._r.settings, what.project.tenant_id, what.branch.timeline_id),
             )
         return None
 

@@ -15,11 +15,13 @@ from weir_workflows.common.resources import Resources
 
 @dataclass(frozen=True)
 class Restore:
-    """`restored` is the branch that holds the state wanted until the exchange, and the state replaced after it."""
+    """`restored` is the branch that holds the state wanted until the exchange, and the state replaced after it; with
+    `kept` it stays when the restore fails. `endpoints` are those of both branches."""
 
     endpoints: list[str]
     restored: str
     exchanged: bool
+    kept: bool = False
 
 
 class RestoreActivities:
@@ -33,11 +35,18 @@ class RestoreActivities:
             if operation is None or operation.branch_id is None:
                 raise missing("operation", operation_id)
             branch = await session.get_one(Branch, operation.branch_id)
-            endpoints = await EndpointRepository(session).of_branch(operation.branch_id)
+            restored: str = operation.payload["restored"]
+            repository = EndpointRepository(session)
+            endpoints = [
+                endpoint
+                for ident in (operation.branch_id, restored)
+                for endpoint in await repository.of_branch(ident)
+            ]
         return Restore(
             [endpoint.id for endpoint in endpoints],
-            operation.payload["restored"],
+            restored,
             branch.timeline_id != operation.payload["replaced_timeline"],
+            kept="preserve_under" in operation.payload,
         )
 
     @activity.defn

@@ -12,9 +12,11 @@ from weir.cli.resources.failures import AwayError
 
 ANSWER_SECONDS = 60
 PAGE = 400
-# How long a request is repeated while another operation holds the project (423), and how often.
+# How long a request is repeated while another operation holds the project (423), and how often; and as long while the
+# key has made too many (429), as often as the answer says.
 BUSY_SECONDS = 60
 BUSY_PAUSE_SECONDS = 0.5
+_REPEATED = {423, 429}
 
 
 class NotThereError(CliError):
@@ -42,18 +44,19 @@ class Api:
     def call(
         self, method: str, where: str, body: dict[str, Any] | None = None, params: dict[str, Any] | None = None
     ) -> Any:
-        """What the API answers; None where it answers nothing. While another operation holds the project, the request
-        is repeated: such a request has done nothing."""
+        """What the API answers; None where it answers nothing. While another operation holds the project, or the key
+        has made too many requests, the request is repeated: such a request has done nothing."""
         deadline = time.monotonic() + BUSY_SECONDS
         said = False
         while True:
             answer = self._send(method, where, body, params)
-            if answer.status_code != 423 or time.monotonic() >= deadline:
+            pause = _pause(answer)
+            if answer.status_code not in _REPEATED or time.monotonic() + pause >= deadline:
                 return self._read(answer)
             if not said:
                 click.echo(f"  {_message(answer)}; trying again for {BUSY_SECONDS} s", err=True)
                 said = True
-            time.sleep(BUSY_PAUSE_SECONDS)
+            time.sleep(pause)
 
     def _send(
         self, method: str, where: str, body: dict[str, Any] | None, params: dict[str, Any] | None
@@ -104,6 +107,12 @@ class Api:
             if not cursor or not page[rows] or (most is not None and len(found) >= most):
                 return whole | {rows: found[:most]}
             asked["cursor"] = cursor
+
+
+def _pause(answer: httpx.Response) -> float:
+    """Seconds until the request is repeated: those that the answer asks for, where it does."""
+    asked = answer.headers.get("retry-after", "")
+    return float(asked) if asked.isdecimal() else BUSY_PAUSE_SECONDS
 
 
 def _message(answer: httpx.Response) -> str:

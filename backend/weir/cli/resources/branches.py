@@ -9,6 +9,7 @@ from weir.cli.resources.api import path
 from weir.cli.resources.branch_changes import described, path_of
 from weir.cli.resources.moments import AHEAD, BACK, LSN
 from weir.cli.resources.projects import DURABILITY
+from weir.cli.resources.schema_diff import schema_diff
 from weir.cli.resources.show import fields, listed, moment, size
 from weir.cli.resources.use import Use, branch_argument, confirm, resource, yes_option
 
@@ -137,16 +138,17 @@ def create_branch(
 
 @branches.command("delete")
 @branch_argument
-@click.option("--children", is_flag=True, help="Also all branches made from it.")
+@click.option("--children", is_flag=True, help="Also all branches and snapshots made from it.")
 @yes_option
 @resource(waits=True)
 def delete_branch(use: Use, branch: str, *, children: bool, yes: bool) -> None:
     """Delete a branch with its data and its compute.
 
-    Refused for the default branch, for protected ones, and without --children for one that others were made from.
+    Refused for the default branch, for protected ones, and without --children for one that others were made from or
+    that has snapshots.
     """
     row = use.branch(branch)
-    more = " with all branches made from it" if children else ""
+    more = " with all branches and snapshots made from it" if children else ""
     confirm(f"Branch {row['name']!r} ({row['id']}){more} and its data will be gone for good. Delete it?", yes=yes)
     answer = use.api.call("DELETE", path_of(row), params={"children": "delete"} if children else None)
     use.say(answer, f"Branch {row['name']} ({row['id']}){more} is being deleted.")
@@ -158,5 +160,5 @@ def one_of(at: str | None, lsn: str | None) -> None:
         raise click.UsageError("Give --at or --lsn, not both.")
 
 
-for _command in branch_changes.COMMANDS:
+for _command in (*branch_changes.COMMANDS, schema_diff):
     branches.add_command(_command)

@@ -39,7 +39,8 @@ export const branchHistoryQuery = (projectId: string, branchId: string) =>
 /** Which state of a branch is meant: its newest, the one of a moment (as a `datetime-local` field says it), or at an LSN. */
 export type Point = { from: 'head' | 'timestamp' | 'lsn'; at: string }
 
-const asked = (point: Point) => ({
+/** A point as the API's queries say it. */
+export const asked = (point: Point) => ({
   ...(point.from === 'lsn' ? { lsn: point.at.trim() } : {}),
   ...(point.from === 'timestamp' ? { timestamp: new Date(point.at).toISOString() } : {}),
 })

@@ -7,22 +7,28 @@ import { useAction } from '~/shared/use-action'
 import { Button } from '~/ui/Button'
 import { Dialog } from '~/ui/Dialog'
 
-import { changeIdleTime } from './endpoint-queries'
+import { changeIdle, type IdleChoice } from './endpoint-queries'
 import { idleTimes, idleTimeText } from './idle-time'
 
 type Props = { projectId: string; endpoint: Endpoint; onClose: () => void }
 
-/** After how long without a client's activity a compute is suspended. */
+/** After how long without a client's activity a compute is suspended, and whether it starts warm after that. */
 export function IdleTimeForm({ projectId, endpoint, onClose }: Props) {
   const before = Math.max(endpoint.suspend_timeout_seconds, 0)
   const form = useAppForm({
-    defaultValues: { seconds: String(before) },
+    defaultValues: { seconds: String(before), prewarm: endpoint.prewarm },
     onSubmit: ({ value }) => {
-      change.mutate(Number(value.seconds))
+      // The value of now stays as it is stored: -1 and 0 are both never, and mean different things.
+      const seconds = Number(value.seconds)
+      change.mutate({
+        suspend_timeout_seconds: seconds === before ? endpoint.suspend_timeout_seconds : seconds,
+        prewarm: value.prewarm,
+      })
     },
   })
-  const chosen = Number(useStore(form.store, (state) => state.values.seconds))
-  const change = useAction((seconds: number) => changeIdleTime(projectId, endpoint.id, seconds), {
+  const values = useStore(form.store, (state) => state.values)
+  const chosen = Number(values.seconds)
+  const change = useAction((choice: IdleChoice) => changeIdle(projectId, endpoint.id, choice), {
     done: chosen === 0 ? 'The compute runs until it is suspended' : `The compute suspends ${idleTimeText(chosen)}`,
     invalidate: [projectKeys.one(projectId)],
     onDone: onClose,
@@ -45,10 +51,14 @@ export function IdleTimeForm({ projectId, endpoint, onClose }: Props) {
             </field.Select>
           )}
         </form.AppField>
+        <form.AppField name="prewarm">
+          {(field) => <field.Check label="Load what was in memory again when it starts" />}
+        </form.AppField>
         <p className="my-3 text-xs text-muted">
-          Sessions that only wait for their client do not keep a compute awake, and end when it is suspended. A client
-          that connects by the proxy starts it again and waits meanwhile. Statements, open transactions, replication
-          and rows in unlogged tables keep it awake; somebody who suspends it is asked whether those rows may go.
+          What was in memory is loaded behind the queries of clients, from the next start on. Sessions that only wait
+          for their client do not keep a compute awake, and end when it is suspended. A client that connects by the
+          proxy starts it again and waits meanwhile. Statements, open transactions, replication and rows in unlogged
+          tables keep it awake; somebody who suspends it is asked whether those rows may go.
         </p>
         <div className="flex flex-wrap justify-end gap-2">
           <Button onClick={onClose}>Cancel</Button>
@@ -56,7 +66,9 @@ export function IdleTimeForm({ projectId, endpoint, onClose }: Props) {
             variant="primary"
             type="submit"
             busy={change.isPending}
-            disabledReason={chosen === before ? 'This is what it does now.' : null}
+            disabledReason={
+              chosen === before && values.prewarm === endpoint.prewarm ? 'This is what it does now.' : null
+            }
           >
             Save
           </Button>

@@ -41,11 +41,14 @@ export function suspendEndpoint(projectId: string, endpointId: string, discardUn
   )
 }
 
-export function changeIdleTime(projectId: string, endpointId: string, seconds: number) {
+export type IdleChoice = { suspend_timeout_seconds: number; prewarm: boolean }
+
+/** When a compute is suspended by itself, and how it starts after that. */
+export function changeIdle(projectId: string, endpointId: string, choice: IdleChoice) {
   return unwrap(
     client.PATCH('/api/v2/projects/{project_id}/endpoints/{endpoint_id}', {
       params: { path: { project_id: projectId, endpoint_id: endpointId } },
-      body: { endpoint: { suspend_timeout_seconds: seconds } },
+      body: { endpoint: choice },
     }),
   )
 }

@@ -10,6 +10,8 @@
 //! deleted                       the timeline is being deleted; everything else here is garbage
 //! ```
 //!
+//! Beside the tenants, `deleted/{tenant}-{timeline}` says for a while that a timeline was deleted (see `deleted`).
+//!
 //! Invariants:
 //!
 //! 1. An index names only layers that are durable. A layer is deleted only after an index that does not
@@ -31,12 +33,14 @@
 //! - while the index is written: the old index or the new one, whole;
 //! - between an index and the deletion of layers it dropped: orphans;
 //! - after claiming a generation: a claim without an index; the previous generation's index is read;
-//! - while deleting a timeline: the `deleted` mark, which goes last; deleting again finishes the work.
+//! - while deleting a timeline: the `deleted` mark, which goes last; deleting again finishes the work;
+//! - between the tombstone of a deletion and the end of its mark: both.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod copy;
+mod deleted;
 mod direct;
 mod error;
 mod file;
@@ -51,6 +55,7 @@ mod store;
 mod timeline;
 mod wal;
 
+pub use deleted::Tombstone;
 pub use error::BlobError;
 pub use file::LocalLayerFile;
 pub use generation::Generation;

@@ -28,6 +28,8 @@ const LOOKS: u32 = 3;
 const FOLDERS: [&str; 3] = ["index", "layers", "generation"];
 /// The folder of a timeline's finished WAL, which safekeepers put there.
 pub(crate) const WAL_FOLDER: &str = "wal";
+/// The mark of a deletion that is under way.
+pub(crate) const MARK: &str = "deleted";
 
 /// What object storage holds of a timeline.
 #[derive(Clone, PartialEq, Debug)]
@@ -159,7 +161,7 @@ impl TimelineStore {
     /// what is loaded. No pageserver reads an index that the previous owner still writes, so layers that only such an
     /// index names can be removed as orphans. A timeline that is being deleted is not claimed.
     pub async fn attach(&self) -> Result<(Generation, Loaded), BlobError> {
-        if self.store.exists(&self.path("deleted")).await? {
+        if self.store.exists(&self.path(MARK)).await? {
             return Ok((Generation::default(), Loaded::Deleting));
         }
         let generation = self.claim_generation().await?;
@@ -183,7 +185,7 @@ impl TimelineStore {
     pub async fn check_fence(&self, ours: Generation) -> Result<(), BlobError> {
         // Claims follow each other without a gap.
         let (mark, claim, next) = (
-            self.path("deleted"),
+            self.path(MARK),
             self.claim_path(ours),
             self.claim_path(Generation(ours.0 + 1)),
         );
@@ -232,7 +234,7 @@ impl TimelineStore {
 
     /// The newest index.
     pub async fn load(&self) -> Result<Loaded, BlobError> {
-        if self.store.exists(&self.path("deleted")).await? {
+        if self.store.exists(&self.path(MARK)).await? {
             return Ok(Loaded::Deleting);
         }
         // A newer generation may replace the index between listing and reading it: look again.
@@ -407,9 +409,10 @@ impl TimelineStore {
     // ---- deletion
 
     /// Deletes the timeline; stop its [`crate::UploadQueue`] first. Once this has begun,
-    /// [`TimelineStore::load`] says `Deleting` until it is done, and indexes are refused from then on.
+    /// [`TimelineStore::load`] says `Deleting` until it is done, and indexes are refused from then on. A tombstone stays
+    /// ([`Store::tombstones`]).
     pub async fn delete_all(&self) -> Result<(), BlobError> {
-        let mark = self.path("deleted");
+        let mark = self.path(MARK);
         self.store
             .put(&mark, Bytes::new(), PutMode::Overwrite)
             .await?;
@@ -427,6 +430,7 @@ impl TimelineStore {
                 .await?;
             crash::point!("delete.index-gone");
         }
+        self.put_tombstone().await?;
         crash::point!("delete.before-unmark");
         self.store.delete(&mark).await
     }

@@ -80,6 +80,7 @@ async fn it_goes_with_its_timeline() {
         store.delete_all().await.unwrap();
         assert_eq!(store.load().await.unwrap(), Loaded::Absent);
         assert_eq!(whole.timelines(TENANT).await.unwrap(), []);
+        assert_eq!(store.remove_tombstone().await.unwrap(), 0);
         let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
         assert!(left.is_empty(), "{left:?}");
     }

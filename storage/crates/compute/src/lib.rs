@@ -1,7 +1,8 @@
 //! The compute: stock Postgres on remote storage, with the agent that makes it possible.
 //!
 //! From below: [`start`] lays out the local files of a start, [`pages`] talks to the pageserver, [`volume`]
-//! is the lazily filled file system below Postgres, [`settings`] are those that a customer may choose, [`postgres`]
+//! is the lazily filled file system below Postgres, [`settings`] are those that a customer may choose, [`size`] says
+//! what a size makes of others, [`prewarm`] is the list of pages that a start loads ahead of need, [`postgres`]
 //! runs and configures the server, [`agent`] ties them together from election to suspend and serves the HTTP interface.
 //!
 //! Everything local is disposable: a crash at any moment leaves files that the next start deletes, and no
@@ -14,7 +15,9 @@ pub mod bundle;
 mod metrics;
 pub mod pages;
 pub mod postgres;
+pub mod prewarm;
 pub mod settings;
+pub mod size;
 pub mod source;
 pub mod spec;
 pub mod start;

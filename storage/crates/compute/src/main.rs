@@ -11,7 +11,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Parser;
 use compute::agent::{Agent, Options, Terminate, Verdict, http};
-use compute::postgres::confine;
+use compute::postgres::{confine, init};
 use compute::spec::Spec;
 use compute::volume::WriteMode;
 use nix::mount::MsFlags;
@@ -39,6 +39,10 @@ struct Arguments {
     /// runs as them. Only for root. Left out: Postgres runs as pg_user of the spec, or as this program's own user.
     #[arg(long)]
     user: Option<u32>,
+    /// A control group, below which Postgres gets one of its own that bounds memory, processor time and processes by the
+    /// compute's size, in each hierarchy that has it: /weir is /sys/fs/cgroup/weir. Only for root. Left out: no bounds.
+    #[arg(long)]
+    cgroup: Option<PathBuf>,
     /// Where to serve status, configuration and metrics.
     #[arg(long)]
     listen_http: SocketAddr,
@@ -63,6 +67,14 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    match init::Task::of_arguments(std::env::args_os()) {
+        Some(Ok(task)) => return init::run(&task),
+        Some(Err(error)) => {
+            eprintln!("weir-compute: {error:#}");
+            return ExitCode::FAILURE;
+        }
+        None => {}
+    }
     match begin() {
         Ok(Verdict::Terminated) => ExitCode::SUCCESS,
         Ok(Verdict::Fenced) => ExitCode::from(EXIT_FENCED),
@@ -144,7 +156,7 @@ async fn serve(
     let token = arguments.tokens.own()?;
     let agent =
         Agent::new(spec, &arguments.dir, options, rights).context("the spec can't be followed")?;
-    let agent = Arc::new(agent.showing(token));
+    let agent = Arc::new(agent.showing(token).within(arguments.cgroup));
     let listener = tokio::net::TcpListener::bind(arguments.listen_http)
         .await
         .with_context(|| format!("listen on {}", arguments.listen_http))?;

@@ -33,6 +33,7 @@ family!(FETCHED_BYTES: IntCounterVec = register_int_counter_vec!("weir_compute_v
 family!(READ_AHEAD: IntCounterVec = register_int_counter_vec!("weir_compute_volume_pages_read_ahead_total", "Pages fetched before anybody asked for them"));
 family!(READ_AHEAD_USED: IntCounterVec = register_int_counter_vec!("weir_compute_volume_read_ahead_used_total", "Pages read ahead that were read since"));
 family!(READ_AHEAD_UNUSED: IntCounterVec = register_int_counter_vec!("weir_compute_volume_read_ahead_unused_total", "Pages read ahead that were overwritten, cut off or dropped before they were read"));
+family!(READS_BEHIND: IntCounterVec = register_int_counter_vec!("weir_compute_volume_reads_behind_total", "Reads ahead of need that had to wait for storage and stood behind those of sessions"));
 family!(WRITES: IntCounterVec = register_int_counter_vec!("weir_compute_volume_writes_total", "Writes to the volume"));
 family!(WRITTEN_BYTES: IntCounterVec = register_int_counter_vec!("weir_compute_volume_bytes_written_total", "Bytes written to the volume"));
 family!(WRITE_BACK: IntGaugeVec = register_int_gauge_vec!("weir_compute_volume_write_back", "1 while the kernel hands writes to the volume over later, 0 while each goes through"));
@@ -43,6 +44,9 @@ family!(FAILED: IntCounterVec = register_int_counter_vec!("weir_compute_volume_f
 family!(THROTTLE: GaugeVec = register_gauge_vec!("weir_compute_volume_throttle_seconds", "How long each write is held back"));
 family!(WAL_RATE_LIMIT: IntGaugeVec = register_int_gauge_vec!("weir_compute_wal_rate_limit_bytes_per_second", "WAL the compute may write a second; 0 for no limit"));
 family!(REFUSING: IntGaugeVec = register_int_gauge_vec!("weir_compute_writes_refused", "1 while writes are refused"));
+family!(PREWARMED: IntCounterVec = register_int_counter_vec!("weir_compute_prewarmed_pages_total", "Pages of the last suspend that starts loaded into shared buffers"));
+family!(PREWARM: GaugeVec = register_gauge_vec!("weir_compute_prewarm_seconds", "From the start of Postgres until pages of the last suspend were loaded, of the last start that loaded any"));
+family!(PREWARM_IGNORED: IntCounterVec = register_int_counter_vec!("weir_compute_prewarm_lists_ignored_total", "Lists of pages to load that could not be used"));
 family!(AUDITS: IntCounterVec = register_int_counter_vec!("weir_compute_audit_reads_total", "Pages read back from storage by what the comparison said", "result"));
 family!(RECONNECTS: IntCounterVec = register_int_counter_vec!("weir_compute_page_connections_total", "Connections opened to the pageserver"));
 
@@ -115,6 +119,8 @@ pub struct Metrics {
     pub read_ahead_used: IntCounter,
     /// `weir_compute_volume_read_ahead_unused_total`.
     pub read_ahead_unused: IntCounter,
+    /// `weir_compute_volume_reads_behind_total`.
+    pub reads_behind: IntCounter,
     /// `weir_compute_volume_writes_total`.
     pub writes: IntCounter,
     /// `weir_compute_volume_bytes_written_total`.
@@ -135,6 +141,12 @@ pub struct Metrics {
     pub writes_refused: IntGauge,
     /// `weir_compute_wal_rate_limit_bytes_per_second`.
     pub wal_rate_limit: IntGauge,
+    /// `weir_compute_prewarmed_pages_total`.
+    pub prewarmed_pages: IntCounter,
+    /// `weir_compute_prewarm_seconds`.
+    pub prewarm_seconds: prometheus::Gauge,
+    /// `weir_compute_prewarm_lists_ignored_total`.
+    pub prewarm_ignored: IntCounter,
     /// `weir_compute_audit_reads_total{result="equal"}`.
     pub audit_equal: IntCounter,
     /// `weir_compute_audit_reads_total{result="newer"}`.
@@ -178,6 +190,7 @@ impl Metrics {
             read_ahead: READ_AHEAD.with_label_values(&plain),
             read_ahead_used: READ_AHEAD_USED.with_label_values(&plain),
             read_ahead_unused: READ_AHEAD_UNUSED.with_label_values(&plain),
+            reads_behind: READS_BEHIND.with_label_values(&plain),
             writes: WRITES.with_label_values(&plain),
             bytes_written: WRITTEN_BYTES.with_label_values(&plain),
             write_back: WRITE_BACK.with_label_values(&plain),
@@ -188,6 +201,9 @@ impl Metrics {
             throttle_seconds: THROTTLE.with_label_values(&plain),
             wal_rate_limit: WAL_RATE_LIMIT.with_label_values(&plain),
             writes_refused: REFUSING.with_label_values(&plain),
+            prewarmed_pages: PREWARMED.with_label_values(&plain),
+            prewarm_seconds: PREWARM.with_label_values(&plain),
+            prewarm_ignored: PREWARM_IGNORED.with_label_values(&plain),
             audit_equal: AUDITS.with_label_values(&[a, b, c, "equal"]),
             audit_newer: AUDITS.with_label_values(&[a, b, c, "newer"]),
             audit_mismatch: AUDITS.with_label_values(&[a, b, c, "mismatch"]),

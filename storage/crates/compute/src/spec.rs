@@ -7,6 +7,7 @@ use pg_types::{TenantId, TimelineId};
 use serde::{Deserialize, Serialize};
 
 pub use crate::settings::SettingValue;
+use crate::size::ComputeSize;
 
 /// What a compute is to be, as the control plane writes it (docs/interfaces.md, `spec.json`).
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -50,12 +51,15 @@ pub struct Spec {
     /// Settings that the customer has chosen, by name.
     #[serde(default)]
     pub settings: BTreeMap<String, SettingValue>,
-    /// The compute's size, by which some settings are bounded: 4 GiB of memory each.
+    /// The compute's size, 4 GiB of memory each: some settings are bounded by it, and some follow it ([`crate::size`]).
     #[serde(default = "default_compute_units")]
     pub compute_units: f64,
     /// What a commit waits for when its session says nothing else.
     #[serde(default)]
     pub durability: Durability,
+    /// Whether pages that were in shared buffers at a suspend are loaded again behind the next start.
+    #[serde(default)]
+    pub prewarm: bool,
     /// Bytes of all main forks that the branch may hold; no limit without.
     #[serde(default)]
     pub storage_quota_bytes: Option<u64>,
@@ -184,16 +188,20 @@ pub enum SpecError {
 }
 
 impl Spec {
-    /// `settings` with what other fields of the spec make of them. A `synchronous_commit` among them has been chosen
-    /// by name and stays.
+    /// `settings` with what other fields of the spec make of them. One that has been chosen by name stays.
     pub fn postgres_settings(&self) -> BTreeMap<String, SettingValue> {
         let mut settings = self.settings.clone();
-        if !settings
-            .keys()
-            .any(|name| name.eq_ignore_ascii_case("synchronous_commit"))
-        {
-            let value = self.durability.synchronous_commit().to_owned();
-            settings.insert("synchronous_commit".to_owned(), SettingValue::Text(value));
+        let level = self.durability.synchronous_commit().to_owned();
+        let mut made = ComputeSize::new(self.compute_units).settings();
+        made.push(("synchronous_commit", SettingValue::Text(level)));
+        for (name, value) in made {
+            if !self
+                .settings
+                .keys()
+                .any(|key| key.eq_ignore_ascii_case(name))
+            {
+                settings.insert(name.to_owned(), value);
+            }
         }
         settings
     }

@@ -5,6 +5,9 @@ use std::time::Duration;
 use layers::ImageRule;
 use serde::{Deserialize, Serialize};
 
+/// The longest [`TenantConfig::history_window_seconds`]: ten years of 366 days.
+pub const LONGEST_HISTORY_WINDOW: Duration = Duration::from_secs(10 * 366 * 86_400);
+
 /// How it is decided that a page gets an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -183,7 +186,7 @@ impl TenantConfig {
                 "history_window_seconds",
                 self.history_window_seconds,
                 1,
-                10 * 366 * 86_400,
+                LONGEST_HISTORY_WINDOW.as_secs(),
             ),
         ];
         match ranges

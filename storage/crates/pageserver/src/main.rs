@@ -73,6 +73,10 @@ struct Args {
     /// is left free in any case.
     #[arg(long, default_value_t = 16384)]
     layer_cache_mib: u64,
+    /// How long the object store remembers that a timeline was deleted, seconds: WAL that a safekeeper puts there until
+    /// then goes again.
+    #[arg(long, default_value_t = 7 * 86_400)]
+    tombstone_seconds: u64,
     #[command(flatten)]
     tokens: TokenOptions,
 }
@@ -118,6 +122,7 @@ async fn run(args: Args) -> Result<()> {
         memory_bytes: args.memory_mib << 20,
         recent_layers_bytes: args.recent_layers_mib << 20,
         layer_cache_bytes: args.layer_cache_mib << 20,
+        tombstones: std::time::Duration::from_secs(args.tombstone_seconds),
         time: Arc::new(MachineTime::new()?),
         wal: Arc::new(Safekeepers {
             reader: reader_name(&object_store),

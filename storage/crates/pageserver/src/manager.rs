@@ -6,6 +6,7 @@
 
 mod broken;
 mod create;
+mod deleted;
 mod detach;
 mod found;
 mod history;
@@ -16,6 +17,7 @@ mod warm;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use layers::BlockCache;
@@ -63,6 +65,9 @@ pub struct ManagerOptions {
     pub recent_layers_bytes: u64,
     /// Bytes of layers copied to local disk, when the object store is not on it.
     pub layer_cache_bytes: u64,
+    /// How long the object store remembers that a timeline was deleted: longer than a safekeeper may keep a log that the
+    /// control plane wants deleted.
+    pub tombstones: Duration,
     /// Where timelines get their WAL from.
     pub wal: Arc<dyn WalSources>,
     /// The clocks by which history is cut and leases end.
@@ -190,6 +195,7 @@ impl TenantManager {
         );
         stalls::spawn("history", history::trim(Arc::downgrade(&manager)));
         stalls::spawn("warm layers", warm::keep(Arc::downgrade(&manager)));
+        stalls::spawn("tombstones", deleted::sweep(Arc::downgrade(&manager)));
         Ok(manager)
     }
 
@@ -345,10 +351,11 @@ impl TenantManager {
     }
 
     /// Deletes a timeline; fine if it does not exist. Branches of it, and theirs, are deleted before it if asked for.
-    /// A crash in between leaves those not yet deleted whole.
+    /// A crash in between leaves those not yet deleted whole, and a repetition goes on with them.
     ///
     /// Fails with `PreconditionFailed` when there are branches that are not to be deleted, or a timeline that could
-    /// not be opened and is, or may be, a branch; and when something can't be deleted: the request can be repeated.
+    /// not be opened and is, or may be, a branch: nothing is deleted then. Fails when something can't be deleted: the
+    /// request can be repeated.
     pub async fn delete_timeline(
         &self,
         tenant: TenantId,
@@ -370,10 +377,13 @@ impl TenantManager {
                 branch.id()
             )));
         }
+        // All of it before anything is deleted: what is refused leaves everything as it is.
         check_broken_branches(&tenant, id)?;
+        for branch in &branches {
+            check_broken_branches(&tenant, branch.id())?;
+        }
         branches.sort_by_key(|branch| std::cmp::Reverse(depth(branch)));
         for branch in branches {
-            check_broken_branches(&tenant, branch.id())?;
             self.remove_timeline(&tenant, branch).await?;
         }
         match timelines.get(&id) {

@@ -106,6 +106,9 @@ impl TimelineIndex {
     ) -> anyhow::Result<(TimelineIndex, Vec<RemoteLayer>)> {
         let remote = store.timeline(tenant, timeline);
         refuse_existing(&remote).await?;
+        // An id that was used before: what is left of that timeline is none of this one's.
+        let buried = remote.remove_tombstone().await;
+        buried.context("remove the tombstone of an earlier timeline of this id")?;
         let generation = remote
             .claim_generation()
             .await

@@ -36,7 +36,7 @@ pub struct Backend {
 /// What a request to cancel reaches.
 #[derive(Default)]
 struct Aim {
-    backend: Option<Backend>,
+    backend: Option<Arc<Backend>>,
     /// A request was sent, and nobody knows whether the backend has been signalled yet.
     doubtful: bool,
 }
@@ -61,7 +61,7 @@ pub struct Registered {
 impl Registered {
     /// Has requests reach this backend from now on, or none. Returns once no request is under way to the backend before.
     /// False: one was sent to that backend that may reach it any time, so that it must not work for anybody else.
-    pub async fn aim(&self, backend: Option<Backend>) -> bool {
+    pub async fn aim(&self, backend: Option<Arc<Backend>>) -> bool {
         let mut aim = self.aim.lock().await;
         let doubtful = std::mem::take(&mut aim.doubtful);
         aim.backend = backend;
@@ -78,7 +78,7 @@ impl Drop for Registered {
 impl Cancels {
     /// Gives a backend a key of `key_bytes` random bytes: 4 in protocol 3.0, up to 256 from 3.2 on.
     pub fn register(&self, backend: Backend, key_bytes: usize) -> Registered {
-        self.entry(backend.process_id, Some(backend), key_bytes)
+        self.entry(backend.process_id, Some(Arc::new(backend)), key_bytes)
     }
 
     /// Gives a pooled client such a key, which reaches nothing until it is aimed.
@@ -88,7 +88,12 @@ impl Cancels {
         self.entry(process_id, None, key_bytes)
     }
 
-    fn entry(&self, process_id: u32, backend: Option<Backend>, key_bytes: usize) -> Registered {
+    fn entry(
+        &self,
+        process_id: u32,
+        backend: Option<Arc<Backend>>,
+        key_bytes: usize,
+    ) -> Registered {
         let mut backends = self.backends.lock();
         let mut request = CancelRequest {
             process_id,
@@ -192,7 +197,7 @@ mod tests {
     }
 
     /// A compute that takes a request, and closes the connection when it is told to.
-    async fn slow_compute() -> (Backend, tokio::net::TcpListener) {
+    async fn slow_compute() -> (Arc<Backend>, tokio::net::TcpListener) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
         let listener = listener.expect("a port");
         let backend = Backend {
@@ -200,7 +205,7 @@ mod tests {
             process_id: 7,
             key: vec![1, 2, 3, 4],
         };
-        (backend, listener)
+        (Arc::new(backend), listener)
     }
 
     #[tokio::test]

@@ -8,9 +8,11 @@ pub use control_plane::ControlPlane;
 pub use file::FileDirectory;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use pg_protocol::addresses::Addresses;
 use pg_protocol::endpoint::EndpointName;
 use pg_protocol::scram::Verifier;
 use thiserror::Error;
@@ -22,6 +24,17 @@ pub struct Endpoint {
     pub state: State,
     /// Verifiers of the roles that can log in, by the role's name.
     pub roles: HashMap<String, Verifier>,
+    /// The addresses that clients may come from. None: any. The empty set: none.
+    pub allowed: Option<Addresses>,
+}
+
+impl Endpoint {
+    /// Whether clients may come from this address.
+    pub fn admits(&self, address: IpAddr) -> bool {
+        self.allowed
+            .as_ref()
+            .is_none_or(|allowed| allowed.contains(address))
+    }
 }
 
 /// What an endpoint's compute does.

@@ -16,9 +16,11 @@
 #![warn(missing_docs)]
 
 pub mod accept;
+pub mod behind;
 pub mod cancel;
 pub mod certificate;
 pub mod compute;
+pub mod crowd;
 pub mod directory;
 pub mod end_reason;
 pub mod http;

@@ -153,7 +153,8 @@ pub struct Context<'a> {
 /// the role does not exist.
 ///
 /// # Errors
-/// Too many logins have failed, or the directory does not answer.
+/// Too many logins have failed, the directory does not answer, or the endpoint admits nobody from the client's address:
+/// then nothing is done with what the client knows.
 pub async fn verifier(
     endpoint: &EndpointName,
     role: &str,
@@ -171,9 +172,22 @@ pub async fn verifier(
                 "the server cannot look up its endpoints at the moment; try again",
             )
         })?;
+    if let Some(known) = &known
+        && !known.admits(context.address)
+    {
+        return Err(not_allowed(context.address));
+    }
     let mock = context.mock.verifier(endpoint.as_str(), role);
     let known = known.and_then(|known| known.roles.get(role).cloned());
     Ok(known.unwrap_or(mock))
+}
+
+fn not_allowed(address: IpAddr) -> Fatal {
+    metrics::NOT_ALLOWED.inc();
+    let address = address.to_canonical();
+    let text = format!("the IP address {address} is not allowed to connect to this endpoint");
+    let hint = "Add it to allowed_ips in the settings of the endpoint's project, or come from an address that is there.";
+    Fatal::new("28000", text).with_hint(hint)
 }
 
 /// Notes a wrong endpoint, role or password, and answers with what Postgres says of it, to the letter.

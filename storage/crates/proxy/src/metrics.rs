@@ -26,6 +26,14 @@ pub static ENDED: LazyLock<IntCounterVec> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// When the certificate that new connections get expires, or one above it in its chain, seconds since the Unix epoch.
+pub static CERTIFICATE_NOT_AFTER: LazyLock<IntGauge> = LazyLock::new(|| {
+    register_int_gauge!(
+        "weir_proxy_certificate_not_after_timestamp_seconds",
+        "When the certificate that clients are shown expires, or one of its chain, Unix time"
+    )
+    .expect("registered once")
+});
 /// Bytes of sessions, without TLS.
 pub static BYTES: LazyLock<IntCounterVec> = LazyLock::new(|| {
     register_int_counter_vec!(
@@ -35,6 +43,12 @@ pub static BYTES: LazyLock<IntCounterVec> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
+/// Those of [`BYTES`] to computes, without a look-up by labels for each message.
+pub static BYTES_TO_COMPUTE: LazyLock<IntCounter> =
+    LazyLock::new(|| BYTES.with_label_values(&["compute"]));
+/// Those of [`BYTES`] to clients.
+pub static BYTES_TO_CLIENT: LazyLock<IntCounter> =
+    LazyLock::new(|| BYTES.with_label_values(&["client"]));
 /// From the accepted connection to ReadyForQuery, wakes and pauses included.
 pub static LOGIN_SECONDS: LazyLock<Histogram> = LazyLock::new(|| {
     register_histogram!(
@@ -67,6 +81,14 @@ pub static SLOWED: LazyLock<IntCounter> = LazyLock::new(|| {
     register_int_counter!(
         "weir_proxy_logins_slowed_total",
         "Logins that waited because earlier ones from their address failed"
+    )
+    .expect("registered once")
+});
+/// Logins from addresses that the endpoint does not admit.
+pub static NOT_ALLOWED: LazyLock<IntCounter> = LazyLock::new(|| {
+    register_int_counter!(
+        "weir_proxy_addresses_not_allowed_total",
+        "Logins refused since the endpoint does not admit their address"
     )
     .expect("registered once")
 });

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
@@ -31,22 +31,28 @@ async fn read(
     reader: &mut (impl AsyncRead + Unpin),
     mut take: impl FnMut(&[u8]),
 ) -> io::Result<usize> {
-    poll_fn(|cx| {
-        BUFFER.with_borrow_mut(|buffer| {
-            let mut buffer = ReadBuf::new(buffer);
-            match ready!(Pin::new(&mut *reader).poll_read(cx, &mut buffer)) {
-                Ok(()) => {}
-                // Without TLS's own goodbye, as some drivers go.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    return Poll::Ready(Ok(0));
-                }
-                Err(error) => return Poll::Ready(Err(error)),
+    poll_fn(|cx| poll_read(cx, reader, &mut take)).await
+}
+
+/// The same for one look at the reader.
+fn poll_read(
+    cx: &mut Context<'_>,
+    reader: &mut (impl AsyncRead + Unpin),
+    take: impl FnOnce(&[u8]),
+) -> Poll<io::Result<usize>> {
+    BUFFER.with_borrow_mut(|buffer| {
+        let mut buffer = ReadBuf::new(buffer);
+        match ready!(Pin::new(reader).poll_read(cx, &mut buffer)) {
+            Ok(()) => {}
+            // Without TLS's own goodbye, as some drivers go.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Poll::Ready(Ok(0));
             }
-            if !buffer.filled().is_empty() {
-                take(buffer.filled());
-            }
-            Poll::Ready(Ok(buffer.filled().len()))
-        })
+            Err(error) => return Poll::Ready(Err(error)),
+        }
+        if !buffer.filled().is_empty() {
+            take(buffer.filled());
+        }
+        Poll::Ready(Ok(buffer.filled().len()))
     })
-    .await
 }

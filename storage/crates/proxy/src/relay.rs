@@ -14,6 +14,7 @@ use std::task::{Context, Poll, ready};
 
 use pg_protocol::messages::{Fatal, message};
 use pg_protocol::tracker::{Seen, Tracker};
+use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::watch;
 
@@ -111,11 +112,11 @@ struct Half {
     shut: bool,
     bytes: u64,
     tracker: Tracker,
-    direction: &'static str,
+    counter: &'static IntCounter,
 }
 
 impl Half {
-    fn new(direction: &'static str, kept: Vec<u8>) -> Half {
+    fn new(counter: &'static IntCounter, kept: Vec<u8>) -> Half {
         Half {
             kept,
             written: 0,
@@ -124,7 +125,7 @@ impl Half {
             shut: false,
             bytes: 0,
             tracker: Tracker::default(),
-            direction,
+            counter,
         }
     }
 
@@ -205,9 +206,7 @@ impl Half {
         }
         self.tracker.feed(bytes, seen);
         self.bytes += bytes.len() as u64;
-        metrics::BYTES
-            .with_label_values(&[self.direction])
-            .inc_by(bytes.len() as u64);
+        self.counter.inc_by(bytes.len() as u64);
         let written = match Pin::new(writer).poll_write(cx, bytes) {
             Poll::Pending => 0,
             Poll::Ready(written) => {
@@ -250,7 +249,7 @@ where
             status: b'I',
             terminated: false,
         };
-        let mut to_client = Half::new("client", Vec::new());
+        let mut to_client = Half::new(&metrics::BYTES_TO_CLIENT, Vec::new());
         to_client
             .tracker
             .feed(&rest, |seen| activity.sent_by_compute(seen));
@@ -259,7 +258,7 @@ where
         Relay {
             client,
             compute,
-            to_compute: Half::new("compute", Vec::new()),
+            to_compute: Half::new(&metrics::BYTES_TO_COMPUTE, Vec::new()),
             to_client,
             activity,
         }

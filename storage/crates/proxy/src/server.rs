@@ -1,8 +1,11 @@
-//! The listener, and the end of the process.
+//! The listeners, and the end of the process.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
+use pg_protocol::addresses::Addresses;
 use pg_protocol::messages::Fatal;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt as _;
@@ -10,6 +13,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
+use crate::behind;
+use crate::metrics;
 use crate::relay::Drain;
 use crate::session;
 use crate::shared::Shared;
@@ -30,22 +35,41 @@ pub struct Limits {
     pub drain: Duration,
 }
 
+/// Where connections come in.
+pub struct Door {
+    /// The port.
+    pub listener: TcpListener,
+    /// The senders that may say there whose a connection is, and have to. None: clients come by themselves.
+    pub senders: Option<Arc<Addresses>>,
+}
+
 /// Accepts connections until `stop` is done; then ends the sessions, idle ones first. Returns when none is left.
 pub async fn serve(
-    listener: TcpListener,
+    doors: Vec<Door>,
     shared: Arc<Shared>,
     limits: Limits,
     stop: impl Future<Output = ()>,
 ) {
     let places = Arc::new(Semaphore::new(limits.connections));
     let (drain, wanted) = watch::channel(Drain::No);
-    tokio::pin!(stop);
+    let doors = doors.into_iter();
+    let all = join_all(doors.map(|door| keep(door, &places, &shared, &wanted)));
+    tokio::select! {
+        _ = all => {}
+        () = stop => {}
+    }
+    end_sessions(&places, limits, &drain).await;
+}
+
+/// Accepts connections, forever.
+async fn keep(
+    door: Door,
+    places: &Arc<Semaphore>,
+    shared: &Arc<Shared>,
+    wanted: &watch::Receiver<Drain>,
+) {
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = &mut stop => break,
-        };
-        let (stream, peer) = match accepted {
+        let (stream, peer) = match door.listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
                 // No file descriptors left, say: they come back as connections end.
@@ -58,19 +82,44 @@ pub async fn serve(
         match places.clone().try_acquire_owned() {
             Ok(place) => {
                 let (shared, wanted) = (shared.clone(), wanted.clone());
+                let senders = door.senders.clone();
                 tokio::spawn(async move {
-                    session::serve(stream, peer, shared, wanted).await;
+                    if let Some((stream, client)) = admit(stream, peer, senders, &shared).await {
+                        session::serve(stream, client, shared, wanted).await;
+                    }
                     drop(place);
                 });
             }
             Err(_) => {
-                tracing::warn!(client = %peer, limit = limits.connections, "no place is left for a connection");
+                tracing::warn!(client = %peer, "no place is left for a connection (--max-connections)");
                 tokio::spawn(turn_away(stream));
             }
         }
     }
-    drop(listener);
-    end_sessions(&places, limits, &drain).await;
+}
+
+/// A connection and its client's address. None: who sent it may not, or has not said whose it is.
+async fn admit(
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    senders: Option<Arc<Addresses>>,
+    shared: &Shared,
+) -> Option<(TcpStream, SocketAddr)> {
+    let Some(senders) = senders else {
+        return Some((stream, peer));
+    };
+    let said = timeout(
+        shared.login_limit,
+        behind::client(&mut stream, peer, &senders),
+    );
+    let reason = match said.await {
+        Ok(Ok(client)) => return Some((stream, client)),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "it did not say in time whose the connection is".to_owned(),
+    };
+    metrics::ENDED.with_label_values(&["not_a_sender"]).inc();
+    tracing::warn!(sender = %peer, reason, "a connection to the port of load balancers is refused");
+    None
 }
 
 /// Small messages go at once, and a peer that has vanished is noticed.

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use crate::accept::{self, Accepted, Duplex, refuse};
 use crate::cancel::{Backend, Registered};
 use crate::compute::Ready;
+use crate::crowd;
 use crate::end_reason::EndReason;
 use crate::login::{self, Login, LoginError};
 use crate::metrics::{self, Open};
@@ -207,14 +208,14 @@ impl Place<'_> {
             begun,
         } = self;
         match begin(client, startup, way, peer, shared, account).await? {
-            Started::Direct(client, ready, _registered) => {
+            Started::Direct(client, ready, _registered, _place) => {
                 let _open = serving(open, begun);
                 let relay = Box::pin(Relay::new(client, ready.stream, ready.rest).run(drain));
                 let (end, passed) = relay.await;
                 account.passed = passed;
                 Ok(end)
             }
-            Started::Pooled(client, startup, login) => {
+            Started::Pooled(client, startup, login, _place) => {
                 let key_bytes = key_bytes(&startup);
                 let context = Context {
                     pools: &shared.pools,
@@ -243,9 +244,9 @@ fn serving(open: Open, begun: Instant) -> Open {
 
 /// A connection whose client has logged in.
 enum Started<C> {
-    Direct(C, Ready, Option<Registered>),
+    Direct(C, Ready, Option<Registered>, crowd::Place),
     /// No server connection yet: it gets one for each transaction.
-    Pooled(C, Startup, Login),
+    Pooled(C, Startup, Login, crowd::Place),
 }
 
 /// Takes the connection to where the client may send statements, or is known and will be pooled.
@@ -288,8 +289,16 @@ async fn begin<C: AsyncRead + AsyncWrite + Unpin>(
             ));
         }
     };
+    let place = match shared.crowd.enter(&login.endpoint, startup.user()) {
+        Ok(place) => place,
+        Err(fatal) => {
+            let text = fatal.message.clone();
+            refuse(&mut client, fatal).await;
+            return Err(EndReason("crowded", text));
+        }
+    };
     if login.pooled {
-        return Ok(Started::Pooled(client, startup, login));
+        return Ok(Started::Pooled(client, startup, login, place));
     }
     let reached = reach(shared.ways(), &login.endpoint, &login.keys, &startup);
     let (ready, address) = match Box::pin(reached).await {
@@ -307,7 +316,7 @@ async fn begin<C: AsyncRead + AsyncWrite + Unpin>(
         greeting: Vec::new(),
         ..ready
     };
-    Ok(Started::Direct(client, ready, registered))
+    Ok(Started::Direct(client, ready, registered, place))
 }
 
 async fn log_in(

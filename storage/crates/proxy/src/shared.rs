@@ -6,6 +6,7 @@ use std::time::Duration;
 use pg_protocol::scram::MockSecret;
 
 use crate::cancel::Cancels;
+use crate::crowd::Crowd;
 use crate::directory::Directory;
 use crate::memory::Memory;
 use crate::password::Passwords;
@@ -31,6 +32,8 @@ pub struct Shared {
     pub wakes: Wakes,
     /// The connections that can be asked to cancel.
     pub cancels: Cancels,
+    /// The clients that have logged in.
+    pub crowd: Arc<Crowd>,
     /// The server connections that pooled clients share.
     pub pools: Arc<Pools>,
     /// Checks passwords that clients send in clear.

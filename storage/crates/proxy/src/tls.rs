@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoServerSessionStorage;
 
-use crate::certificate;
+use crate::{certificate, metrics};
 
 /// The name of Postgres's protocol in ALPN.
 pub const ALPN: &[u8] = b"postgresql";
@@ -23,6 +23,8 @@ pub struct Identity {
     pub config: Arc<ServerConfig>,
     /// What logins are bound to; None when the certificate's signature has no such hash.
     pub end_point: Option<Vec<u8>>,
+    /// When the first certificate of the chain expires, seconds since the Unix epoch; None when none of them says it.
+    pub not_after: Option<i64>,
 }
 
 /// The certificate and the key of two PEM files.
@@ -38,10 +40,12 @@ impl Certificate {
     /// # Errors
     /// A file cannot be read, has no certificate or key, or the two do not fit.
     pub fn open(chain: &Path, key: &Path) -> anyhow::Result<Certificate> {
+        let identity = read(chain, key)?;
+        show(&identity);
         Ok(Certificate {
             chain: chain.to_owned(),
             key: key.to_owned(),
-            current: RwLock::new(Arc::new(read(chain, key)?)),
+            current: RwLock::new(Arc::new(identity)),
         })
     }
 
@@ -49,6 +53,7 @@ impl Certificate {
     /// beside the old key, all stays as it was.
     pub fn reload(&self) -> anyhow::Result<()> {
         let identity = read(&self.chain, &self.key)?;
+        show(&identity);
         *self.current.write() = Arc::new(identity);
         Ok(())
     }
@@ -64,6 +69,12 @@ impl Certificate {
     }
 }
 
+fn show(identity: &Identity) {
+    if let Some(seconds) = identity.not_after {
+        metrics::CERTIFICATE_NOT_AFTER.set(seconds);
+    }
+}
+
 fn read(chain: &Path, key: &Path) -> anyhow::Result<Identity> {
     let certificates = CertificateDer::pem_file_iter(chain)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
@@ -76,6 +87,10 @@ fn read(chain: &Path, key: &Path) -> anyhow::Result<Identity> {
     let private = PrivateKeyDer::from_pem_file(key)
         .with_context(|| format!("cannot read a private key from {}", key.display()))?;
     let end_point = certificate::end_point(&certificates[0]);
+    let not_after = certificates
+        .iter()
+        .filter_map(|one| certificate::not_after(one))
+        .min();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -95,5 +110,6 @@ fn read(chain: &Path, key: &Path) -> anyhow::Result<Identity> {
     Ok(Identity {
         config: Arc::new(config),
         end_point,
+        not_after,
     })
 }

@@ -12,11 +12,12 @@ use async_trait::async_trait;
 use pg_protocol::endpoint::EndpointName;
 use pg_protocol::scram::MockSecret;
 use proxy::cancel::Cancels;
+use proxy::crowd::{self, Crowd};
 use proxy::directory::{Directory, DirectoryError, Endpoint, State};
 use proxy::memory::Memory;
 use proxy::password::Passwords;
 use proxy::pooled::pools::{Pools, Settings};
-use proxy::server::{self, Limits};
+use proxy::server::{self, Door, Limits};
 use proxy::shared::Shared;
 use proxy::throttle::Throttle;
 use proxy::tls::Certificate;
@@ -41,7 +42,13 @@ impl Directory for Sleeper {
             false => State::Suspended,
         };
         let roles = HashMap::from([("app".to_owned(), Stock::verifier())]);
-        Ok((name.as_str() == "ep-a").then(|| Arc::new(Endpoint { state, roles })))
+        let allowed = None;
+        let endpoint = Endpoint {
+            state,
+            roles,
+            allowed,
+        };
+        Ok((name.as_str() == "ep-a").then(|| Arc::new(endpoint)))
     }
 
     async fn wake(&self, _: &EndpointName) -> Result<(), DirectoryError> {
@@ -87,6 +94,10 @@ async fn a_herd_wakes_its_compute_once_and_all_get_their_rows() {
         throttle: Throttle::default(),
         wakes: Wakes::default(),
         cancels: Cancels::default(),
+        crowd: Crowd::new(crowd::Limits {
+            endpoint: 1000,
+            role: 1000,
+        }),
         pools: Pools::new(Settings::default()),
         passwords: Passwords::new(1),
         memory: Memory::new(64 << 20),
@@ -100,8 +111,12 @@ async fn a_herd_wakes_its_compute_once_and_all_get_their_rows() {
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound");
+    let door = Door {
+        listener,
+        senders: None,
+    };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let serving = tokio::spawn(server::serve(listener, shared, limits, async {
+    let serving = tokio::spawn(server::serve(vec![door], shared, limits, async {
         let _ = stopped.await;
     }));
     let tls = Tls::new(dir.path(), &format!("ep-a.{DOMAIN}"));

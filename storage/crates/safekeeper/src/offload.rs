@@ -10,7 +10,8 @@
 //! - nothing is deleted but what the pageserver has had durable for a day ([`Options::keep`]), and what is part of a
 //!   longer piece that is there;
 //! - `offloaded_lsn` says nothing that this process has not seen: pieces up to it are in the store, equal to the log's;
-//! - what is put there while the timeline is deleted goes again;
+//! - what is put there while the timeline is deleted, or once it was, goes again, by proof that it was deleted on
+//!   purpose: WAL of a timeline whose index is lost may be the last copy, and stays;
 //! - appends and votes never wait for any of this: no lock is held across a request, and few requests are made at once.
 //!
 //! A crash forgets how far offloading was. The next start goes through what is not durable as pages again, and finds in
@@ -152,8 +153,8 @@ struct Course {
     /// What was durable as pages, and when.
     horizons: VecDeque<(Instant, Lsn)>,
     trimmed_to: Lsn,
-    /// Whether a pageserver was seen to have the timeline in the store.
-    had_index: bool,
+    /// Whether the timeline was found to be deleted from the store.
+    deleted: bool,
 }
 
 impl Course {
@@ -170,7 +171,7 @@ impl Course {
             due_since: None,
             horizons: VecDeque::new(),
             trimmed_to: Lsn::INVALID,
-            had_index: false,
+            deleted: false,
         }
     }
 
@@ -226,6 +227,10 @@ impl Course {
         let rank = segment::rank(view.member, &view.configuration, identity.timeline);
         if now.duration_since(due_since) < segment::FALLBACK * rank {
             return Ok(false);
+        }
+        // Once is enough, also when the tombstone has gone: nothing would delete it a second time.
+        if self.deleted && !self.remote.has_index().await? {
+            return Err(OffloadError::Deleted);
         }
         let offload = self.offload.clone();
         let _permit = offload.permits.acquire().await.expect("never closed");
@@ -326,18 +331,18 @@ impl Course {
             .await
     }
 
-    /// A deletion takes the indexes first and the WAL last: while there is an index, it has not yet looked for WAL.
+    /// A deletion takes the indexes first and the WAL last: while there is an index, it has not yet looked for WAL. After
+    /// it there is a tombstone, also for a log that offloads for the first time then.
     async fn leave_nothing_of_a_deleted_timeline(
         &mut self,
         put: WalName,
     ) -> Result<(), OffloadError> {
-        let has_index = self.remote.has_index().await?;
-        if self.had_index && !has_index {
-            self.remote.delete_wal(put).await?;
-            return Err(OffloadError::Deleted);
+        self.deleted = !self.remote.has_index().await? && self.remote.is_deleted().await?;
+        if !self.deleted {
+            return Ok(());
         }
-        self.had_index = has_index;
-        Ok(())
+        self.remote.delete_wal(put).await?;
+        Err(OffloadError::Deleted)
     }
 
     /// Deletes what is, byte for byte, the beginning of a piece that is there.

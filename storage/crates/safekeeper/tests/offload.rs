@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::path::{Path, PathBuf};
+
 use common::reader::Reader;
 use common::store::{idle, objects, offloaded, offloaded_to, quorum, store};
 use common::{Postgres, Quorum, compute, current_lsn, eventually, finish};
@@ -105,38 +107,23 @@ async fn what_is_superseded_or_durable_as_pages_goes() {
     );
 }
 
-/// Promise: a log that is still here while its timeline is deleted from the store leaves nothing there.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_put_back_into_a_deleted_timeline() {
-    let dir = tempfile::tempdir().expect("temporary directory");
-    let mut postgres = Postgres::init(dir.path());
-    let quorum = quorum(dir.path(), &postgres, 1).await;
-    let store = blob::Store::local(&dir.path().join("objects")).expect("store");
-    let remote = store.timeline(quorum.tenant, quorum.timeline);
-    let index = dir.path().join(format!(
-        "objects/{}/{}/index",
-        quorum.tenant, quorum.timeline
-    ));
+/// The folder of a timeline's indexes, with one of which only the name matters here.
+fn with_index(root: &Path, quorum: &Quorum) -> PathBuf {
+    let timeline = format!("objects/{}/{}", quorum.tenant, quorum.timeline);
+    let index = root.join(timeline).join("index");
     std::fs::create_dir_all(&index).expect("index");
-    std::fs::write(
-        index.join("00000001.json"),
-        "what it says does not matter here",
-    )
-    .expect("index");
-    let (_handle, client) = compute(quorum.config(), &mut postgres).await;
-    client
-        .batch_execute("CREATE TABLE t (i int)")
-        .await
-        .expect("table");
-    let end = current_lsn(&client).await;
-    quorum.all_committed(end).await;
-    offloaded_to(&quorum, end).await;
-    remote.delete_all().await.expect("delete");
-    client
-        .batch_execute("CREATE TABLE afterwards (i int)")
-        .await
-        .expect("table");
-    eventually("it to be noticed", async || {
+    std::fs::write(index.join("00000001.json"), "").expect("index");
+    index
+}
+
+fn remote(root: &Path, quorum: &Quorum) -> blob::TimelineStore {
+    let store = blob::Store::local(&root.join("objects")).expect("store");
+    store.timeline(quorum.tenant, quorum.timeline)
+}
+
+/// A safekeeper has offloaded, found the timeline deleted, and taken back what it had put there.
+async fn noticed(quorum: &Quorum) {
+    eventually("the deletion to be noticed", async || {
         for safekeeper in &quorum.safekeepers {
             let url = format!("http://{}/metrics", safekeeper.http);
             let text = reqwest::get(url).await.ok()?.text().await.ok()?;
@@ -147,5 +134,70 @@ async fn nothing_is_put_back_into_a_deleted_timeline() {
         None
     })
     .await;
+}
+
+/// Promise: a log that is still here while its timeline is deleted from the store leaves nothing there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_put_back_into_a_deleted_timeline() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut postgres = Postgres::init(dir.path());
+    let quorum = quorum(dir.path(), &postgres, 1).await;
+    let remote = remote(dir.path(), &quorum);
+    with_index(dir.path(), &quorum);
+    let (_handle, client) = compute(quorum.config(), &mut postgres).await;
+    let table = "CREATE TABLE t (i int)";
+    client.batch_execute(table).await.expect("table");
+    let end = current_lsn(&client).await;
+    quorum.all_committed(end).await;
+    offloaded_to(&quorum, end).await;
+    remote.delete_all().await.expect("delete");
+    let table = "CREATE TABLE afterwards (i int)";
+    client.batch_execute(table).await.expect("table");
+    noticed(&quorum).await;
     assert_eq!(remote.list_wal().await.expect("list"), []);
+}
+
+/// Promise: also a log that offloads for the first time once its timeline was deleted leaves nothing there. Its
+/// safekeeper never saw that the store had the timeline.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_offload_after_the_deletion_leaves_nothing_either() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut postgres = Postgres::init(dir.path());
+    let quorum = quorum(dir.path(), &postgres, 1).await;
+    let remote = remote(dir.path(), &quorum);
+    with_index(dir.path(), &quorum);
+    remote.delete_all().await.expect("delete");
+    let (_handle, client) = compute(quorum.config(), &mut postgres).await;
+    let table = "CREATE TABLE t (i int)";
+    client.batch_execute(table).await.expect("table");
+    noticed(&quorum).await;
+    eventually("the store to be empty", async || {
+        let found = remote.list_wal().await.expect("list");
+        found.is_empty().then_some(())
+    })
+    .await;
+    // Who has noticed keeps to it, without the proof.
+    remote.remove_tombstone().await.expect("remove");
+    assert_eq!(offloaded(&quorum).await, Lsn::INVALID);
+}
+
+/// Promise: where the index is lost, finished WAL is what a timeline can be made of again: none of it goes, and more
+/// comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_index_is_no_deletion() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut postgres = Postgres::init(dir.path());
+    let quorum = quorum(dir.path(), &postgres, 1).await;
+    let index = with_index(dir.path(), &quorum);
+    let (_handle, client) = compute(quorum.config(), &mut postgres).await;
+    let table = "CREATE TABLE t (i int)";
+    client.batch_execute(table).await.expect("table");
+    offloaded_to(&quorum, current_lsn(&client).await).await;
+    std::fs::remove_dir_all(index).expect("lose the index");
+    let table = "CREATE TABLE afterwards (i int)";
+    client.batch_execute(table).await.expect("table");
+    let end = current_lsn(&client).await;
+    offloaded_to(&quorum, end).await;
+    let found = remote(dir.path(), &quorum).list_wal().await.expect("list");
+    assert!(found.iter().any(|name| name.end >= end), "{found:?}");
 }

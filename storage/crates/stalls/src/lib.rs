@@ -11,8 +11,13 @@
 //! one: a busy machine is no stall. Each figure is at least right: what happens before the first look at a poll, and
 //! after the last one, is not known.
 //!
+//! A wait for memory is none of the poll's doing either: threads of one process take turns at its memory map when they map
+//! memory, give it back or begin, and an allocator does so in any code. A poll that waits for that longer than [`LIMIT`]
+//! is counted in `weir_worker_memory_waits_total`, the longest is in `weir_worker_longest_memory_wait_seconds`, and it is no stall.
+//!
 //! With `WEIR_WORKER_STALLS=abort`, a stall ends the program by SIGABRT after one line to stderr, which begins with
-//! [`MARK`]. `make test-stalls` sets it: no stall passes unseen there.
+//! [`MARK`]; with `abort=60`, one of more than 60 ms does. The engine's tests have it end beyond what load makes of a poll,
+//! and `make test-stalls`, on a quiet machine, at each stall.
 //!
 //! Invariants: a poll costs two stores and no system call. A task is named by a constant, so that the metric has as
 //! many series as the source has names. Nothing is stored.

@@ -1,12 +1,18 @@
-//! What the kernel knows of a thread: for how long it ran, and for how long it waited for a processor.
+//! What the kernel knows of a thread: for how long it ran, for how long it waited for a processor, and what it waits for.
 //!
 //! From `/proc/self/task/*/schedstat`. Where the kernel keeps none there, nothing can be said, and no poll is judged.
+//! From `/proc/self/task/*/syscall` it is known of a thread that nothing interrupts whether it waits for memory: for the
+//! lock of the process's memory map, which every thread takes that maps memory, gives memory back or is made. Where the
+//! kernel keeps none there, such a wait counts as one for a disk.
 
+use std::ffi::c_long;
 use std::fs;
 use std::num::NonZero;
 use std::sync::LazyLock;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
+
+use crate::seat::TICK;
 
 /// The number by which the kernel knows this thread; 0 where it does not say.
 pub(crate) fn this_thread() -> u32 {
@@ -15,6 +21,23 @@ pub(crate) fn this_thread() -> u32 {
     name.and_then(|name| name.parse().ok()).unwrap_or(0)
 }
 
+/// A look that comes later after the one before is late: the thread that looks had no processor meanwhile, and others may
+/// have had none either.
+const LATE: Duration = TICK.saturating_mul(3);
+
+/// System calls that change the memory map, and so wait for its lock.
+const MAPPING: [c_long; 7] = [
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_clone3,
+];
+/// What stands in the place of a system call's number when a thread waits outside of any: in a page fault.
+const PAGE_FAULT: c_long = -1;
+
 /// What a thread was in when it was looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
@@ -22,6 +45,8 @@ pub(crate) enum State {
     Runs,
     /// In a wait that nothing interrupts, as for a disk.
     Disk,
+    /// In a wait that nothing interrupts, for the memory map or for a page of memory.
+    Memory,
     /// In any other wait, as for a lock.
     Sleeps,
 }
@@ -47,10 +72,9 @@ impl Reading {
         let at = Instant::now();
         let state = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
         let times = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
-        // The name of the thread stands in brackets, and can have any characters.
-        let state = match state.rsplit_once(") ")?.1.chars().next()? {
+        let state = match letter(&state)? {
             'R' => State::Runs,
-            'D' => State::Disk,
+            'D' => waits_for(thread)?,
             _ => State::Sleeps,
         };
         let mut times = times.split_ascii_whitespace().map(str::parse);
@@ -63,6 +87,37 @@ impl Reading {
             crowded: runnable().is_none_or(|count| count > *PROCESSORS),
         })
     }
+}
+
+/// The state of a thread, as its `stat` has it. Its name stands before it in brackets, and can have any characters.
+fn letter(stat: &str) -> Option<char> {
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// What a thread is in that was in a wait which nothing interrupts; `None` for one that has ended.
+fn waits_for(thread: u32) -> Option<State> {
+    let call = fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));
+    let state = uninterrupted(call.as_deref().unwrap_or(""));
+    if let Some(state) = state {
+        return Some(state);
+    }
+    // The kernel says nothing of system calls, or the thread has gone on.
+    let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
+    match letter(&stat)? {
+        'D' => Some(State::Disk),
+        _ => Some(State::Runs),
+    }
+}
+
+/// What a thread waits for, by its `syscall`: the number of the call that it is in and the call's arguments, or a word
+/// when it runs. `None` when that says nothing of a wait.
+fn uninterrupted(syscall: &str) -> Option<State> {
+    let number: c_long = syscall.split_ascii_whitespace().next()?.parse().ok()?;
+    // Nothing here maps files, so that a fault is never a read that somebody asked for.
+    if number == PAGE_FAULT || MAPPING.contains(&number) {
+        return Some(State::Memory);
+    }
+    Some(State::Disk)
 }
 
 static PROCESSORS: LazyLock<usize> =
@@ -78,11 +133,15 @@ fn runnable() -> Option<usize> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Course {
     first: Reading,
+    /// When it was looked at last.
+    looked: Instant,
     ran: Duration,
     /// All sleep that is known. It can be told from a wait for a processor only while the thread sleeps.
     asleep: Duration,
     /// Of it, that which counts.
     slept: Duration,
+    /// Of it, that for memory, which does not.
+    for_memory: Duration,
     /// Whether the machine was crowded since sleep was measured last.
     crowded: bool,
 }
@@ -91,25 +150,34 @@ impl Course {
     pub(crate) fn new(first: Reading) -> Course {
         Course {
             first,
+            looked: first.at,
             ran: Duration::ZERO,
             asleep: Duration::ZERO,
             slept: Duration::ZERO,
+            for_memory: Duration::ZERO,
             crowded: first.crowded,
         }
     }
 
     /// How long the poll has kept the thread, by what is known now. A sleep counts when it is for a disk, and any other
-    /// one while every thread of the machine had a processor: else the thread that it waits for may have had none.
+    /// one while every thread of the machine had a processor: else the thread that it waits for may have had none. What
+    /// is seen of a sleep is believed of the time since the look before, and after a late look of less.
     pub(crate) fn kept(&mut self, now: &Reading) -> Duration {
         let all = now.at.saturating_duration_since(self.first.at);
+        let since = now.at.saturating_duration_since(self.looked);
+        self.looked = now.at;
         // The kernel adds to what a running thread ran at its clock's ticks: some of it can be of before the poll.
         self.ran = now.ran.saturating_sub(self.first.ran).min(all);
-        self.crowded |= now.crowded;
+        self.crowded |= now.crowded || since > LATE;
         if now.state != State::Runs {
             let queued = now.queued.saturating_sub(self.first.queued);
             let asleep = all.saturating_sub(self.ran).saturating_sub(queued);
-            if now.state == State::Disk || !self.crowded {
-                self.slept += asleep.saturating_sub(self.asleep);
+            let more = asleep.saturating_sub(self.asleep).min(since);
+            match now.state {
+                State::Memory => self.for_memory += more,
+                State::Disk => self.slept += more.min(LATE),
+                State::Sleeps if !self.crowded => self.slept += more,
+                State::Sleeps | State::Runs => {}
             }
             self.asleep = self.asleep.max(asleep);
             self.crowded = now.crowded;
@@ -117,12 +185,18 @@ impl Course {
         (self.ran + self.slept).min(all)
     }
 
+    /// How long the poll has waited for memory beside that, by what is known now.
+    pub(crate) fn waited_for_memory(&self) -> Duration {
+        self.for_memory
+    }
+
     /// What the poll did with the time, in words.
     pub(crate) fn in_words(&self) -> String {
         format!(
-            "{} ms in which it ran, {} ms in which it slept",
+            "{} ms in which it ran, {} ms in which it slept; beside that it waited {} ms for memory",
             self.ran.as_millis(),
-            self.slept.as_millis()
+            self.slept.as_millis(),
+            self.for_memory.as_millis()
         )
     }
 }
@@ -150,8 +224,10 @@ mod tests {
         let start = Instant::now();
         let mut course = Course::new(reading(start, 0, State::Runs, 100, 7));
         // It waits since it was first looked at, and the kernel has not added that yet.
-        let waiting = course.kept(&reading(start, 50, State::Runs, 100, 7));
-        assert_eq!(waiting, milliseconds(0));
+        for at in [15, 30, 45, 50] {
+            let waiting = course.kept(&reading(start, at, State::Runs, 100, 7));
+            assert_eq!(waiting, milliseconds(0));
+        }
         let ran = course.kept(&reading(start, 53, State::Runs, 103, 57));
         assert_eq!(ran, milliseconds(3));
         let asleep = course.kept(&reading(start, 60, State::Sleeps, 104, 57));
@@ -186,6 +262,62 @@ mod tests {
         assert_eq!(after, milliseconds(10));
         let alone = course.kept(&reading(start, 60, State::Sleeps, 0, 0));
         assert_eq!(alone, milliseconds(25));
+    }
+
+    #[test]
+    fn a_wait_for_memory_is_no_stall_and_is_known() {
+        let start = Instant::now();
+        let mut course = Course::new(reading(start, 0, State::Memory, 0, 0));
+        for at in (5..=40).step_by(5) {
+            let waits = course.kept(&reading(start, at, State::Memory, 0, 0));
+            assert_eq!(waits, milliseconds(0));
+        }
+        assert_eq!(course.waited_for_memory(), milliseconds(40));
+        let disk = course.kept(&reading(start, 45, State::Disk, 0, 0));
+        assert_eq!(disk, milliseconds(5), "only what came after");
+        assert_eq!(course.waited_for_memory(), milliseconds(40));
+    }
+
+    /// Else a wait for memory that is over would count once the thread is seen in any other one.
+    #[test]
+    fn a_sleep_counts_from_the_look_before_on() {
+        let start = Instant::now();
+        let mut course = Course::new(reading(start, 0, State::Memory, 0, 0));
+        course.kept(&reading(start, 5, State::Memory, 0, 0));
+        // It has slept until 29, in what nobody has seen.
+        course.kept(&reading(start, 30, State::Runs, 1, 0));
+        let disk = course.kept(&reading(start, 35, State::Disk, 1, 0));
+        assert_eq!(disk, milliseconds(6), "1 ran, 5 slept");
+    }
+
+    #[test]
+    fn a_late_look_says_little_of_the_time_before() {
+        let start = Instant::now();
+        let late = |state| {
+            let mut course = Course::new(reading(start, 0, state, 0, 0));
+            course.kept(&reading(start, 100, state, 0, 0))
+        };
+        assert_eq!(late(State::Disk), LATE);
+        assert_eq!(late(State::Sleeps), milliseconds(0));
+        // Who looks late again and again sees a disk that keeps a thread all the same.
+        let mut course = Course::new(reading(start, 0, State::Disk, 0, 0));
+        course.kept(&reading(start, 100, State::Disk, 0, 0));
+        let kept = course.kept(&reading(start, 200, State::Disk, 0, 0));
+        assert_eq!(kept, 2 * LATE);
+    }
+
+    #[test]
+    fn what_a_thread_waits_for_is_known_by_the_call_that_it_is_in() {
+        let of = |call: c_long| uninterrupted(&format!("{call} 0x3 0x7fd37f37b000 0x7ffe 0x7fd3"));
+        for call in [libc::SYS_mprotect, libc::SYS_munmap, PAGE_FAULT] {
+            assert_eq!(of(call), Some(State::Memory), "{call}");
+        }
+        for call in [libc::SYS_pread64, libc::SYS_fsync, libc::SYS_openat] {
+            assert_eq!(of(call), Some(State::Disk), "{call}");
+        }
+        assert_eq!(uninterrupted("running"), None);
+        assert_eq!(uninterrupted(""), None);
+        assert_eq!(letter("7 (a) b) D 1 2"), Some('D'));
     }
 
     #[test]

@@ -27,6 +27,22 @@ static LONGEST: LazyLock<GaugeVec> = LazyLock::new(|| {
     );
     gauge.expect("metric registered once")
 });
+static WAITS: LazyLock<IntCounterVec> = LazyLock::new(|| {
+    let counter = register_int_counter_vec!(
+        "weir_worker_memory_waits_total",
+        "Polls of a task that waited for the process's memory map or for memory for longer than 20 ms, no stalls",
+        &["task"]
+    );
+    counter.expect("metric registered once")
+});
+static LONGEST_WAIT: LazyLock<GaugeVec> = LazyLock::new(|| {
+    let gauge = register_gauge_vec!(
+        "weir_worker_longest_memory_wait_seconds",
+        "The longest that one poll of a task has waited for memory, of those above 20 ms",
+        &["task"]
+    );
+    gauge.expect("metric registered once")
+});
 
 static NAMES: RwLock<Vec<&'static str>> = RwLock::new(Vec::new());
 static SEATS: Mutex<Vec<Arc<Seat>>> = Mutex::new(Vec::new());
@@ -57,6 +73,19 @@ fn name_of(poll: u64) -> &'static str {
     names[(poll & ((1 << NAME_BITS) - 1)) as usize]
 }
 
+/// Beyond what a poll ends the program, by what the variable says; `None` for what it cannot say.
+fn ends_at(value: &str) -> Option<Option<Duration>> {
+    match value.split_once('=') {
+        None if value.is_empty() => Some(None),
+        None => (value == "abort").then_some(Some(LIMIT)),
+        Some(("abort", milliseconds)) => {
+            let limit = Duration::from_millis(milliseconds.parse().ok()?);
+            (limit >= LIMIT).then_some(Some(limit))
+        }
+        Some(_) => None,
+    }
+}
+
 /// A thread has its first watched poll. The first of all starts the thread that watches.
 pub(crate) fn seated(seat: Arc<Seat>) {
     SEATS
@@ -64,15 +93,14 @@ pub(crate) fn seated(seat: Arc<Seat>) {
         .unwrap_or_else(PoisonError::into_inner)
         .push(seat);
     WATCHER.call_once(|| {
-        let ends = match std::env::var(VARIABLE).as_deref() {
-            Ok("abort") => true,
-            Ok("") | Err(_) => false,
-            Ok(other) => panic!("{VARIABLE}={other:?} is not known; abort is"),
-        };
-        let watch = move || Watcher::default().run(ends);
+        let value = std::env::var(VARIABLE).unwrap_or_default();
+        let ends_at = ends_at(&value).unwrap_or_else(|| {
+            panic!("{VARIABLE}={value:?} is not known; abort is, and abort=MILLISECONDS from 20 on")
+        });
+        let watch = move || Watcher::default().run(ends_at);
         let started = thread::Builder::new().name("stalls".into()).spawn(watch);
         if let Err(error) = started {
-            assert!(!ends, "no thread to look for stalls: {error}");
+            assert!(ends_at.is_none(), "no thread to look for stalls: {error}");
             tracing::warn!(%error, "stalls of async workers are not counted");
         }
     });
@@ -88,8 +116,17 @@ pub(crate) fn left(seat: &Arc<Seat>) {
 struct Seen {
     poll: u64,
     course: Course,
-    /// Whether it is counted already.
+    /// Whether it is counted already, as a stall and as a wait for memory.
     counted: bool,
+    wait_counted: bool,
+}
+
+/// A poll that has kept its thread beyond the limit.
+struct Stall {
+    text: String,
+    kept: Duration,
+    /// Whether it has just become one.
+    is_new: bool,
 }
 
 #[derive(Default)]
@@ -99,7 +136,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn run(mut self, ends: bool) {
+    fn run(mut self, ends_at: Option<Duration>) {
         loop {
             thread::sleep(TICK);
             let seats = SEATS.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -121,9 +158,11 @@ impl Watcher {
                 if seat.poll.load(Ordering::Relaxed) == poll
                     && let Some(stall) = self.judge(seat.thread, poll, &reading)
                 {
-                    self.say(&stall);
-                    if ends {
-                        eprintln!("{MARK} {stall}");
+                    if stall.is_new {
+                        self.say(&stall.text);
+                    }
+                    if ends_at.is_some_and(|limit| stall.kept > limit) {
+                        eprintln!("{MARK} {}", stall.text);
                         std::process::abort();
                     }
                 }
@@ -131,31 +170,39 @@ impl Watcher {
         }
     }
 
-    /// What is to be said of a poll, when it has just become a stall.
-    fn judge(&mut self, thread: u32, poll: u64, now: &Reading) -> Option<String> {
+    /// Counts what a poll has become, once; the stall, if it is one.
+    fn judge(&mut self, thread: u32, poll: u64, now: &Reading) -> Option<Stall> {
         let seen = self.seen.entry(thread).or_insert_with(|| Seen {
             poll,
             course: Course::new(*now),
             counted: false,
+            wait_counted: false,
         });
         let kept = seen.course.kept(now);
+        let waited = seen.course.waited_for_memory();
+        let task = name_of(poll);
+        if waited > LIMIT {
+            raise(&LONGEST_WAIT, task, waited);
+            if !std::mem::replace(&mut seen.wait_counted, true) {
+                WAITS.with_label_values(&[task]).inc();
+            }
+        }
         if kept <= LIMIT {
             return None;
         }
-        let task = name_of(poll);
-        let longest = LONGEST.with_label_values(&[task]);
-        longest.set(longest.get().max(kept.as_secs_f64()));
-        if std::mem::replace(&mut seen.counted, true) {
-            return None;
+        raise(&LONGEST, task, kept);
+        let is_new = !std::mem::replace(&mut seen.counted, true);
+        if is_new {
+            STALLS.with_label_values(&[task]).inc();
         }
-        STALLS.with_label_values(&[task]).inc();
         let place = std::fs::read_to_string(format!("/proc/self/task/{thread}/wchan"));
         let place = place.unwrap_or_default();
-        Some(format!(
+        let text = format!(
             "task {task} has kept its thread {thread} for {} ms: {}; the kernel has it in {place:?}",
             kept.as_millis(),
             seen.course.in_words()
-        ))
+        );
+        Some(Stall { text, kept, is_new })
     }
 
     fn say(&mut self, stall: &str) {
@@ -166,6 +213,37 @@ impl Watcher {
         if due {
             self.logged = Some(now);
             tracing::warn!("{stall}");
+        }
+    }
+}
+
+/// The longest so far.
+fn raise(gauge: &GaugeVec, task: &str, to: Duration) {
+    let longest = gauge.with_label_values(&[task]);
+    longest.set(longest.get().max(to.as_secs_f64()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_says_beyond_what_a_program_ends() {
+        let milliseconds = Duration::from_millis;
+        assert_eq!(ends_at(""), Some(None));
+        assert_eq!(ends_at("abort"), Some(Some(LIMIT)));
+        assert_eq!(ends_at("abort=60"), Some(Some(milliseconds(60))));
+        // A limit below that of a stall would never be looked at.
+        for senseless in [
+            "abort=",
+            "abort=19",
+            "abort=-20",
+            "abort=2s",
+            "aborts",
+            "20",
+            "warn=20",
+        ] {
+            assert_eq!(ends_at(senseless), None, "{senseless}");
         }
     }
 }

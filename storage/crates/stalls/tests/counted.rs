@@ -9,11 +9,15 @@ const WHICH: &str = "STALLS_CHILD";
 
 /// Runs one of the cases of [`a_child_of_the_others`], with stalls ending the program or not.
 fn run(which: &str, ends: bool) -> Output {
+    run_with(which, if ends { "abort" } else { "" })
+}
+
+fn run_with(which: &str, value: &str) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "--nocapture", "a_child_of_the_others"])
         .env(WHICH, which)
-        .env(stalls::VARIABLE, if ends { "abort" } else { "" });
+        .env(stalls::VARIABLE, value);
     command.output().unwrap()
 }
 
@@ -31,6 +35,30 @@ fn compute() {
     }
 }
 
+/// So many bytes of new memory; never given back.
+#[allow(unsafe_code)]
+fn map(bytes: usize, flags: i32) {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
+    // SAFETY: the kernel chooses the place, so that nothing is there before, and nobody looks at it afterwards.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    assert_ne!(at, libc::MAP_FAILED);
+}
+
+/// Maps a page in each poll while another thread holds the memory map: the kernel holds it until all of the memory is
+/// filled.
+async fn wait_for_the_memory_map() {
+    // SAFETY: it takes no addresses; large pages would be filled too fast.
+    #[allow(unsafe_code)]
+    let set = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1_u64, 0_u64, 0_u64, 0_u64) };
+    assert_eq!(set, 0);
+    let filling = std::thread::spawn(|| map(512 << 20, libc::MAP_POPULATE));
+    while !filling.is_finished() {
+        map(4096, 0);
+        tokio::task::yield_now().await;
+    }
+}
+
 async fn case(which: &str) {
     let long = Duration::from_millis(400);
     match which {
@@ -44,6 +72,7 @@ async fn case(which: &str) {
             stalls::exempt_this_thread();
             stalls::watched("inner", async { compute() }).await;
         }
+        "memory map" => wait_for_the_memory_map().await,
         "within another" => stalls::watched("inner", async { compute() }).await,
         "short polls" => {
             for _ in 0..80 {
@@ -81,6 +110,10 @@ fn a_child_of_the_others() {
         let count = metric("weir_worker_stalls_total", task);
         let longest = metric("weir_worker_longest_stall_seconds", task);
         println!("\n{task}: {count} of at most {longest}");
+        let waits = metric("weir_worker_memory_waits_total", task);
+        let longest_wait = metric("weir_worker_longest_memory_wait_seconds", task);
+        println!("\n{task} waited for memory: {waits} of at most {longest_wait}");
+        assert_eq!(longest_wait > stalls::LIMIT.as_secs_f64(), waits > 0.0);
         assert!(longest < 10.0);
         assert_eq!(longest > stalls::LIMIT.as_secs_f64(), count > 0.0);
     }
@@ -125,6 +158,33 @@ fn an_armed_program_ends_at_a_stall_and_names_the_task() {
     assert!(text.contains(stalls::MARK), "{text}");
     assert!(text.contains("task outer has kept its thread"), "{text}");
     assert!(run("waits", true).status.success());
+}
+
+/// Promise: who waits for the memory map, because other threads map memory, has not stalled; and it is seen.
+#[test]
+fn a_wait_for_the_memory_map_is_counted_by_itself_and_ends_no_program() {
+    let text = said("memory map");
+    assert!(text.contains("\nouter: 0 of"), "{text}");
+    let waited = "\nouter waited for memory: ";
+    assert!(text.contains(waited), "{text}");
+    assert!(!text.contains(&format!("{waited}0 of")), "{text}");
+    let armed = run("memory map", true);
+    let text = String::from_utf8_lossy(&armed.stderr);
+    assert!(armed.status.success(), "{text}");
+}
+
+#[test]
+fn a_program_that_is_to_end_beyond_a_longer_time_ends_there() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let output = run_with("runs", "abort=60");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(6), "{text}");
+    let line = text.lines().find(|line| line.contains(stalls::MARK));
+    let kept = line.and_then(|line| line.split_once(" for ")?.1.split_once(" ms"));
+    let kept: u64 = kept.expect("how long").0.parse().expect("a number");
+    assert!(kept >= 60, "{text}");
+    assert!(run_with("runs", "abort=60000").status.success());
+    assert!(!run_with("waits", "abort=1").status.success());
 }
 
 /// Twice as many threads as processors compute without a pause: polls of a few milliseconds then take far longer than

@@ -9,6 +9,7 @@ use axum::routing::get;
 use prometheus::{Encoder as _, TextEncoder};
 use tracing::{Instrument as _, field};
 
+use crate::allocated;
 use crate::propagation::{parent_of, set_parent};
 
 /// Adds `GET /metrics` and, around every route, a span that continues the caller's trace. Each request is watched for
@@ -58,6 +59,7 @@ async fn trace(request: Request, next: Next) -> Response {
 
 /// The default registry in Prometheus's text format.
 pub fn metrics_text() -> Result<String, prometheus::Error> {
+    allocated::measure();
     let mut buffer = Vec::new();
     TextEncoder::new().encode(&prometheus::gather(), &mut buffer)?;
     String::from_utf8(buffer).map_err(|error| prometheus::Error::Msg(error.to_string()))

@@ -3,6 +3,34 @@
 import * as z from 'zod/mini';
 
 /**
+ * SnapshotUpdate
+ */
+export const zSnapshotUpdate = z.object({
+    name: z.nullish(z.string().check(z.minLength(1), z.maxLength(256), z.regex(/^[^\x00]+$/))),
+    expires_at: z.nullish(z.iso.datetime())
+});
+
+/**
+ * SnapshotUpdateRequest
+ */
+export const zSnapshotUpdateRequest = z.object({
+    snapshot: zSnapshotUpdate
+});
+
+/**
+ * SnapshotRestoreRequest
+ *
+ * `target_branch_id`: the branch that gets the state, at once with `finalize_restore` or when the restore is
+ * finalized; the one the snapshot was taken of unless given. `name` is the new branch's; one that is finalized at
+ * once has its target's name.
+ */
+export const zSnapshotRestoreRequest = z.object({
+    name: z.nullish(z.string().check(z.minLength(1), z.maxLength(256), z.regex(/^[^\x00]+$/))),
+    target_branch_id: z.nullish(z.string().check(z.regex(/^[a-z0-9-]{1,60}$/))),
+    finalize_restore: z._default(z.optional(z.boolean()), false)
+});
+
+/**
  * SessionCreateRequest
  */
 export const zSessionCreateRequest = z.object({
@@ -174,6 +202,18 @@ export const zDurabilityPolicy = z.object({
 });
 
 /**
+ * AllowedIps
+ *
+ * The addresses that clients of the project's databases may come from. `ips`: addresses, ADDRESS/BITS or
+ * FIRST-LAST, of IPv4 or IPv6; empty: any address. `protected_branches_only`: whether the list holds for protected
+ * branches only. What is left out stays as it is.
+ */
+export const zAllowedIps = z.object({
+    ips: z.nullish(z.array(z.string().check(z.minLength(1), z.maxLength(100))).check(z.maxLength(500))),
+    protected_branches_only: z.nullish(z.boolean())
+});
+
+/**
  * ProjectQuota
  *
  * 0 is no limit. What is limited is the logical size of each branch, which then takes no more data, and the WAL
@@ -193,7 +233,7 @@ export const zProjectQuota = z.object({
  */
 export const zProjectSettings = z.object({
     quota: z.nullish(zProjectQuota),
-    allowed_ips: z.nullish(z.record(z.string(), z.unknown())),
+    allowed_ips: z.nullish(zAllowedIps),
     enable_logical_replication: z.nullish(z.boolean()),
     maintenance_window: z.nullish(zWeeklyWindow),
     durability: z.nullish(zDurabilityPolicy),
@@ -325,6 +365,7 @@ export const zBranchEndpoint = z.object({
     passwordless_access: z.nullish(z.boolean()),
     suspend_timeout_seconds: z.nullish(z.int().check(z.gte(-1), z.lte(604800))),
     disabled: z.nullish(z.boolean()),
+    prewarm: z.nullish(z.boolean()),
     type: z.string()
 });
 
@@ -358,5 +399,8 @@ export const zBranchCreateRequest = z.object({
  * ApiKeyCreateRequest
  */
 export const zApiKeyCreateRequest = z.object({
-    key_name: z.string().check(z.minLength(1), z.maxLength(256))
+    key_name: z.string().check(z.minLength(1), z.maxLength(256)),
+    project_id: z.nullish(z.string().check(z.regex(/^[a-z0-9-]{1,60}$/))),
+    read_only: z._default(z.optional(z.boolean()), false),
+    expires_at: z.nullish(z.iso.datetime())
 });

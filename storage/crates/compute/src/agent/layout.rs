@@ -10,6 +10,7 @@ use super::{Options, Paths};
 use crate::bundle::Bundle;
 use crate::pages::StorageSource;
 use crate::postgres::{self, DataDirectory, Files, OsUser, SERVED};
+use crate::prewarm;
 use crate::spec::Spec;
 use crate::start::{self, StartPoint};
 use crate::volume::mount::Mounted;
@@ -26,6 +27,8 @@ pub(super) struct Layout {
     pub point: StartPoint,
     /// The small files of that LSN.
     pub bundle: Bundle,
+    /// Pages for Postgres to load ahead of need, as it reads them.
+    pub prewarm: Option<Vec<u8>>,
     /// Bytes of the branch, if storage has said it.
     pub size: Option<u64>,
     /// How this process runs computes.
@@ -77,6 +80,12 @@ impl Layout {
             }
         }
         data.put_wal(&files.wal).context("write the first WAL")?;
+        if let Some(pages) = &self.prewarm {
+            match data.put(prewarm::FILE, pages) {
+                Ok(()) => volume.behind().expect(true),
+                Err(error) => tracing::warn!(%error, "no pages are loaded ahead of need"),
+            }
+        }
         let mut os_users = vec![OsUser::current()?.name];
         if !os_users.contains(&"root".to_owned()) && self.user.name != os_users[0] {
             os_users.push(self.user.name.clone());

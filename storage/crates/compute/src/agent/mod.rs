@@ -15,7 +15,9 @@ mod hold;
 pub mod http;
 mod layout;
 mod live;
+mod load;
 mod members;
+mod prewarm;
 mod run;
 mod settings;
 mod state;
@@ -42,7 +44,9 @@ use token::OwnToken;
 pub use configure::{ConfigureError, Configured};
 pub use fpw::{SwitchError, Switched};
 pub use live::Live;
+pub use load::Load;
 pub use members::{ChangeMembersError, Member, Members};
+pub use prewarm::{Prewarm, PrewarmState};
 pub use settings::{FailedSetting, SettingState, SettingStatus, SettingsStatusError};
 pub use state::State;
 pub use status::{FullPageWrites, StartTiming, Status};
@@ -53,7 +57,9 @@ pub use wal_by_relation::{WalByRelation, WalByRelationError};
 
 use crate::metrics::Metrics;
 use crate::postgres::OsUser;
+use crate::postgres::cgroups::{Bounds, Group};
 use crate::postgres::confine::{Confinement, Measure};
+use crate::postgres::limits::Limits;
 use crate::spec::Spec;
 use crate::volume::{WriteMode, WriteThroughNeeded};
 use unconfirmed::LogWatch;
@@ -153,6 +159,8 @@ pub struct Agent {
     /// What holds of the agent's own process, and so of each Postgres.
     confinement: Confinement,
     options: Options,
+    /// The control group below which each Postgres gets one.
+    groups: Option<PathBuf>,
     /// What storage is shown.
     token: OwnToken,
     /// A write was lost: the runs that follow write through.
@@ -167,6 +175,7 @@ pub struct Agent {
     /// The rate that WAL is held to.
     pace: Arc<WalPace>,
     log: Arc<Mutex<LogWatch>>,
+    warm: prewarm::Warm,
     terminate: tokio::sync::watch::Sender<Option<Terminate>>,
     live: Mutex<Option<Arc<Live>>>,
     /// One change to the running Postgres at a time.
@@ -212,6 +221,7 @@ impl Agent {
             pg_user,
             confinement,
             options,
+            groups: None,
             token: OwnToken::default(),
             write_through: AtomicBool::new(false),
             spec: Mutex::new(spec),
@@ -219,6 +229,7 @@ impl Agent {
             metrics,
             relations: Arc::default(),
             pace: Arc::default(),
+            warm: prewarm::Warm::default(),
             terminate,
             live: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
@@ -229,6 +240,12 @@ impl Agent {
     /// Shows this token to storage.
     pub fn showing(mut self, token: OwnToken) -> Agent {
         self.token = token;
+        self
+    }
+
+    /// Bounds what Postgres takes of the machine by a control group below this one, as its size says.
+    pub fn within(mut self, groups: Option<PathBuf>) -> Agent {
+        self.groups = groups;
         self
     }
 
@@ -248,6 +265,7 @@ impl Agent {
         }
         if status.state == State::Running {
             status.synchronous_commit = self.given_synchronous_commit();
+            status.compute_units = Some(self.spec.lock().compute_units);
         }
         status
     }
@@ -270,6 +288,29 @@ impl Agent {
                 let (measure, reason) = (missing.measure, &missing.reason);
                 tracing::warn!(?measure, reason, "Postgres is kept apart from others less");
             }
+        }
+    }
+
+    /// A control group for a Postgres that is about to start.
+    fn group(&self, spec: &Spec) -> Option<Group> {
+        let limits = Limits::of_units(spec.compute_units);
+        let parent = self.groups.as_ref()?;
+        Some(Group::make(parent, &spec.compute_id, limits))
+    }
+
+    /// Takes notice of what bounds this run's Postgres; what does not is logged once.
+    fn bounded(&self, bounds: Option<&Bounds>) {
+        let known = std::mem::replace(&mut self.status.lock().limits, bounds.cloned());
+        let Some(bounds) = bounds.filter(|bounds| known.as_ref() != Some(*bounds)) else {
+            return;
+        };
+        for missing in &bounds.missing {
+            let (controller, reason) = (missing.controller, &missing.reason);
+            tracing::warn!(
+                ?controller,
+                reason,
+                "nothing bounds what Postgres takes of it"
+            );
         }
     }
 
@@ -335,6 +376,7 @@ impl Agent {
                     failures += 1;
                     tracing::error!(failures, "cannot start: {error:#}");
                     self.start_failed(&format!("{error:#}"));
+                    self.warm.start_failed();
                     self.waiting(format!("{error:#}"));
                     if failures >= FAILED_AFTER {
                         self.set(|status| status.state = State::Failed);
@@ -379,6 +421,7 @@ impl Agent {
             status.active_connections = None;
             status.commits_waiting = None;
             status.base_backups = None;
+            status.load = None;
             status.postgres_version = None;
         });
     }

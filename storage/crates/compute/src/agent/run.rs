@@ -16,7 +16,7 @@ use super::live::{Live, Stack};
 use super::state::State;
 use super::status::StartTiming;
 use super::storage::{StorageError, TimelineClient};
-use super::{Agent, End, Terminate, audit, fpw, hold, suspend, watch};
+use super::{Agent, End, Terminate, audit, fpw, hold, prewarm, suspend, watch};
 use crate::bundle::Bundle;
 use crate::pages::{ClientConfig, PageClient, StorageSource};
 use crate::postgres::{self, Postmaster};
@@ -101,7 +101,8 @@ impl Agent {
 
     #[tracing::instrument(name = "start", skip_all)]
     async fn start(&self, last_term: &mut Option<Term>) -> Result<Started, End> {
-        let spec = self.spec_to_start();
+        let mut spec = self.spec_to_start();
+        self.choose_prewarm(&mut spec);
         let began = Instant::now();
         let timeline = TimelineClient::new(&spec, self.token.clone())
             .context("set up the client of the pageserver")?;
@@ -219,15 +220,14 @@ impl Agent {
             prev_record,
             system_identifier: bundle.system_identifier,
             state,
-            unix_seconds: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs() as i64),
+            unix_seconds: unix_seconds(),
         };
         let layout = Layout {
             paths: self.paths.clone(),
             user: self.pg_user.clone(),
             spec: spec.clone(),
             point,
+            prewarm: self.prewarm_list(spec, &bundle),
             bundle,
             size,
             options: self.options(),
@@ -273,8 +273,12 @@ impl Agent {
 
     fn start_postgres(&self, spec: &Spec, data: &Path) -> anyhow::Result<Postmaster> {
         let program = spec.pg_bin_dir.join("postgres");
-        let postmaster = Postmaster::start(&program, data, &self.paths.log, &self.pg_user)?;
+        let group = self.group(spec);
+        let postmaster = Postmaster::start(&program, data, &self.paths.log, &self.pg_user, group)?;
         self.confined(postmaster.confinement());
+        self.bounded(postmaster.bounds());
+        // Numbers in Postgres's own log may be those of its namespace.
+        tracing::info!(pid = postmaster.pid(), "started Postgres");
         Ok(postmaster)
     }
 
@@ -336,7 +340,11 @@ impl Agent {
         let stop = CancellationToken::new();
         let _stop_watchers = stop.clone().drop_guard();
         let watchers = async {
-            tokio::join!(watch::full_page_writes(self, live), audit::run(self, live),);
+            tokio::join!(
+                watch::full_page_writes(self, live),
+                audit::run(self, live),
+                prewarm::watch(self, live),
+            );
         };
         tokio::select! {
             end = ending(live, stack) => end,
@@ -412,6 +420,11 @@ fn fatal_end(proposer: &ProposerHandle) -> Option<End> {
         Fatal::Fenced { .. } => End::Fenced(fatal.to_string()),
         other => End::Lost(other.to_string()),
     })
+}
+
+fn unix_seconds() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs() as i64)
 }
 
 fn millis(since: Instant) -> u64 {

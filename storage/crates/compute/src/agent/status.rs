@@ -4,8 +4,11 @@ use pg_types::Lsn;
 use serde::Serialize;
 
 use super::Unconfirmed;
+use super::load::Load;
 use super::members::Members;
+use super::prewarm::Prewarm;
 use super::state::State;
+use crate::postgres::cgroups::Bounds;
 use crate::postgres::confine::Confinement;
 
 /// Whether Postgres logs page images, and since which record.
@@ -59,6 +62,8 @@ pub struct Status {
     pub started_at: Option<String>,
     /// How long the last start took that led to a run; null before the first.
     pub start: Option<StartTiming>,
+    /// Loading pages of the last suspend; null before the first start.
+    pub prewarm: Option<Prewarm>,
     /// The TCP port that Postgres listens on, from the spec.
     pub port: u16,
     /// Sessions of clients, idle ones included, as Postgres said last in this run; null before.
@@ -83,6 +88,12 @@ pub struct Status {
     pub postgres_version: Option<String>,
     /// What Postgres is kept from; null before the first start.
     pub confinement: Option<Confinement>,
+    /// What bounds what Postgres takes of the machine; null before the first start, and where no control group was named.
+    pub limits: Option<Bounds>,
+    /// How busy Postgres is; null until two samples were taken, and while no Postgres runs.
+    pub load: Option<Load>,
+    /// The size that the server that runs was given; null while none does.
+    pub compute_units: Option<f64>,
     /// What sessions begin with, as the agent gave it to the server that runs.
     pub synchronous_commit: Option<String>,
     /// `tokens`, or `none` of an agent that lets everybody in.
@@ -103,6 +114,7 @@ impl Status {
             full_page_writes: None,
             started_at: None,
             start: None,
+            prewarm: None,
             port,
             active_connections: None,
             idle_seconds: None,
@@ -114,6 +126,9 @@ impl Status {
             members: None,
             postgres_version: None,
             confinement: None,
+            limits: None,
+            load: None,
+            compute_units: None,
             synchronous_commit: None,
             authentication: token::gate::authentication(),
         }

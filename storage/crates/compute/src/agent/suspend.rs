@@ -1,4 +1,5 @@
-//! A clean end: everything committed, statistics and free space maps kept for the next start.
+//! A clean end: everything committed, statistics, free space maps and the list of pages in buffers kept for the next
+//! start.
 //!
 //! A fast shutdown terminates sessions, and one whose commit waits for the majority makes its rows visible before it
 //! goes. So it begins when nobody waits, or, under a load that never pauses, once a majority has confirmed what was
@@ -13,9 +14,9 @@ use anyhow::{Context as _, bail};
 use pg_types::Lsn;
 use pg_types::v15::ControlFile;
 
-use super::Agent;
 use super::live::Live;
 use super::storage::TimelineClient;
+use super::{Agent, prewarm};
 use crate::bundle::pack;
 use crate::postgres::Postmaster;
 use crate::spec::Spec;
@@ -132,6 +133,7 @@ async fn checkpoint_end(live: &Live) -> anyhow::Result<Lsn> {
 
 async fn ship_auxiliary(agent: &Agent, spec: &Spec, live: &Live, lsn: Lsn) -> anyhow::Result<()> {
     let (volume, data) = (live.volume.clone(), live.data.clone());
+    let (warm, unfinished) = (spec.prewarm, agent.warm.unfinished());
     let tar = tokio::task::spawn_blocking(move || {
         let mut files = Vec::new();
         match data.read(STATISTICS) {
@@ -142,6 +144,9 @@ async fn ship_auxiliary(agent: &Agent, spec: &Spec, live: &Live, lsn: Lsn) -> an
         for path in volume.local_free_space_maps()? {
             let content = data.read(&path).with_context(|| format!("read {path}"))?;
             files.push((path, content));
+        }
+        if warm {
+            files.extend(prewarm::collect(&data, unfinished));
         }
         pack(&files).context("pack")
     })

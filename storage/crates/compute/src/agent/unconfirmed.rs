@@ -5,6 +5,8 @@
 //! log's language and its lowest level are held where that warning is written as it is known here
 //! ([`crate::postgres::Files`]).
 //!
+//! The same reading finds how many pages a start has loaded ahead of need ([`super::prewarm`]).
+//!
 //! The log is Postgres's and is only ever appended to while it runs. Whoever may log can write the same words,
 //! so that the count is never too low, but can be too high.
 
@@ -15,8 +17,8 @@ use std::sync::atomic::Ordering;
 
 use serde::Serialize;
 
-use super::Agent;
 use super::live::Live;
+use super::{Agent, prewarm};
 
 /// Bytes taken from the log at a time.
 const PIECE: u64 = 1 << 20;
@@ -50,17 +52,23 @@ impl Agent {
     pub(super) async fn count_released(&self, pieces: u32) {
         let log = self.log.clone();
         match tokio::task::spawn_blocking(move || log.lock().read(pieces)).await {
-            Ok(Ok(found)) if found == Unconfirmed::default() => {}
-            Ok(Ok(found)) => {
-                tracing::warn!(
-                    canceled = found.canceled,
-                    terminated = found.terminated,
-                    "commits became visible before a majority had them"
-                );
-                self.add_unconfirmed(found);
-            }
+            Ok(Ok(found)) => self.found(found),
             Ok(Err(error)) => tracing::debug!(%error, "cannot read the log of Postgres"),
             Err(error) => tracing::error!(%error, "reading the log of Postgres panicked"),
+        }
+    }
+
+    fn found(&self, Found { released, loaded }: Found) {
+        if loaded.is_some() {
+            self.prewarmed(loaded);
+        }
+        if released != Unconfirmed::default() {
+            tracing::warn!(
+                canceled = released.canceled,
+                terminated = released.terminated,
+                "commits became visible before a majority had them"
+            );
+            self.add_unconfirmed(released);
         }
     }
 
@@ -96,6 +104,15 @@ impl Agent {
     }
 }
 
+/// What the log told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Commits that were let go.
+    pub released: Unconfirmed,
+    /// Pages that a start has loaded ahead of need, once it says so.
+    pub loaded: Option<u64>,
+}
+
 /// Reads on in Postgres's log.
 pub(super) struct LogWatch {
     path: PathBuf,
@@ -116,8 +133,8 @@ impl LogWatch {
 
     /// What has been logged since the last call; at most `pieces` of a megabyte, the rest the next time. Fails
     /// when the log can't be read, and goes on from there when it can. Blocks for as long as the disk does.
-    pub fn read(&mut self, pieces: u32) -> std::io::Result<Unconfirmed> {
-        let mut found = Unconfirmed::default();
+    pub fn read(&mut self, pieces: u32) -> std::io::Result<Found> {
+        let mut found = Found::default();
         let mut file = File::open(&self.path)?;
         // A start cuts a long log.
         if file.metadata()?.len() < self.at {
@@ -136,7 +153,7 @@ impl LogWatch {
         Ok(found)
     }
 
-    fn take(&mut self, piece: &[u8], found: &mut Unconfirmed) {
+    fn take(&mut self, piece: &[u8], found: &mut Found) {
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
             let room = LONGEST_LINE.saturating_sub(self.begun.len());
             self.begun.extend_from_slice(&part[..part.len().min(room)]);
@@ -148,13 +165,14 @@ impl LogWatch {
     }
 }
 
-fn count(line: &[u8], found: &mut Unconfirmed) {
+fn count(line: &[u8], found: &mut Found) {
     // Continued lines begin with a tab: they are text of a client's choice.
     if line.starts_with(b"\t") {
         return;
     }
-    found.canceled += u64::from(contains(line, CANCELED));
-    found.terminated += u64::from(contains(line, TERMINATED));
+    found.released.canceled += u64::from(contains(line, CANCELED));
+    found.released.terminated += u64::from(contains(line, TERMINATED));
+    found.loaded = prewarm::loaded_by(line).or(found.loaded);
 }
 
 fn contains(line: &[u8], what: &[u8]) -> bool {
@@ -188,22 +206,22 @@ mod tests {
         let path = directory.path().join("postgres.log");
         append(&path, &format!("{BEFORE}{}\n", text(CANCELED)));
         let mut log = LogWatch::new(&path);
-        assert_eq!(log.read(1).unwrap(), Unconfirmed::default());
+        assert_eq!(log.read(1).unwrap(), Found::default());
         let (first, second) = text(CANCELED).split_at(20);
         append(
             &path,
             &format!("{BEFORE}{}\n{BEFORE}{first}", text(TERMINATED)),
         );
-        assert_eq!(log.read(1).unwrap().terminated, 1);
+        assert_eq!(log.read(1).unwrap().released.terminated, 1);
         append(
             &path,
             &format!("{second}\n{BEFORE}DETAIL:  whatever\n\t{first}{second}\n"),
         );
-        let found = log.read(1).unwrap();
+        let found = log.read(1).unwrap().released;
         assert_eq!((found.canceled, found.terminated), (1, 0));
         // Cut and begun anew, as a start does with a long log.
         std::fs::write(&path, format!("{BEFORE}{first}{second}\n")).unwrap();
-        assert_eq!(log.read(1).unwrap().canceled, 1);
+        assert_eq!(log.read(1).unwrap().released.canceled, 1);
     }
 
     #[test]
@@ -214,8 +232,8 @@ mod tests {
         assert!(log.read(1).is_err(), "there is no log yet");
         append(&path, &"x".repeat(3 << 20));
         append(&path, &format!("\n{BEFORE}{}\n", text(CANCELED)));
-        assert_eq!(log.read(1).unwrap().canceled, 0);
+        assert_eq!(log.read(1).unwrap().released.canceled, 0);
         assert!(log.begun.len() <= LONGEST_LINE);
-        assert_eq!(log.read(8).unwrap().canceled, 1);
+        assert_eq!(log.read(8).unwrap().released.canceled, 1);
     }
 }

@@ -16,6 +16,7 @@ use proposer::{Positions, RoomCause};
 
 use super::activity::Activity;
 use super::live::Live;
+use super::load::Sampler;
 use super::status::FullPageWrites;
 use super::{Agent, End};
 use crate::postgres::{Admin, AdminError, STANDBY};
@@ -75,6 +76,7 @@ pub async fn vitals(agent: &Agent, live: &Arc<Live>) -> End {
     let mut counted = Counted::default();
     let mut activity = Activity::new(Instant::now());
     let mut unlogged_counted = None;
+    let mut load = Sampler::default();
     loop {
         tokio::time::sleep(VITALS_EVERY).await;
         counted.take(agent, live.volume.stats());
@@ -110,6 +112,10 @@ pub async fn vitals(agent: &Agent, live: &Arc<Live>) -> End {
         agent
             .see_unlogged(live, &activity, &mut unlogged_counted)
             .await;
+        // A sample that does not come in time is left out: what follows must go on.
+        tokio::time::timeout(PROBE_TIMEOUT, load.sample_if_due(agent, live, session))
+            .await
+            .ok();
         agent.see_waiting(live, vitals.commits_waiting);
         agent.metrics.connections.set(vitals.client_connections);
         agent.set(|status| {
@@ -267,7 +273,7 @@ impl Refusal {
 
 /// How much of a volume's counters is in the metrics, which outlive the volume.
 #[derive(Default)]
-struct Counted([u64; 10]);
+struct Counted([u64; 11]);
 
 impl Counted {
     fn take(&mut self, agent: &Agent, stats: &Stats) {
@@ -278,6 +284,7 @@ impl Counted {
             (&stats.pages_read_ahead, &metrics.read_ahead),
             (&stats.read_ahead_used, &metrics.read_ahead_used),
             (&stats.read_ahead_unused, &metrics.read_ahead_unused),
+            (&stats.reads_behind, &metrics.reads_behind),
             (&stats.writes, &metrics.writes),
             (&stats.bytes_written, &metrics.bytes_written),
             (&stats.pages_evicted, &metrics.evicted),

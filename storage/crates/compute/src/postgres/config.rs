@@ -69,6 +69,19 @@ fn line(text: &mut String, name: &str, value: &str) {
     let _ = writeln!(text, "{name} = '{value}'");
 }
 
+/// Libraries that Postgres loads as it starts, and their settings. The pages in its buffers are listed as it shuts down,
+/// and only then: a list of another moment is kept by nobody.
+fn preloads(prewarm: bool) -> &'static [(&'static str, &'static str)] {
+    match prewarm {
+        true => &[
+            ("shared_preload_libraries", "pg_prewarm"),
+            ("pg_prewarm.autoprewarm", "on"),
+            ("pg_prewarm.autoprewarm_interval", "0"),
+        ],
+        false => &[("shared_preload_libraries", "")],
+    }
+}
+
 /// `settings` is the name of the file with the spec's settings.
 pub fn main_file(spec: &Spec, socket: &Path, full_page_writes: bool, settings: &str) -> String {
     let mut text = String::from("# Written by weir-compute at each start.\n");
@@ -108,7 +121,7 @@ pub fn main_file(spec: &Spec, socket: &Path, full_page_writes: bool, settings: &
         // The agent counts commits that were let go by the warning that is logged for each.
         ("lc_messages", "C"),
     ];
-    for (name, value) in managed {
+    for (name, value) in managed.iter().chain(preloads(spec.prewarm)) {
         line(&mut text, name, value);
     }
     text

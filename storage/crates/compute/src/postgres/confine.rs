@@ -1,9 +1,10 @@
 //! What Postgres and what the agent itself are kept from, so that whoever gains Postgres's rights gains one compute's.
 //!
 //! Postgres runs as a user that is this compute's alone where the agent was given one, with a cleared environment, and
-//! can gain no right by running a program. Where the agent is root, Postgres is in namespaces of its own besides: shared
-//! memory and message queues of others cannot be named, and of processes it sees its own user's. What the kernel
-//! refuses of it is said, and Postgres starts without.
+//! can gain no right by running a program; of system calls it has those that it needs ([`super::system_calls`]).
+//! Where the agent is root, Postgres is in namespaces of its own besides: shared memory and message queues of others
+//! cannot be named, and of processes it sees its own, which all end with the first of them ([`super::init`]). What
+//! the kernel refuses of it is said, and Postgres starts without.
 //!
 //! The mounts of Postgres follow the agent's (they are its slaves), so that the volume goes for both at once.
 
@@ -19,6 +20,7 @@ use nix::sys::stat::{Mode, umask};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde::Serialize;
 
+use super::system_calls;
 use super::user::OsUser;
 
 /// What the agent passes on of its environment: by what `weir down` finds processes of an installation; and a clock of
@@ -51,8 +53,12 @@ pub enum Measure {
     OwnMounts,
     /// `/dev/shm` is empty but for what this Postgres makes.
     OwnSharedMemory,
+    /// Processes have numbers of their own here, by which no others can be named, and end with the first of them.
+    OwnProcesses,
     /// `/proc` shows processes of Postgres's user alone.
     HiddenProcesses,
+    /// The kernel answers no system calls but those that Postgres needs.
+    FewSystemCalls,
     /// The agent has no more of root's rights than it needs.
     FewRightsOfRoot,
 }
@@ -94,6 +100,20 @@ impl Confinement {
             Ok(()) => self.in_force.push(measure),
             Err(reason) => self.missing.push(Missing { measure, reason }),
         }
+    }
+
+    /// Whether a measure is in force.
+    pub fn has(&self, measure: Measure) -> bool {
+        self.in_force.contains(&measure)
+    }
+
+    /// The same of a measure that mounts: where Postgres has no mounts of its own, the agent would have them as well.
+    fn note_of_mounts(&mut self, measure: Measure, attempt: impl FnOnce() -> Result<(), String>) {
+        let outcome = match self.has(Measure::OwnMounts) {
+            true => attempt(),
+            false => Err("there are no mounts of Postgres's own".to_owned()),
+        };
+        self.note(measure, outcome);
     }
 
     /// Those of another with these.
@@ -145,7 +165,15 @@ fn drop_rights() -> Result<(), rustix::io::Errno> {
             Err(error) => return Err(error),
         }
     }
-    let kept = now.permitted & KEPT;
+    keep_rights(now.permitted & KEPT)
+}
+
+/// Leaves the calling thread, of root's rights, only that to signal processes of others.
+pub fn keep_right_to_signal() -> Result<(), rustix::io::Errno> {
+    keep_rights(CapabilitySet::KILL)
+}
+
+fn keep_rights(kept: CapabilitySet) -> Result<(), rustix::io::Errno> {
     rustix::thread::set_capabilities(
         None,
         CapabilitySets {
@@ -156,8 +184,8 @@ fn drop_rights() -> Result<(), rustix::io::Errno> {
     )
 }
 
-/// Has a program of Postgres's run as `user`, with a short environment and no way to more rights.
-pub fn program(command: &mut Command, user: &OsUser) {
+/// Gives a program what Postgres may have of the agent's environment.
+pub fn environment(command: &mut Command) {
     command
         .env_clear()
         .env("PATH", PATH)
@@ -167,6 +195,11 @@ pub fn program(command: &mut Command, user: &OsUser) {
             command.env(name, value);
         }
     }
+}
+
+/// Has a program of Postgres's run as `user`, with a short environment, no way to more rights, and few system calls.
+pub fn program(command: &mut Command, user: &OsUser) {
+    environment(command);
     if nix::unistd::geteuid().is_root() {
         command.uid(user.uid).gid(user.gid);
     }
@@ -182,17 +215,27 @@ pub fn program(command: &mut Command, user: &OsUser) {
     unsafe {
         command.pre_exec(hook);
     }
+    if let Ok(filters) = system_calls::filters() {
+        // SAFETY: as above, with four system calls on memory that lives as long as the process.
+        #[allow(unsafe_code)]
+        unsafe {
+            command.pre_exec(move || filters.enter());
+        }
+    }
 }
 
-/// Moves the calling thread into namespaces of its own, which programs that it starts inherit. The thread must do
-/// nothing else afterwards. Nothing here fails: what is not to be had is said in the answer.
+/// Moves the calling thread into namespaces of its own, which programs that it starts inherit. The thread must start
+/// one program, and do nothing else afterwards. Nothing here fails: what is not to be had is said in the answer. Of a
+/// thread whose program has a PID namespace ([`Measure::OwnProcesses`]), that program is to hide processes.
 pub fn enter(user: &OsUser) -> Confinement {
     let mut found = Confinement::new(user);
+    found.note(Measure::FewSystemCalls, system_calls::filters().map(drop));
     if !nix::unistd::geteuid().is_root() {
         for measure in [
             Measure::OwnIpc,
             Measure::OwnMounts,
             Measure::OwnSharedMemory,
+            Measure::OwnProcesses,
             Measure::HiddenProcesses,
         ] {
             found.note(measure, Err("the agent does not run as root".to_owned()));
@@ -200,19 +243,15 @@ pub fn enter(user: &OsUser) -> Confinement {
         return found;
     }
     found.note(Measure::OwnIpc, said(unshare(CloneFlags::CLONE_NEWIPC)));
-    let mounts = own_mounts();
-    let inside = mounts.is_ok();
-    found.note(Measure::OwnMounts, said(mounts));
-    for (measure, attempt) in [
-        (Measure::OwnSharedMemory, own_shared_memory as fn() -> _),
-        (Measure::HiddenProcesses, hidden_processes),
-    ] {
-        // Elsewhere they would be mounted for the agent as well.
-        let outcome = match inside {
-            true => said(attempt()),
-            false => Err("there are no mounts of Postgres's own".to_owned()),
-        };
-        found.note(measure, outcome);
+    found.note(Measure::OwnMounts, said(own_mounts()));
+    found.note_of_mounts(Measure::OwnSharedMemory, || said(own_shared_memory()));
+    // Last: a thread that has given its children a namespace can start no other thread. Without mounts of Postgres's
+    // own, its processes would find those of this namespace in `/proc` by numbers of another one.
+    found.note_of_mounts(Measure::OwnProcesses, || {
+        said(unshare(CloneFlags::CLONE_NEWPID))
+    });
+    if !found.has(Measure::OwnProcesses) {
+        found.note_of_mounts(Measure::HiddenProcesses, hide_processes);
     }
     found
 }
@@ -238,15 +277,12 @@ fn own_shared_memory() -> nix::Result<()> {
     )
 }
 
-fn hidden_processes() -> nix::Result<()> {
+/// Has `/proc` show processes of the calling one's PID namespace, and to each user that user's alone; or says why
+/// not.
+pub fn hide_processes() -> Result<(), String> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    mount(
-        Some("proc"),
-        "/proc",
-        Some("proc"),
-        flags,
-        Some("hidepid=2"),
-    )
+    let (proc, hidden) = (Some("proc"), Some("hidepid=2"));
+    said(mount(proc, "/proc", proc, flags, hidden))
 }
 
 /// How mounts below a path spread to other namespaces.

@@ -3,11 +3,16 @@
 mod admin;
 mod apply;
 mod beneath;
+pub mod cgroups;
 mod config;
 pub mod confine;
 mod data;
+pub mod init;
+pub mod limits;
+mod orphans;
 mod process;
 mod settings;
+pub mod system_calls;
 pub mod trial;
 mod user;
 
@@ -15,6 +20,7 @@ pub use admin::{Admin, AdminError, Look};
 pub use apply::{apply, drop_named};
 pub use config::{Files, SLOT, STANDBY};
 pub use data::{DataDirectory, SERVED, make_directory};
-pub use process::{Exit, Postmaster, PostmasterHandle, adopt_orphans};
+pub use orphans::adopt_orphans;
+pub use process::{Exit, Postmaster, PostmasterHandle};
 pub use settings::{InForce, SettingsError, SettingsFile};
 pub use user::OsUser;

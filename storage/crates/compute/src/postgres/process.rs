@@ -1,23 +1,26 @@
 //! The postmaster as a child that cannot outlive its agent.
 //!
-//! The kernel sends SIGQUIT (immediate shutdown) to the postmaster when the thread that started it ends, so it
-//! is started by a thread that does nothing but wait for it. Backends that a dead postmaster leaves behind
-//! become the agent's own children (it is a subreaper) and are killed.
+//! The kernel sends SIGQUIT (immediate shutdown) to what the agent started when the thread that started it ends, so
+//! that is started by a thread that does nothing but wait for it. Where the agent is root, what it starts is the init
+//! of a PID namespace ([`super::init`]), with which all in it ends. Elsewhere it is the postmaster, and sessions that
+//! a dead postmaster leaves behind become the agent's own children (it is a subreaper) and are killed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use tokio::sync::watch;
 
-use super::confine::{self, Confinement};
+use super::cgroups::{Bounds, Group};
+use super::confine::{self, Confinement, Measure};
+use super::init::{self, Init};
+use super::orphans::{children_of, kill_orphans};
 use super::user::OsUser;
 
 /// How long an immediate shutdown may take before the rest is killed.
@@ -76,11 +79,17 @@ pub fn check_configuration(
 /// What signals a Postgres, from any thread and without its owner. Nothing is asked of one that has ended.
 #[derive(Clone)]
 pub struct PostmasterHandle {
+    /// Of the postmaster, or of its init, which passes signals on.
     pid: Pid,
     exit: watch::Receiver<Option<Exit>>,
 }
 
 impl PostmasterHandle {
+    /// Process id of the postmaster.
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw()
+    }
+
     /// Makes Postgres read its configuration again, whether or not anybody can connect to it. Postgres does it soon.
     pub fn reload(&self) {
         self.signal(Signal::SIGHUP);
@@ -111,56 +120,53 @@ pub struct Postmaster {
     log: PathBuf,
     log_start: u64,
     confinement: Confinement,
+    group: Option<Group>,
+    bounds: Option<Bounds>,
 }
 
 impl Postmaster {
-    /// Starts `postgres` on a data directory, its output appended to `log`.
+    /// Starts `postgres` on a data directory, its output appended to `log`, in a control group if one was made for it.
     pub fn start(
         program: &Path,
         data: &Path,
         log: &Path,
         user: &OsUser,
+        group: Option<Group>,
     ) -> anyhow::Result<Postmaster> {
         let output = open_log(log)?;
         let log_start = output.metadata().context("inspect the log")?.len();
-        let mut command = Command::new(program);
-        command
-            .arg("-D")
-            .arg(data)
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(
-                output
-                    .try_clone()
-                    .context("duplicate the log's descriptor")?,
-            )
-            .stderr(output)
-            .process_group(0);
-        confine::program(&mut command, user);
-        command.env("PGDATA", data);
-        die_with_parent(&mut command);
+        let task = init::Task {
+            program: program.to_owned(),
+            data: data.to_owned(),
+            uid: user.uid,
+            gid: user.gid,
+            groups: group.as_ref().map(Group::directories).unwrap_or_default(),
+        };
         let user = user.clone();
         let (started, pid) = std::sync::mpsc::channel();
         let (exited, exit) = watch::channel(None);
         std::thread::Builder::new()
             .name("postmaster".into())
             .spawn(move || {
-                let confinement = confine::enter(&user);
-                let mut child = match command.spawn() {
-                    Ok(child) => child,
+                let (running, walls) = match Running::start(&task, &user, output) {
+                    Ok(running) => running,
                     Err(error) => return drop(started.send(Err(error))),
                 };
-                drop(started.send(Ok((child.id(), confinement))));
-                match child.wait() {
+                drop(started.send(Ok((running.pid(), walls))));
+                match running.wait() {
                     Ok(status) => drop(exited.send(Some(Exit { status }))),
                     Err(error) => tracing::error!(%error, "cannot wait for Postgres"),
                 }
             })
             .context("start a thread for Postgres")?;
-        let (pid, confinement) = pid
+        let received = pid
             .recv()
-            .context("the thread for Postgres ended early")?
-            .with_context(|| format!("start {}", program.display()))?;
+            .context("the thread for Postgres ended early")
+            .flatten();
+        if let (Err(_), Some(group)) = (&received, &group) {
+            group.remove();
+        }
+        let (pid, walls) = received?;
         Ok(Postmaster {
             handle: PostmasterHandle {
                 pid: Pid::from_raw(pid as i32),
@@ -168,7 +174,9 @@ impl Postmaster {
             },
             log: log.to_owned(),
             log_start,
-            confinement,
+            confinement: walls.confinement,
+            bounds: group.as_ref().map(|group| group.bounds(&walls.outside)),
+            group,
         })
     }
 
@@ -177,9 +185,27 @@ impl Postmaster {
         &self.confinement
     }
 
-    /// Process id of the postmaster.
+    /// What bounds what it takes of the machine; `None` where nobody has named a control group for computes.
+    pub fn bounds(&self) -> Option<&Bounds> {
+        self.bounds.as_ref()
+    }
+
+    /// The number, on this machine, of the process that the agent started: the init of Postgres's PID namespace where
+    /// there is one ([`Measure::OwnProcesses`]), else the postmaster.
     pub fn pid(&self) -> i32 {
         self.handle.pid.as_raw()
+    }
+
+    /// What the postmaster has started, and in a PID namespace orphans as well.
+    fn sessions(&self) -> Vec<Pid> {
+        let children = children_of(self.pid() as u32);
+        if !self.confinement.has(Measure::OwnProcesses) {
+            return children;
+        }
+        children
+            .into_iter()
+            .flat_map(|child| children_of(child.as_raw() as u32))
+            .collect()
     }
 
     /// What signals this Postgres where its owner cannot be asked.
@@ -223,7 +249,7 @@ impl Postmaster {
             if Instant::now() > deadline {
                 tracing::warn!("Postgres does not quit: killing it");
                 // The postmaster last: a session that sees it die lets its waiting commit go before it ends itself.
-                for session in children_of(self.handle.pid.as_raw() as u32) {
+                for session in self.sessions() {
                     kill(session, Signal::SIGKILL).ok();
                 }
                 self.handle.signal(Signal::SIGKILL);
@@ -236,10 +262,21 @@ impl Postmaster {
             std::thread::sleep(Duration::from_millis(5));
         }
         kill_orphans(Instant::now() + QUIT_PATIENCE);
+        if let Some(group) = &self.group {
+            group.remove();
+        }
     }
 
-    /// The last lines of what it logged since its start that say what went wrong.
+    /// What went wrong: whether memory was short, and the last lines of its log since its start that say so.
     pub fn complaint(&self) -> String {
+        let logged = self.logged_complaint();
+        match self.group.as_ref().and_then(Group::out_of_memory) {
+            Some(memory) => format!("{memory}; {logged}"),
+            None => logged,
+        }
+    }
+
+    fn logged_complaint(&self) -> String {
         let mut text = String::new();
         let read = File::open(&self.log).and_then(|mut file| {
             let end = file.metadata()?.len();
@@ -273,6 +310,70 @@ impl Postmaster {
             format!("see {}", self.log.display())
         } else {
             last.join("; ")
+        }
+    }
+}
+
+/// What a Postgres that was started is kept from.
+struct Walls {
+    confinement: Confinement,
+    /// Control groups that it is not in, with why.
+    outside: Vec<(PathBuf, String)>,
+}
+
+/// What the agent started, as the thread that waits for it has it.
+enum Running {
+    Postmaster(Child),
+    Init(Init),
+}
+
+impl Running {
+    /// Moves the calling thread into the namespaces of a Postgres, and starts that.
+    fn start(task: &init::Task, user: &OsUser, output: File) -> anyhow::Result<(Running, Walls)> {
+        let mut confinement = confine::enter(user);
+        if confinement.has(Measure::OwnProcesses) {
+            let (init, shortfall) = Init::start(task, output)?;
+            let hidden = shortfall.not_hidden.map_or(Ok(()), Err);
+            confinement.note(Measure::HiddenProcesses, hidden);
+            let outside = shortfall.outside;
+            let walls = Walls {
+                confinement,
+                outside,
+            };
+            return Ok((Running::Init(init), walls));
+        }
+        let mut command = init::postgres_command(&task.program, &task.data);
+        let duplicate = output.try_clone();
+        command
+            .stdout(duplicate.context("duplicate the log's descriptor")?)
+            .stderr(output);
+        confine::program(&mut command, user);
+        command.env("PGDATA", &task.data);
+        die_with_parent(&mut command);
+        let child = command
+            .spawn()
+            .with_context(|| format!("start {}", task.program.display()))?;
+        let why = "Postgres has no PID namespace, whose init would enter it".to_owned();
+        let outside = task.groups.iter().map(|group| (group.clone(), why.clone()));
+        let outside = outside.collect();
+        let walls = Walls {
+            confinement,
+            outside,
+        };
+        Ok((Running::Postmaster(child), walls))
+    }
+
+    fn pid(&self) -> u32 {
+        match self {
+            Running::Postmaster(child) => child.id(),
+            Running::Init(init) => init.pid(),
+        }
+    }
+
+    fn wait(self) -> std::io::Result<ExitStatus> {
+        match self {
+            Running::Postmaster(mut child) => child.wait(),
+            Running::Init(init) => init.wait(),
         }
     }
 }
@@ -312,49 +413,4 @@ fn die_with_parent(command: &mut Command) {
     unsafe {
         command.pre_exec(hook);
     }
-}
-
-/// Makes orphans of the postmaster children of this process. Call once.
-pub fn adopt_orphans() -> nix::Result<()> {
-    nix::sys::prctl::set_child_subreaper(true)
-}
-
-/// Kills and reaps adopted children until none is left, whatever program they run: the user they run as is given to
-/// another compute once this one has ended.
-fn kill_orphans(deadline: Instant) {
-    let own = std::process::id();
-    loop {
-        let orphans = children_of(own);
-        if orphans.is_empty() || Instant::now() > deadline {
-            return;
-        }
-        for pid in orphans {
-            kill(pid, Signal::SIGKILL).ok();
-            waitpid(pid, Some(WaitPidFlag::WNOHANG)).ok();
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Children of a process that are Postgres's. Without root the agent has another child, the helper that mounts.
-fn children_of(parent: u32) -> Vec<Pid> {
-    let alone = nix::unistd::geteuid().is_root();
-    let Ok(tasks) = std::fs::read_dir(format!("/proc/{parent}/task")) else {
-        return Vec::new();
-    };
-    tasks
-        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok())
-        .flat_map(|children| {
-            children
-                .split_whitespace()
-                .filter_map(|pid| pid.parse().ok())
-                .collect::<Vec<i32>>()
-        })
-        .filter(|pid| {
-            alone
-                || std::fs::read_to_string(format!("/proc/{pid}/comm"))
-                    .is_ok_and(|name| name.starts_with("postgres"))
-        })
-        .map(Pid::from_raw)
-        .collect()
 }

@@ -204,7 +204,7 @@ impl Filesystem for Front {
 
     fn read(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -220,7 +220,7 @@ impl Filesystem for Front {
         let wait = node
             .file()
             .is_ok_and(|file| !file.is_local(offset, u64::from(size)));
-        self.here_or_fetching(wait, move |volume| {
+        self.here_or_in_turn(req.pid(), wait, move |volume| {
             match volume.read(&node, offset, u64::from(size)) {
                 Ok(data) => reply.data(&data),
                 Err(error) => reply.error(errno(volume, &error, "read", ino.0)),

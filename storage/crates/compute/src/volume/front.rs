@@ -20,6 +20,8 @@ use super::{Volume, VolumeError};
 const FETCH_THREADS: usize = 32;
 /// Threads that hold writes back.
 const THROTTLE_THREADS: usize = 8;
+/// Threads for reads that stand behind those of sessions: one process reads, and the kernel for it ahead.
+const BEHIND_THREADS: usize = 2;
 
 type Entries = Arc<Vec<(u64, String, bool)>>;
 
@@ -35,6 +37,8 @@ pub struct Front {
     pub(super) fetches: Pool,
     /// Threads for writes that are held back.
     pub(super) throttled: Pool,
+    /// Threads for reads that stand behind those of sessions.
+    behind: Pool,
     /// Directories being read, as they were when opened: deleting while reading must skip nothing.
     pub(super) open_directories: Arc<Mutex<HashMap<u64, Entries>>>,
     /// The number of the directory that is opened next.
@@ -50,6 +54,7 @@ impl Front {
             gid,
             fetches: Pool::new("volume-fetch", FETCH_THREADS)?,
             throttled: Pool::new("volume-slow", THROTTLE_THREADS)?,
+            behind: Pool::new("volume-behind", BEHIND_THREADS)?,
             open_directories: Arc::default(),
             next_handle: AtomicU64::new(1),
         })
@@ -68,6 +73,32 @@ impl Front {
         } else {
             job(&self.volume);
         }
+    }
+
+    /// Runs a read of the process `pid` here, or where it may wait: at once for a session, and behind those of sessions
+    /// for who fills Postgres's buffers ahead of need.
+    pub(super) fn here_or_in_turn(
+        &self,
+        pid: u32,
+        wait: bool,
+        job: impl FnOnce(&Volume) + Send + 'static,
+    ) {
+        if !wait {
+            return job(&self.volume);
+        }
+        let volume = self.volume.clone();
+        if volume.behind().is_of(pid) {
+            (volume.stats().reads_behind).fetch_add(1, Ordering::Relaxed);
+            return self.behind.run(move || {
+                volume.behind().hold();
+                job(&volume);
+            });
+        }
+        let waits = volume.behind().session();
+        self.fetches.run(move || {
+            job(&volume);
+            drop(waits);
+        });
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod ahead;
 pub mod backing;
+mod behind;
 mod bitmap;
 mod blocks;
 mod clean;
@@ -40,6 +41,7 @@ use parking_lot::Mutex;
 use pg_types::rel::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
 
 pub use ahead::DEFAULT_READ_AHEAD;
+pub use behind::Behind;
 pub use clean::CleanPages;
 pub use error::VolumeError;
 pub use quota::{Full, Near, Quota};
@@ -83,6 +85,7 @@ pub struct Volume {
     clean: Arc<CleanPages>,
     ahead: Ahead,
     throttle: Throttle,
+    behind: Arc<Behind>,
     quota: Quota,
     writes: Writes,
     written: WrittenPages,
@@ -109,6 +112,7 @@ impl Volume {
             clean: Arc::new(CleanPages::new(stats.clone())),
             stats,
             throttle: Throttle::default(),
+            behind: Arc::default(),
             quota: Quota::default(),
             writes: Writes::default(),
             written: WrittenPages::default(),
@@ -164,6 +168,11 @@ impl Volume {
         &self.throttle
     }
 
+    /// Which reads stand behind those of sessions.
+    pub fn behind(&self) -> &Arc<Behind> {
+        &self.behind
+    }
+
     /// What the branch may hold, and holds.
     pub fn quota(&self) -> &Quota {
         &self.quota
@@ -190,6 +199,7 @@ impl Volume {
         self.closed.store(true, Ordering::Release);
         self.ahead.close();
         self.throttle.release();
+        self.behind.release();
     }
 
     /// Whether [`Volume::close`] was called, or a write that had been answered was lost.

@@ -19,6 +19,8 @@ pub struct Stats {
     pub writes: AtomicU64,
     /// Bytes of these writes.
     pub bytes_written: AtomicU64,
+    /// Reads that had to wait for storage and stood behind those of sessions.
+    pub reads_behind: AtomicU64,
     /// Operations that ended in an error of storage, of the local disk, or of a closed volume.
     pub failed_operations: AtomicU64,
     /// Clean pages given back to keep within the budget of local disk.

@@ -98,6 +98,7 @@ impl Engine {
             memory_bytes: memory.layers_bytes,
             recent_layers_bytes: memory.recent_layers_bytes,
             layer_cache_bytes: 16 << 30,
+            tombstones: std::time::Duration::from_secs(3600),
             wal: Arc::new(wals),
             time: Arc::new(MachineTime::new()?),
         })

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::LONGEST_HISTORY_WINDOW;
 use crate::timestamp::PgTimestamp;
 
 /// A difference up to this is drift, not a jump, microseconds. It adds up until it is one.
@@ -11,9 +12,9 @@ const DRIFT: i64 = 1_000_000;
 /// How long a machine that was booted anew is believed to have been away, microseconds. What the wall clock says
 /// beyond it counts as a jump: that keeps history longer, which is harmless, where belief could cost it.
 const BELIEVED_ABSENCE: i64 = 3600 * 1_000_000;
-/// Jumps are forgotten after this: longer than any history window.
-pub const LONGEST_MEMORY: Duration = Duration::from_secs(31 * 86_400);
-/// Jumps remembered at most; the oldest two become one.
+/// Jumps are forgotten after this: a history window that were longer would be cut on the wrong scale.
+const LONGEST_MEMORY: Duration = LONGEST_HISTORY_WINDOW;
+/// Jumps remembered at most; the oldest two become one, such that history is kept longer, if anything.
 const MOST_JUMPS: usize = 1000;
 /// Jumps that sum up to less are not worth telling, microseconds.
 const TOLD: i64 = 60 * 1_000_000;
@@ -105,8 +106,10 @@ impl Course {
         let forgotten = self.even - micros(LONGEST_MEMORY);
         self.jumps.retain(|jump| jump.at > forgotten);
         if self.jumps.len() > MOST_JUMPS {
+            // As if it had come later, for a jump forward. One back would be believed to be within a window that it is
+            // not in, and the cut would go forward by it: it is left out.
             let oldest = self.jumps.remove(0);
-            self.jumps[0].by += oldest.by;
+            self.jumps[0].by += oldest.by.max(0);
         }
         Some(by)
     }
@@ -122,8 +125,8 @@ impl Course {
         even.saturating_add(self.ahead)
     }
 
-    /// By how many microseconds the wall clock jumped within a window that ends now: the sum, jumps back negative.
-    /// Jumps are forgotten after 31 days.
+    /// By how many microseconds the wall clock jumped within a window that ends now: the sum, jumps back negative. After
+    /// a thousand jumps within the window it can be more than that, and never less.
     pub fn jumped_within(&self, window: Duration) -> i64 {
         let begin = self.even.saturating_sub(micros(window));
         let within = self.jumps.iter().filter(|jump| jump.at > begin);
@@ -209,6 +212,53 @@ mod tests {
             assert_eq!(history_micros(&course), wall + jump + 7 * DAY);
             assert_eq!(course.history_time(WEEK).why, None);
         }
+    }
+
+    /// Promise: a jump is remembered for as long as the longest window that a tenant can have. Forgotten sooner, a jump
+    /// forward would take all history of before it.
+    #[test]
+    fn a_jump_is_remembered_for_the_longest_window() {
+        let long = Duration::from_secs(10 * 365 * 86_400);
+        let mut course = running_for(4000);
+        let (ticks, wall) = (4000 * DAY, START + 4000 * DAY);
+        let now = |course: &Course| course.history_time(long).now.expect("known").unix_micros();
+        course.advance(&at("a", ticks, wall + YEAR));
+        for days in [32, 400, 3649] {
+            // Another jump: what is too old is forgotten at one.
+            let later = at(
+                "a",
+                ticks + days * DAY,
+                wall + YEAR + days * DAY + days * SECOND,
+            );
+            course.advance(&later);
+            assert_eq!(now(&course), wall + days * DAY, "after {days} days");
+        }
+    }
+
+    /// Promise: the jumps of long ago, made one, never take history that each by itself would keep.
+    #[test]
+    fn jumps_that_are_made_one_keep_history_for_longer_and_never_for_less() {
+        let mut course = running_for(30);
+        let (mut ticks, mut wall) = (30 * DAY, START + 30 * DAY);
+        let mut all = Vec::new();
+        for number in 0..3 * MOST_JUMPS as i64 {
+            ticks += DAY / 200;
+            let by = match number % 7 {
+                0 => -YEAR,
+                1 => YEAR + 3 * SECOND,
+                other => (other - 4) * 100 * SECOND + 2 * SECOND,
+            };
+            wall += DAY / 200 + by;
+            assert_eq!(course.advance(&at("a", ticks, wall)), Some(by));
+            all.push((course.even(), by));
+            for window in [WEEK, Duration::from_secs(30 * 86_400)] {
+                let begin = course.even() - micros(window);
+                let within = all.iter().filter(|(when, _)| *when > begin);
+                let sum: i64 = within.map(|(_, by)| by).sum();
+                assert!(course.jumped_within(window) >= sum, "jump {number}");
+            }
+        }
+        assert_eq!(course.jumps.len(), MOST_JUMPS);
     }
 
     #[test]

@@ -27,6 +27,8 @@ const DOCUMENT: &str = "clock.json";
 const STORE_EVERY: Duration = Duration::from_secs(600);
 /// A store that fails is not asked again sooner.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
+/// Of how long ago the metrics tell jumps.
+const TOLD_OF: Duration = Duration::from_secs(31 * 86_400);
 const MICROS: i64 = 1_000_000;
 
 /// Where readings of the clocks come from.
@@ -143,7 +145,7 @@ impl Clock {
     /// store the count is logged and tried again ten seconds later.
     pub async fn keep(&self) {
         let course = self.now(|course| course.clone());
-        let doubt = course.jumped_within(course::LONGEST_MEMORY) / MICROS;
+        let doubt = course.jumped_within(TOLD_OF) / MICROS;
         METRICS.doubt.set(doubt);
         if self.state.lock().due > Instant::now() {
             return;

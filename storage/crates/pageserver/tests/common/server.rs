@@ -195,6 +195,7 @@ impl Server {
             memory_bytes: 256 << 20,
             recent_layers_bytes: 4 << 20,
             layer_cache_bytes,
+            tombstones: std::time::Duration::from_secs(3600),
             wal: Arc::new(wals.clone()),
             time: Arc::new(MachineTime::new().expect("clocks")),
         };

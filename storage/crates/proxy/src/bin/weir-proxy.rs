@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::Parser;
+use pg_protocol::addresses::Addresses;
 use pg_protocol::scram::MockSecret;
 use proxy::cancel::Cancels;
+use proxy::crowd::{self, Crowd};
 use proxy::directory::{ControlPlane, Directory, FileDirectory};
 use proxy::memory::Memory;
 use proxy::password::Passwords;
 use proxy::pool::slots;
 use proxy::pooled::pools::{self, Pools};
-use proxy::server::{self, Limits};
+use proxy::server::{self, Door, Limits};
 use proxy::shared::Shared;
 use proxy::throttle::Throttle;
 use proxy::tls::Certificate;
@@ -32,6 +34,13 @@ struct Args {
     /// Address for clients of Postgres
     #[arg(long)]
     listen: SocketAddr,
+    /// Address for load balancers, which begin each connection with a header of the PROXY protocol, version 2, that says
+    /// whose it is
+    #[arg(long, requires = "trusted_senders")]
+    listen_behind: Option<SocketAddr>,
+    /// Addresses of those load balancers, as ADDRESS, ADDRESS/BITS or FIRST-LAST; others are refused there
+    #[arg(long, value_delimiter = ',', requires = "listen_behind")]
+    trusted_senders: Vec<String>,
     /// Address of the health check and the metrics
     #[arg(long)]
     listen_http: SocketAddr,
@@ -68,6 +77,12 @@ struct Args {
     /// Connections at a time
     #[arg(long, default_value_t = 10_000)]
     max_connections: usize,
+    /// Connections to one endpoint at a time, its pooler's among them; without it as many as --max-connections
+    #[arg(long)]
+    max_endpoint_connections: Option<usize>,
+    /// Connections of one role at one endpoint at a time; without it as many as --max-connections
+    #[arg(long)]
+    max_role_connections: Option<usize>,
     /// How long a client may take to log in
     #[arg(long, default_value_t = 15)]
     login_seconds: u64,
@@ -128,13 +143,10 @@ fn main() -> anyhow::Result<()> {
 
 async fn run(args: Args) -> anyhow::Result<()> {
     ensure!(
-        (1..=MOST_CONNECTIONS).contains(&args.max_connections),
-        "--max-connections has to be 1 to {MOST_CONNECTIONS}"
-    );
-    ensure!(
         (MOST_HTTP_MIB_EACH..=MOST_HTTP_MIB).contains(&args.http_memory_mib),
         "--http-memory-mib has to be {MOST_HTTP_MIB_EACH} to {MOST_HTTP_MIB}"
     );
+    let crowd = Crowd::new(crowd_limits(&args)?);
     let pools = Pools::new(pool_settings(&args)?);
     let certificate = Arc::new(Certificate::open(&args.certificate, &args.private_key)?);
     if certificate.current().end_point.is_none() {
@@ -154,6 +166,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         throttle: Throttle::default(),
         wakes: Wakes::default(),
         cancels: Cancels::default(),
+        crowd,
         pools: pools.clone(),
         passwords: Passwords::new(processors().div_ceil(2)),
         memory: Memory::new(args.http_memory_mib << 20),
@@ -165,9 +178,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         connections: args.max_connections,
         drain: Duration::from_secs(args.drain_seconds),
     };
-    let postgres = TcpListener::bind(args.listen)
-        .await
-        .with_context(|| format!("cannot listen on {} for clients", args.listen))?;
+    let doors = doors(&args).await?;
     let http = TcpListener::bind(args.listen_http)
         .await
         .with_context(|| format!("cannot listen on {} for HTTP", args.listen_http))?;
@@ -178,9 +189,12 @@ async fn run(args: Args) -> anyhow::Result<()> {
     ));
     tokio::spawn(pools.watch());
     tokio::spawn(async move { axum::serve(http, proxy::http::router()).await });
-    tracing::info!(listen = %postgres.local_addr()?, domains = ?shared.domains, "proxy serves");
+    for door in &doors {
+        let behind = door.senders.is_some();
+        tracing::info!(listen = %door.listener.local_addr()?, behind, domains = ?shared.domains, "proxy serves");
+    }
     let mut terminate = signal(SignalKind::terminate())?;
-    server::serve(postgres, shared, limits, async {
+    server::serve(doors, shared, limits, async {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = tokio::signal::ctrl_c() => {}
@@ -191,9 +205,52 @@ async fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Where connections come in: by themselves, and from load balancers.
+async fn doors(args: &Args) -> anyhow::Result<Vec<Door>> {
+    let listener = TcpListener::bind(args.listen)
+        .await
+        .with_context(|| format!("cannot listen on {} for clients", args.listen))?;
+    let mut doors = vec![Door {
+        listener,
+        senders: None,
+    }];
+    if let Some(address) = args.listen_behind {
+        let texts = args.trusted_senders.iter();
+        let senders =
+            Addresses::parse(texts.map(|text| text.trim())).context("--trusted-senders")?;
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot listen on {address} for load balancers"))?;
+        doors.push(Door {
+            listener,
+            senders: Some(Arc::new(senders)),
+        });
+    }
+    Ok(doors)
+}
+
 /// Processors of the machine; 1 where nobody says.
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn crowd_limits(args: &Args) -> anyhow::Result<crowd::Limits> {
+    let all = args.max_connections;
+    let limits = crowd::Limits {
+        endpoint: args.max_endpoint_connections.unwrap_or(all),
+        role: args.max_role_connections.unwrap_or(all),
+    };
+    for (name, value) in [
+        ("max-connections", all),
+        ("max-endpoint-connections", limits.endpoint),
+        ("max-role-connections", limits.role),
+    ] {
+        ensure!(
+            (1..=MOST_CONNECTIONS).contains(&value),
+            "--{name} has to be 1 to {MOST_CONNECTIONS}"
+        );
+    }
+    Ok(limits)
 }
 
 fn pool_settings(args: &Args) -> anyhow::Result<pools::Settings> {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context as _, bail};
+use pg_protocol::addresses::Addresses;
 use pg_protocol::scram::Verifier;
 use serde::Deserialize;
 
@@ -14,6 +15,7 @@ pub(super) struct Entry {
     state: EntryState,
     address: Option<String>,
     roles: HashMap<String, String>,
+    allowed_ips: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -38,7 +40,13 @@ impl Entry {
                 .with_context(|| format!("what role {role} has is no SCRAM-SHA-256 verifier"))?;
             roles.insert(role, verifier);
         }
-        Ok(Endpoint { state, roles })
+        let texts = self.allowed_ips.as_deref();
+        let allowed = texts.map(|texts| Addresses::parse(texts.iter().map(String::as_str)));
+        Ok(Endpoint {
+            state,
+            roles,
+            allowed: allowed.transpose().context("its allowed_ips")?,
+        })
     }
 }
 

@@ -132,6 +132,24 @@ mod tests {
         assert_eq!(endpoint.roles["app"].to_text(), VERIFIER);
     }
 
+    #[test]
+    fn an_endpoint_admits_the_addresses_of_its_list_and_without_one_all() {
+        let admits = |list: &str, address: &str| {
+            let entry = format!(r#"{{"state": "suspended", "roles": {{}}{list}}}"#);
+            let endpoints = parse(&document(&entry)).expect("well formed");
+            let endpoint = &endpoints[&EndpointName::new("ep-a").expect("a name")];
+            endpoint.admits(address.parse().expect("an address"))
+        };
+        assert!(admits("", "192.0.2.7"));
+        assert!(admits(r#", "allowed_ips": null"#, "192.0.2.7"));
+        assert!(admits(r#", "allowed_ips": ["192.0.2.0/24", "::1"]"#, "::1"));
+        assert!(!admits(
+            r#", "allowed_ips": ["192.0.2.0/24", "::1"]"#,
+            "192.0.3.7"
+        ));
+        assert!(!admits(r#", "allowed_ips": []"#, "192.0.2.7"));
+    }
+
     /// The file holds verifiers: an error about it must not bring one to the log.
     #[test]
     fn what_does_not_fit_is_refused_without_being_quoted() {
@@ -139,6 +157,8 @@ mod tests {
             r#"{"state": "running", "roles": {}}"#.to_owned(),
             r#"{"state": "asleep", "roles": {}}"#.to_owned(),
             r#"{"state": "suspended"}"#.to_owned(),
+            r#"{"state": "suspended", "roles": {}, "allowed_ips": ["192.0.2.0/33"]}"#.to_owned(),
+            r#"{"state": "suspended", "roles": {}, "allowed_ips": "192.0.2.7"}"#.to_owned(),
             format!(r#"{{"state": "suspended", "roles": {{"app": "x{VERIFIER}"}}}}"#),
             format!(r#"{{"state": "suspended", "roles": "{VERIFIER}"}}"#),
             format!(r#"{{"state": "suspended", "roles": {{}}, "{VERIFIER}": 1}}"#),

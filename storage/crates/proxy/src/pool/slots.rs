@@ -130,6 +130,15 @@ impl<C, V: PartialEq> Slots<C, V> {
         }
     }
 
+    /// A connection for a client that has to wait for nobody: one of its pool that is idle. While one is, no client of the
+    /// group waits, and none of another group could be served by it, since each change here serves all who can be. So
+    /// nobody is passed over, and the client gets what [`ask`](Slots::ask) would grant it at once.
+    pub fn take_idle(&mut self, key: &Key) -> Option<C> {
+        let group = self.known(&key.group)?;
+        let idle = group.pools.get_mut(&key.class)?.idle.pop_back()?;
+        Some(idle.connection)
+    }
+
     /// Puts a client in the queue. It may be granted what it asks for in the same call.
     pub fn ask(&mut self, key: &Key) -> (Ticket, Effects<C>) {
         self.tickets += 1;

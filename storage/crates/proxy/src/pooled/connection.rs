@@ -1,6 +1,7 @@
 //! One server connection.
 
 use std::io;
+use std::sync::Arc;
 
 use pg_protocol::messages::message;
 use thiserror::Error;
@@ -24,7 +25,7 @@ pub struct Connection {
     /// Statements and settings. None while the connection is lent to a turn.
     pub server: Option<Server>,
     /// What a request to cancel reaches.
-    pub backend: Option<Backend>,
+    pub backend: Option<Arc<Backend>>,
     /// When the connection was made.
     pub made: Made,
     /// The client that had it last; 0 is none.
@@ -89,10 +90,12 @@ impl Connection {
         for (name, value) in &greeting {
             known.report(name, value);
         }
-        let backend = ready.cancel_key.map(|(process_id, key)| Backend {
-            address,
-            process_id,
-            key,
+        let backend = ready.cancel_key.map(|(process_id, key)| {
+            Arc::new(Backend {
+                address,
+                process_id,
+                key,
+            })
         });
         let connection = Connection {
             stream: ready.stream,
@@ -106,15 +109,14 @@ impl Connection {
         (connection, Learned::new(greeting))
     }
 
-    /// The settings as the server has reported them.
-    pub fn settings(&self) -> Tracked {
-        let server = self.server.as_ref();
-        server.map_or_else(Tracked::default, |server| server.settings.clone())
+    /// The settings as the server has reported them. None while the connection is lent to a turn.
+    pub fn settings(&self) -> Option<&Tracked> {
+        self.server.as_ref().map(|server| &server.settings)
     }
 
     /// Whether it can still be used, after it has been idle. What the server said meanwhile is taken.
     pub fn is_alive(&mut self) -> bool {
-        let mut buffer = [0; 4096];
+        let mut buffer = [0; 512];
         loop {
             match self.stream.try_read(&mut buffer) {
                 Ok(0) => return false,

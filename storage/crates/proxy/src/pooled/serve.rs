@@ -80,9 +80,11 @@ pub async fn greeting(
     // Only a server knows what it makes of these settings, or what it says at all.
     let mut settings = startup.tracked.clone();
     let (lease, connection) = serve(context, &startup, login, 0, &mut settings).await?;
-    pools.learned(&startup.key, |learned| {
-        learned.learn(&startup.tracked, &connection.settings());
-    });
+    if let Some(settings) = connection.settings() {
+        pools.learned(&startup.key, |learned| {
+            learned.learn(&startup.tracked, settings);
+        });
+    }
     let greeting = known(&settings).unwrap_or_default();
     lease.give_back(connection);
     Ok((startup, settings, greeting))
@@ -148,10 +150,14 @@ async fn prepare(
     if number != 0 {
         connection.last_client = number;
     }
-    if let Some(statements) = settings.statements_from(&connection.settings()) {
+    let current = connection.settings();
+    let statements = current.and_then(|current| settings.statements_from(current));
+    if let Some(statements) = statements {
         connection.command(&statements).await?;
     }
-    settings.follow(&connection.settings());
+    if let Some(current) = connection.settings() {
+        settings.follow(current);
+    }
     Ok(())
 }
 

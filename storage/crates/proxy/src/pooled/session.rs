@@ -2,7 +2,7 @@
 
 use pg_protocol::messages::{self, Fatal, message};
 use pg_protocol::startup::Startup;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::watch;
 
 use super::connection::Connection;
@@ -23,8 +23,7 @@ const MOST_READ_AHEAD: usize = 64 << 10;
 /// A pooled client that may send statements.
 pub struct Session<'a, S> {
     context: Context<'a>,
-    reader: ReadHalf<S>,
-    writer: WriteHalf<S>,
+    stream: S,
     login: Login,
     startup: PooledStartup,
     /// None while a turn has it.
@@ -66,11 +65,9 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
         turn::send(&mut stream, &greeting)
             .await
             .map_err(|error| EndReason("client_broke", error.to_string()))?;
-        let (reader, writer) = tokio::io::split(stream);
         Ok(Session {
             context,
-            reader,
-            writer,
+            stream,
             login,
             startup,
             client: Some(Client::new(settings)),
@@ -91,7 +88,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
             match client.idle() {
                 Ok(Idle::Terminate) => return Ok(self.goodbye(End::Client { said: true }).await),
                 Ok(Idle::Answer(bytes)) => {
-                    if let Err(error) = turn::send(&mut self.writer, &bytes).await {
+                    if let Err(error) = turn::send(&mut self.stream, &bytes).await {
                         return Ok(End::ClientBroke(error));
                     }
                 }
@@ -123,7 +120,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
         client: &mut Client,
         drain: &mut watch::Receiver<Drain>,
     ) -> Option<End> {
-        let read = super::read(&mut self.reader, |bytes| client.inbox.extend(bytes));
+        let read = super::read(&mut self.stream, |bytes| client.inbox.extend(bytes));
         tokio::select! {
             read = read => match read {
                 Ok(0) => Some(End::Client { said: false }),
@@ -150,16 +147,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
         connection.is_between = false;
         let contents = self.context.pools.contents.clone();
         let turn = Turn::new(client, server, contents);
-        let halves = (&mut self.reader, &mut self.writer);
-        let stream = &mut connection.stream;
-        let (ended, turn) = turn::run(turn, halves, stream, drain, &mut self.passed).await;
-        let (reused, prepared) = turn.preparations();
-        let count = |result: &str, count| {
-            let prepares = metrics::POOL_PREPARES.with_label_values(&[result]);
-            prepares.inc_by(count);
-        };
-        count("reused", reused);
-        count("prepared", prepared);
+        let compute = &mut connection.stream;
+        let passed = &mut self.passed;
+        let (ended, turn) = turn::run(turn, &mut self.stream, compute, drain, passed).await;
+        count_preparations(&turn);
         let back = match ended {
             Ended::Over => {
                 connection.server = Some(turn.server);
@@ -245,15 +236,15 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
         client: &mut Client,
         drain: &mut watch::Receiver<Drain>,
     ) -> Result<(Lease, Box<Connection>), Unserved> {
-        let mut settings = client.settings.clone();
+        let mut settings = std::mem::take(&mut client.settings);
         let inbox = &mut client.inbox;
-        let reader = &mut self.reader;
+        let stream = &mut self.stream;
         let gone = async {
             loop {
                 if inbox.rest().len() >= MOST_READ_AHEAD {
                     return std::future::pending().await;
                 }
-                match super::read(reader, |bytes| inbox.extend(bytes)).await {
+                match super::read(stream, |bytes| inbox.extend(bytes)).await {
                     Ok(0) => return End::Client { said: false },
                     Ok(_) => {}
                     Err(error) => return End::ClientBroke(error),
@@ -278,8 +269,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
     }
 
     async fn send_last(&mut self, message: &[u8]) {
-        let _ = self.writer.write_all(message).await;
-        let _ = self.writer.shutdown().await;
+        let _ = self.stream.write_all(message).await;
+        let _ = self.stream.shutdown().await;
     }
 
     /// Tells the client that the proxy shuts down, if it does; closes the connection.
@@ -292,6 +283,16 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
         };
         self.send_last(&message).await;
         end
+    }
+}
+
+fn count_preparations(turn: &Turn) {
+    let (reused, prepared) = turn.preparations();
+    for (result, count) in [("reused", reused), ("prepared", prepared)] {
+        if count > 0 {
+            let prepares = metrics::POOL_PREPARES.with_label_values(&[result]);
+            prepares.inc_by(count);
+        }
     }
 }
 

@@ -1,13 +1,18 @@
 //! The bytes of a turn, both ways at once. Nothing more is read from a side while the other has not taken what there is.
+//!
+//! Both directions are steps of one future, which looks at both each time that it is woken. Two futures that told each
+//! other by wakers would have the runtime wake a second thread for each message of the client.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use pg_protocol::messages::Fatal;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::connection::Connection;
@@ -47,47 +52,72 @@ impl Ended {
     }
 }
 
-/// What both directions share.
-struct Shared {
-    turn: Mutex<Turn>,
-    /// The client has asked for something.
-    asked: Notify,
-    /// The server has answered something.
-    answered: Notify,
-    passed: Mutex<Passed>,
+/// Bytes for one side, and how many of them it has taken.
+#[derive(Default)]
+struct Outgoing {
+    bytes: Vec<u8>,
+    written: usize,
+    unflushed: bool,
+}
+
+impl Outgoing {
+    /// Ready once the side has taken all, and TLS holds nothing of it back.
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        writer: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<io::Result<()>> {
+        while self.written < self.bytes.len() {
+            let rest = &self.bytes[self.written..];
+            match ready!(Pin::new(&mut *writer).poll_write(cx, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => self.written += count,
+            }
+            self.unflushed = true;
+        }
+        self.bytes.clear();
+        self.written = 0;
+        if self.unflushed {
+            ready!(Pin::new(writer).poll_flush(cx))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A turn under way.
+struct Flow<'t> {
+    turn: Turn,
+    passed: &'t mut Passed,
+    to_compute: Outgoing,
+    to_client: Outgoing,
+    /// What becomes of the client's messages once what was taken of them has been sent.
+    took: Result<Took, Fatal>,
+    is_begun: bool,
 }
 
 /// Passes messages on until the turn ends. Answers with what is known of both sides then.
 pub async fn run(
     turn: Turn,
-    client: (
-        &mut (impl AsyncRead + Unpin),
-        &mut (impl AsyncWrite + Unpin),
-    ),
+    client: &mut (impl AsyncRead + AsyncWrite + Unpin),
     compute: &mut TcpStream,
     drain: &mut watch::Receiver<Drain>,
     passed: &mut Passed,
 ) -> (Ended, Turn) {
-    let shared = Shared {
-        turn: Mutex::new(turn),
-        asked: Notify::new(),
-        answered: Notify::new(),
-        passed: Mutex::new(*passed),
+    let mut flow = Flow {
+        turn,
+        passed,
+        to_compute: Outgoing::default(),
+        to_client: Outgoing::default(),
+        took: Ok(Took::Some),
+        is_begun: false,
     };
-    let (from_compute, to_compute) = compute.split();
-    let ended = {
-        let up = up(&shared, client.0, to_compute);
-        let down = down(&shared, from_compute, client.1);
-        tokio::pin!(up, down);
-        tokio::select! {
-            biased;
-            ended = &mut down => ended,
-            ended = &mut up => ended,
-            () = all_are_to_end(drain) => Ended::Shutdown,
-        }
+    let ended = tokio::select! {
+        biased;
+        ended = poll_fn(|cx| flow.poll(cx, client, compute)) => ended,
+        () = all_are_to_end(drain) => Ended::Shutdown,
     };
-    *passed = *shared.passed.lock();
-    (ended, shared.turn.into_inner())
+    (ended, flow.turn)
 }
 
 async fn all_are_to_end(drain: &mut watch::Receiver<Drain>) {
@@ -97,80 +127,116 @@ async fn all_are_to_end(drain: &mut watch::Receiver<Drain>) {
     }
 }
 
-async fn up(
-    shared: &Shared,
-    client: &mut (impl AsyncRead + Unpin),
-    mut compute: impl AsyncWrite + Unpin,
-) -> Ended {
-    let mut out = Vec::new();
-    loop {
-        let took = shared.turn.lock().take_from_client(&mut out);
-        if !out.is_empty() {
-            shared.passed.lock().to_compute += out.len() as u64;
-            count("compute", out.len());
-            if let Err(error) = compute.write_all(&out).await {
-                return Ended::ComputeBroke(error);
+impl Flow<'_> {
+    /// Takes both directions as far as they go now. The runtime's budget of reads and writes bounds one call.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        compute: &mut TcpStream,
+    ) -> Poll<Ended> {
+        if !self.is_begun {
+            // A turn begins with something that the client has sent.
+            self.is_begun = true;
+            if let (Poll::Ready(ended), _) = self.poll_up(cx, client, compute) {
+                return Poll::Ready(ended);
             }
-            out.clear();
-            shared.turn.lock().sent();
         }
-        shared.asked.notify_one();
-        match took {
-            Err(fatal) => return Ended::Violation(fatal),
-            Ok(Took::Terminate) => return Ended::ClientLeft { said: true },
-            Ok(Took::Some) => continue,
-            Ok(Took::Enough) => {
-                shared.answered.notified().await;
-                continue;
+        loop {
+            // What the compute has said comes first: it may end the turn.
+            if let Poll::Ready(ended) = self.poll_down(cx, compute, client) {
+                return Poll::Ready(ended);
             }
-            Ok(Took::All) => {}
-        }
-        let read = super::read(client, |bytes| {
-            shared.turn.lock().client.inbox.extend(bytes)
-        });
-        match read.await {
-            Ok(0) => return Ended::ClientLeft { said: false },
-            Ok(_) => {}
-            Err(error) => return Ended::ClientBroke(error),
+            match self.poll_up(cx, client, compute) {
+                (Poll::Ready(ended), _) => return Poll::Ready(ended),
+                (Poll::Pending, false) => return Poll::Pending,
+                // What was taken may be answered here, and may be the turn's end.
+                (Poll::Pending, true) => {}
+            }
         }
     }
-}
 
-async fn down(
-    shared: &Shared,
-    mut compute: impl AsyncRead + Unpin,
-    client: &mut (impl AsyncWrite + Unpin),
-) -> Ended {
-    let mut out = Vec::new();
-    loop {
-        shared.turn.lock().answer(&mut out);
-        if !out.is_empty() {
-            shared.passed.lock().to_client += out.len() as u64;
-            count("client", out.len());
-            if let Err(error) = send(client, &out).await {
-                return Ended::ClientBroke(error);
+    /// From the client to the compute. The second: whether anything of the client was taken.
+    fn poll_up(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: &mut (impl AsyncRead + Unpin),
+        compute: &mut TcpStream,
+    ) -> (Poll<Ended>, bool) {
+        let mut moved = false;
+        loop {
+            match self.to_compute.poll_send(cx, compute) {
+                Poll::Pending => return (Poll::Pending, moved),
+                Poll::Ready(Err(error)) => return (Poll::Ready(Ended::ComputeBroke(error)), moved),
+                Poll::Ready(Ok(())) => self.turn.sent(),
             }
-            out.clear();
+            match &self.took {
+                Err(fatal) => return (Poll::Ready(Ended::Violation(fatal.clone())), moved),
+                Ok(Took::Terminate) => {
+                    return (Poll::Ready(Ended::ClientLeft { said: true }), moved);
+                }
+                Ok(Took::Some | Took::Enough) => {}
+                Ok(Took::All) => {
+                    let inbox = &mut self.turn.client.inbox;
+                    match super::poll_read(cx, client, |bytes| inbox.extend(bytes)) {
+                        Poll::Pending => return (Poll::Pending, moved),
+                        Poll::Ready(Ok(0)) => {
+                            return (Poll::Ready(Ended::ClientLeft { said: false }), moved);
+                        }
+                        Poll::Ready(Ok(_)) => {}
+                        Poll::Ready(Err(error)) => {
+                            return (Poll::Ready(Ended::ClientBroke(error)), moved);
+                        }
+                    }
+                }
+            }
+            self.took = self.turn.take_from_client(&mut self.to_compute.bytes);
+            let count = self.to_compute.bytes.len();
+            if count > 0 {
+                self.passed.to_compute += count as u64;
+                metrics::BYTES_TO_COMPUTE.inc_by(count as u64);
+            } else if matches!(self.took, Ok(Took::Enough)) {
+                // The compute has to answer something first; this is called again then.
+                return (Poll::Pending, moved);
+            }
+            moved = true;
         }
-        if shared.turn.lock().is_over() {
-            return Ended::Over;
+    }
+
+    /// From the compute to the client.
+    fn poll_down(
+        &mut self,
+        cx: &mut Context<'_>,
+        compute: &mut TcpStream,
+        client: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<Ended> {
+        loop {
+            if let Err(error) = ready!(self.to_client.poll_send(cx, client)) {
+                return Poll::Ready(Ended::ClientBroke(error));
+            }
+            let (turn, out) = (&mut self.turn, &mut self.to_client.bytes);
+            turn.answer(out);
+            if out.is_empty() {
+                if turn.is_over() {
+                    return Poll::Ready(Ended::Over);
+                }
+                let mut taken = Ok(());
+                let read = super::poll_read(cx, compute, |bytes| {
+                    taken = turn.take_from_server(bytes, out);
+                });
+                match ready!(read) {
+                    Ok(0) => return Poll::Ready(Ended::ComputeLeft),
+                    Ok(_) => {}
+                    Err(error) => return Poll::Ready(Ended::ComputeBroke(error)),
+                }
+                if let Err(desync) = taken {
+                    return Poll::Ready(Ended::Desync(desync));
+                }
+            }
+            let count = self.to_client.bytes.len() as u64;
+            self.passed.to_client += count;
+            metrics::BYTES_TO_CLIENT.inc_by(count);
         }
-        let mut taken = Ok(());
-        let read = super::read(&mut compute, |bytes| {
-            taken = shared.turn.lock().take_from_server(bytes, &mut out);
-        });
-        tokio::select! {
-            read = read => match read {
-                Ok(0) => return Ended::ComputeLeft,
-                Ok(_) => {}
-                Err(error) => return Ended::ComputeBroke(error),
-            },
-            () = shared.asked.notified() => {}
-        }
-        if let Err(desync) = taken {
-            return Ended::Desync(desync);
-        }
-        shared.answered.notify_one();
     }
 }
 
@@ -178,12 +244,6 @@ async fn down(
 pub async fn send(client: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
     client.write_all(bytes).await?;
     client.flush().await
-}
-
-fn count(direction: &str, bytes: usize) {
-    metrics::BYTES
-        .with_label_values(&[direction])
-        .inc_by(bytes as u64);
 }
 
 /// Brings a server connection to its end of what a client has left behind, without the client: what was asked for is done,

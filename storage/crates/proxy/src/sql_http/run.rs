@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::client::{Client, Failure};
 use super::headers::{self, Asked, Transaction};
+use crate::crowd::Place;
 use crate::login::{self, Context, Login};
 use crate::memory::Taken;
 use crate::pooled::serve::Context as PoolContext;
@@ -70,6 +71,7 @@ pub struct Surroundings {
 struct Work {
     startup: Startup,
     login: Login,
+    place: Place,
     body: Body,
     style: Style,
     transaction: Transaction,
@@ -138,6 +140,7 @@ async fn run(
         .await
         .map_err(|_| Fatal::new("57014", "the password could not be checked in time"))??;
     drop(address.password);
+    let place = shared.crowd.enter(&login.endpoint, &role)?;
 
     let mut held = shared.memory.begin();
     let body = timeout(
@@ -150,6 +153,7 @@ async fn run(
     let work = Work {
         startup,
         login,
+        place,
         body,
         style,
         transaction,
@@ -228,6 +232,7 @@ async fn in_session(
     let Work {
         startup,
         login,
+        place: _place,
         body,
         style,
         transaction,

@@ -9,6 +9,9 @@
 //! directory (sizes, truncations, SLRU segments) is cached here as of the last record and filled from storage when an
 //! entry is first needed.
 //!
+//! A record that changes much takes turns with what else its thread carries: it gives way after each part of the change,
+//! which no reader sees before the record is whole.
+//!
 //! A failed record leaves the caches as they were after the record before, because the caches change only when the
 //! batch is handed over. A crash loses nothing that the WAL does not bring again.
 
@@ -31,10 +34,11 @@ use crate::import::encode_u32;
 
 /// Pages copied per read when a database directory is copied.
 const COPY_PAGES: usize = 256;
-/// Relations whose sizes are read at once when many are dropped.
-const DROPPED_AT_ONCE: usize = 1024;
-/// Values of so many bytes are appended ahead of the rest of their record.
-const AHEAD_BYTES: usize = 8 << 20;
+/// Relations whose sizes are read at once when many are dropped: milliseconds of work.
+const DROPPED_AT_ONCE: usize = 256;
+/// Values of so many bytes are appended ahead of the rest of their record. Thousands of small values, which take
+/// milliseconds to append.
+const AHEAD_BYTES: usize = 512 << 10;
 /// What a value counts beside its bytes.
 const VALUE_OVERHEAD: usize = 64;
 
@@ -125,8 +129,9 @@ impl<'a> Batch<'a> {
         self.values.push((key, value));
     }
 
-    /// Appends what there is when it has become much. No page was added yet.
+    /// Gives way to other tasks, and appends what there is when it has become much. No page was added yet.
     async fn go_ahead(&mut self) -> Result<()> {
+        tokio::task::yield_now().await;
         if self.bytes < AHEAD_BYTES {
             return Ok(());
         }
@@ -398,6 +403,7 @@ impl<'a> Batch<'a> {
                     .collect();
                 // Not gathered with the rest: a database can be larger than memory.
                 self.ingest.layers.append_ahead(copies).await?;
+                tokio::task::yield_now().await;
             }
             self.sizes.insert(copy, Some(blocks));
         }

@@ -50,6 +50,8 @@ async fn take_all(
         if gathered.is_enough() {
             gathered.publish(ingest, &mut known.collector.writer)?;
             ingest.layers.pace_ingest().await?;
+            // Nothing that is gathered waits for it, and one piece of WAL can have much to gather.
+            tokio::task::yield_now().await;
         }
     }
 }

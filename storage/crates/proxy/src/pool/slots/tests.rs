@@ -288,3 +288,81 @@ proptest! {
         }
     }
 }
+
+/// What effects say, without the tickets.
+fn said(effects: &Effects<u32>) -> (Vec<String>, Vec<u32>) {
+    let grants = effects.granted.iter();
+    let mut closed = effects.closed.clone();
+    closed.sort_unstable();
+    (
+        grants.map(|(_, grant)| format!("{grant:?}")).collect(),
+        closed,
+    )
+}
+
+proptest! {
+    /// Whatever happened before, a client that takes what is idle gets what the queue would have granted it, and all others
+    /// get what they would have got.
+    #[test]
+    fn who_takes_what_is_idle_passes_nobody_over(
+        group in 1_usize..4,
+        endpoint in 1_usize..6,
+        acts in proptest::collection::vec(act(), 1..80),
+    ) {
+        let (mut queueing, mut taking) = (slots(group, endpoint), slots(group, endpoint));
+        let (mut world, mut now) = (World::default(), Instant::now());
+        let mut same = HashMap::new();
+        for act in acts {
+            let (effects, others) = match act {
+                Act::Ask(role, class) => {
+                    let key = key(&role.to_string(), &class.to_string());
+                    let taken = taking.take_idle(&key);
+                    let (ticket, effects) = queueing.ask(&key);
+                    world.asked.insert(ticket, key.clone());
+                    world.waiting.push((ticket, key.clone()));
+                    let others = match taken {
+                        Some(connection) => Effects {
+                            granted: vec![(ticket, Grant::Lent(connection))],
+                            closed: Vec::new(),
+                        },
+                        None => {
+                            let (other, effects) = taking.ask(&key);
+                            same.insert(ticket, other);
+                            effects
+                        }
+                    };
+                    (effects, others)
+                }
+                Act::GiveUp(which) if !world.waiting.is_empty() => {
+                    let (ticket, key) = world.waiting.remove(which % world.waiting.len());
+                    prop_assert!(queueing.give_up(&key, ticket));
+                    prop_assert!(taking.give_up(&key, same[&ticket]));
+                    continue;
+                }
+                Act::GiveBack(which) if !world.lent.is_empty() => {
+                    let (key, connection, epoch) = world.lent.swap_remove(which % world.lent.len());
+                    world.idle.insert(connection);
+                    let others = taking.give_back(&key, connection, epoch, now);
+                    (queueing.give_back(&key, connection, epoch, now), others)
+                }
+                Act::Lose(which) if !world.lent.is_empty() => {
+                    let (key, ..) = world.lent.swap_remove(which % world.lent.len());
+                    (queueing.lost(&key), taking.lost(&key))
+                }
+                Act::LogIn(role, verifier) => {
+                    let of = key(&role.to_string(), "").group;
+                    (queueing.logged_in(&of, verifier), taking.logged_in(&of, verifier))
+                }
+                Act::Sweep(seconds) => {
+                    now += Duration::from_secs(seconds);
+                    let swept = |closed| Effects { granted: Vec::new(), closed };
+                    (swept(queueing.sweep(now)), swept(taking.sweep(now)))
+                }
+                _ => continue,
+            };
+            prop_assert_eq!(said(&effects), said(&others));
+            world.take(effects)?;
+            prop_assert_eq!(queueing.counts(), taking.counts());
+        }
+    }
+}

@@ -76,6 +76,7 @@ impl Turn {
     pub fn take_from_server(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Desync> {
         // What was asked for while nothing came, and is answered here, comes before what the server says now.
         self.answer(out);
+        out.reserve(bytes.len());
         while !bytes.is_empty() {
             if self.server.left > 0 {
                 let count = self.server.left.min(bytes.len());
@@ -87,31 +88,39 @@ impl Turn {
                 self.answer(out);
                 continue;
             }
-            let needed = self.server.needed()?;
+            if self.server.held.is_empty() {
+                let needed = needed(bytes)?;
+                if needed <= bytes.len() {
+                    let (head, rest) = bytes.split_at(needed);
+                    self.take_head(head, out)?;
+                    bytes = rest;
+                    continue;
+                }
+            }
+            let needed = needed(&self.server.held)?;
             let count = (needed - self.server.held.len()).min(bytes.len());
             self.server.held.extend_from_slice(&bytes[..count]);
             bytes = &bytes[count..];
-            if self.server.held.len() < HEADER_BYTES
-                || self.server.held.len() < self.server.needed()?
-            {
+            let have = self.server.held.len();
+            if have < HEADER_BYTES || have < self::needed(&self.server.held)? {
                 continue;
             }
+            // Taken out: an idle connection holds no memory.
             let held = std::mem::take(&mut self.server.held);
-            let total = total(&held);
-            let shown = self.message(held[0], &held[HEADER_BYTES..], out)?;
-            if shown {
-                out.extend_from_slice(&held);
-            }
-            self.server.shown = shown;
-            self.server.left = total - held.len();
-            self.server.held = held;
-            self.server.held.clear();
-            self.answer(out);
+            self.take_head(&held, out)?;
         }
-        if self.server.held.is_empty() {
-            // An idle connection holds no memory.
-            self.server.held = Vec::new();
+        Ok(())
+    }
+
+    /// A message of which as much has come as is needed to handle it.
+    fn take_head(&mut self, head: &[u8], out: &mut Vec<u8>) -> Result<(), Desync> {
+        let shown = self.message(head[0], &head[HEADER_BYTES..], out)?;
+        if shown {
+            out.extend_from_slice(head);
         }
+        self.server.shown = shown;
+        self.server.left = total(head) - head.len();
+        self.answer(out);
         Ok(())
     }
 
@@ -271,23 +280,21 @@ impl Turn {
     }
 }
 
-impl Server {
-    /// How many bytes of the next message are needed to handle it.
-    fn needed(&self) -> Result<usize, Desync> {
-        if self.held.len() < HEADER_BYTES {
-            return Ok(HEADER_BYTES);
-        }
-        let total = total(&self.held);
-        if total < HEADER_BYTES {
-            let tag = char::from(self.held[0]);
-            let meaning = "a message without a length";
-            return Err(Desync { tag, meaning });
-        }
-        Ok(match self.held[0] {
-            b'Z' | b'S' | b'E' | b'C' => total.min(MOST_HEAD_BYTES),
-            _ => HEADER_BYTES,
-        })
+/// How many bytes of the message that begins so are needed to handle it.
+fn needed(begin: &[u8]) -> Result<usize, Desync> {
+    if begin.len() < HEADER_BYTES {
+        return Ok(HEADER_BYTES);
     }
+    let total = total(begin);
+    if total < HEADER_BYTES {
+        let tag = char::from(begin[0]);
+        let meaning = "a message without a length";
+        return Err(Desync { tag, meaning });
+    }
+    Ok(match begin[0] {
+        b'Z' | b'S' | b'E' | b'C' => total.min(MOST_HEAD_BYTES),
+        _ => HEADER_BYTES,
+    })
 }
 
 /// Bytes of the message with this header.

@@ -1,0 +1,1 @@
+"""The API's front: what is checked of a request before anything of Weir's sees it."""

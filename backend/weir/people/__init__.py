@@ -1,0 +1,1 @@
+"""People, the organisations they belong to, and how they sign in."""

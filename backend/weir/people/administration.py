@@ -1,0 +1,79 @@
+"""What `weir-admin` does with people: whoever may run it on the machine makes the first ones, and helps those who
+have lost their way in."""
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from weir.errors import BadRequestError, ConflictError, NotFoundError
+from weir.identity import audit
+from weir.identity.repository import IdentityRepository
+from weir.identity.service import ADMIN
+from weir.kit.clock import now
+from weir.people import passwords, throttle
+from weir.people.models import Membership, User
+from weir.people.own import forget_second_factor
+from weir.people.repository import PeopleRepository
+from weir.people.roles import Role
+from weir.people.schemas import is_email
+from weir.people.sign_in import normal_email
+
+
+async def create_user(session: AsyncSession, email: str, name: str, password: str, of: str, role: Role) -> User:
+    """A person who is a member of the organisation `of`."""
+    people, email = PeopleRepository(session), normal_email(email)
+    if not is_email(email):
+        raise BadRequestError(f"{email!r} is no email; give one such as name@example.org")
+    passwords.check_new(password, email)
+    account = await IdentityRepository(session).account_named(of)
+    if account is None:
+        raise NotFoundError(f"organization {of} does not exist; make it with `weir-admin account create`")
+    if await people.user_of_email(email) is not None:
+        raise ConflictError(f"{email} is known; change the password with `weir-admin user password`")
+    user = User(email=email, name=name or email, password_hash=await passwords.hashed(password))
+    session.add(user)
+    await session.flush()
+    session.add(Membership(account_id=account.id, user_id=user.id, role=role, joined_at=now()))
+    audit.record_system(session, ADMIN, "user.create", f"user/{email}", organization=of, role=role.value)
+    await session.flush()
+    return user
+
+
+async def set_password(session: AsyncSession, email: str, password: str) -> None:
+    """All sessions of the person end, and what slowed their sign-in does."""
+    user = await _user(session, email)
+    passwords.check_new(password, user.email)
+    user.password_hash = await passwords.hashed(password)
+    await IdentityRepository(session).end_sessions_of(user.id)
+    await throttle.clear(session, user.email)
+    audit.record_system(session, ADMIN, "user.password", f"user/{user.email}")
+
+
+async def end_second_factor(session: AsyncSession, email: str) -> None:
+    """For a person who has lost both the authenticator and the recovery codes."""
+    user = await _user(session, email)
+    await forget_second_factor(session, user)
+    audit.record_system(session, ADMIN, "user.totp.end", f"user/{user.email}")
+
+
+async def set_member(session: AsyncSession, email: str, of: str, role: Role) -> None:
+    """Makes a person a member of an organisation, or changes their role there."""
+    people, user = PeopleRepository(session), await _user(session, email)
+    account = await IdentityRepository(session).account_named(of)
+    if account is None:
+        raise NotFoundError(f"organization {of} does not exist; make it with `weir-admin account create`")
+    await people.lock_organization(account.id)
+    row = await people.membership(account.id, user.id)
+    if row is None:
+        session.add(Membership(account_id=account.id, user_id=user.id, role=role, joined_at=now()))
+    else:
+        owners = [member for member, _ in await people.members(account.id) if member.role is Role.OWNER]
+        if role is not Role.OWNER and [member.id for member in owners] == [row.id]:
+            raise ConflictError(f"{user.email} is the last owner of {of}; make somebody else an owner first")
+        row.role = role
+    audit.record_system(session, ADMIN, "member.update", f"user/{user.email}", organization=of, role=role.value)
+
+
+async def _user(session: AsyncSession, email: str) -> User:
+    user = await PeopleRepository(session).user_of_email(normal_email(email))
+    if user is None:
+        raise NotFoundError(f"nobody with the email {email} is known; make them with `weir-admin user create`")
+    return user

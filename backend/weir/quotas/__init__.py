@@ -1,0 +1,1 @@
+"""Quotas: how much of everything an owner and a project may have."""

@@ -1,0 +1,3 @@
+from boards import compute, fleet, rollout, storage, temporal
+
+DASHBOARDS = (fleet.BOARD, compute.BOARD, storage.BOARD, rollout.BOARD, temporal.BOARD)
