@@ -63,7 +63,9 @@ async def test_connections_that_broke_while_idle_are_made_anew_before_a_request_
     assert not before & after
 
 
-async def test_a_connection_in_use_is_not_pinged_for_each_request(weir: Weir) -> None:
+async def test_a_connection_in_use_is_not_pinged_for_each_request(
+    weir: Weir, monkeypatch: pytest.MonkeyPatch
+) -> None:
     database, pings = Database(weir.settings), 0
     ping = database.engine.dialect.do_ping
 
@@ -72,7 +74,7 @@ async def test_a_connection_in_use_is_not_pinged_for_each_request(weir: Weir) ->
         pings += 1
         return ping(connection)
 
-    database.engine.dialect.do_ping = counted
+    monkeypatch.setattr(database.engine.dialect, "do_ping", counted)
     try:
         first = await _ask(database)
         assert [await _ask(database) for _ in range(5)] == [first] * 5

@@ -97,7 +97,7 @@ class RateLimits:
         else:
             await self._known_key(credential, key, scope, receive, send)
 
-    async def _known_key(self, credential: bytes, key: int, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _known_key(self, credential: bytes, key: int | str, scope: Scope, receive: Receive, send: Send) -> None:
         self._known.move_to_end(credential)
         kind = kind_of(scope["method"], scope["path"])
         wait = 0 if is_poll(scope["method"], scope["path"]) else self._take(kind, key)

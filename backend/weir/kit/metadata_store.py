@@ -44,7 +44,7 @@ def engine_of(database_url: str, pool_size: int) -> AsyncEngine:
     return engine
 
 
-def _connecting(url: URL) -> Callable[[], Coroutine[Any, Any, "asyncpg.Connection[Any]"]]:
+def _connecting(url: URL) -> Callable[[], Coroutine[Any, Any, asyncpg.Connection]]:
     dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
     settings = {
         "lock_timeout": str(LOCK_TIMEOUT_MS),
@@ -52,7 +52,7 @@ def _connecting(url: URL) -> Callable[[], Coroutine[Any, Any, "asyncpg.Connectio
         "application_name": "weir",
     }
 
-    async def connect() -> "asyncpg.Connection[Any]":
+    async def connect() -> asyncpg.Connection:
         try:
             return await asyncpg.connect(dsn, timeout=CONNECT_TIMEOUT_SECONDS, server_settings=settings)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
