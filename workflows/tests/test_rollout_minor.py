@@ -117,7 +117,8 @@ async def test_a_compute_that_does_not_come_up_goes_back_and_holds_the_wave(
     assert rows[bad]["reason"].endswith("; runs its previous minor again")
     assert await versions(fleet, bad) == (installed, installed)
     assert held["waves"][0]["state"] == "failed"
-    assert rows[other]["state"] == "passed", rows[other]
+    # On a crowded machine its windows may hold too few commits for a verdict. Either way it stays where it is.
+    assert rows[other]["state"] in {"passed", "inconclusive"}, rows[other]["reason"]
     assert await versions(fleet, other) == (NEW, NEW)
     await fleet.control(ident, "abort")
     await fleet.until(ident, "aborted")
