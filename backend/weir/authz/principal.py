@@ -150,7 +150,7 @@ async def _of_session(cookie: str, request: Request, session: AsyncSession) -> P
         raise UnauthorizedError("the console session has ended; sign in again")
     refuse_foreign_origin(request)
     principal = await principal_of_session(session, row, request)
-    await repository.touch_session(row.id, at)
+    await repository.touch_session(row, at)
     return principal
 
 

@@ -19,7 +19,7 @@ from weir.errors import (
     TooLargeError,
     UnsupportedMediaTypeError,
 )
-from weir.front.settings import normal_host
+from weir.front.settings import is_address, normal_host
 from weir.kit.http import is_loopback
 
 # Of one request, all names and values together. Browsers and proxies stay below 16 KiB.
@@ -74,20 +74,12 @@ def refuse_foreign_host(host: str, allowed: frozenset[str], local: str) -> None:
     address that the connection came in at, which no name of a site is."""
     if host in LOOPBACK_NAMES or host in allowed or is_loopback(host):
         return
-    if _is_address(host) and host == normal_host(local):
+    if is_address(host) and host == normal_host(local):
         return
     raise MisdirectedError(
         f"{shown(host)} is no name of this installation, as the API knows; if it is one, add it to "
         "WEIR_ALLOWED_HOSTS ([api] allowed_hosts in weir.toml)"
     )
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _without_default_port(netloc: str, scheme: str) -> str:

@@ -31,13 +31,13 @@ def host_names(written: str) -> frozenset[str]:
             raise ValueError(
                 f"{part!r} is no host: write names or addresses without scheme and port, such as weir.example.org"
             )
-        if ":" in name and not _is_address(name):
+        if ":" in name and not is_address(name):
             raise ValueError(f"{part!r} is no host: leave its port out")
         found.add(name)
     return frozenset(found)
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
     try:
         ip_address(text)
     except ValueError:

@@ -92,10 +92,13 @@ class IdentityRepository:
         statement = select(ConsoleSession).where(_whose(user_id, key_id), *_alive(at, idle))
         return list((await self._session.scalars(statement.order_by(ConsoleSession.created_at.desc()))).all())
 
-    async def touch_session(self, session_id: UUID, at: datetime) -> None:
+    async def touch_session(self, opened: ConsoleSession, at: datetime) -> None:
+        """As `touch_key`."""
+        if opened.last_seen_at >= at - TOUCH_EVERY:
+            return
         await self._session.execute(
             update(ConsoleSession)
-            .where(ConsoleSession.id == session_id, ConsoleSession.last_seen_at < at - TOUCH_EVERY)
+            .where(ConsoleSession.id == opened.id, ConsoleSession.last_seen_at < at - TOUCH_EVERY)
             .values(last_seen_at=at)
             .execution_options(synchronize_session=False)
         )

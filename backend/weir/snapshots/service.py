@@ -50,7 +50,7 @@ async def create(
     checked_expiry(expires_at)
     found = await find_state(access, engine, project_id, branch_id, lsn, timestamp)
     # A snapshot keeps history as a branch does, and counts as one.
-    await admit_branch(access.session, await access.project(project_id))
+    await admit_branch(access.session, found.project)
     principal = access.principal
     wanted = Wanted(name, found.moment, expires_at, manual=True, created_by=principal.name)
     taken = await take(access.session, found.begins, wanted, request_id=principal.request_id)

@@ -9,15 +9,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.clients.compute import ComputeStatus
 from weir.computes.repository import ComputeRow
-from weir.endpoints.models import Endpoint, EndpointState
 from weir.errors import ProjectBusyError
 from weir.identity import audit
-from weir.operations import scopes
 from weir.operations.models import OperationKind
 from weir.operations.service import enqueue
-from weir.rollouts.run.restarts import restarting
 from weir_workflows.common.resources import Resources
-from weir_workflows.reconciler.idle import lock_idle
+from weir_workflows.reconciler.idle import lock_running
 from weir_workflows.reconciler.sizing import Course, decide
 
 log = structlog.get_logger()
@@ -71,16 +68,10 @@ class Autoscaling:
 
 
 async def _queue(session: AsyncSession, row: ComputeRow, size: float, processors: float | None) -> bool:
-    scope = scopes.of_endpoint(row.project.id, row.branch.id, row.endpoint.id)
-    if await lock_idle(session, row.project.id, scope) is None:
-        return False
-    endpoint = await session.get(Endpoint, row.endpoint.id, populate_existing=True)
-    if endpoint is None or endpoint.deleted_at is not None or await restarting(session, endpoint.id):
-        return False
-    # Somebody may have changed the limits or the compute meanwhile.
-    active = endpoint.desired_state == endpoint.state == EndpointState.ACTIVE
-    unchanged = (endpoint.limits, endpoint.current_cu) == (row.endpoint.limits, row.endpoint.current_cu)
-    if not active or not unchanged:
+    endpoint = await lock_running(session, row)
+    # Somebody may have changed the limits meanwhile.
+    seen = row.endpoint.limits, row.endpoint.current_cu
+    if endpoint is None or (endpoint.limits, endpoint.current_cu) != seen:
         return False
     before, endpoint.current_cu = endpoint.current_cu, size
     await enqueue(

@@ -14,12 +14,10 @@ from weir.endpoints.models import Endpoint, EndpointState
 from weir.errors import ProjectBusyError
 from weir.identity import audit
 from weir.kit.clock import now
-from weir.operations import scopes
 from weir.operations.models import OperationKind
 from weir.operations.service import enqueue
-from weir.rollouts.run.restarts import restarting
 from weir_workflows.common.resources import Resources
-from weir_workflows.reconciler.idle import lock_idle
+from weir_workflows.reconciler.idle import lock_running
 
 log = structlog.get_logger()
 
@@ -72,15 +70,9 @@ async def _suspend(resources: Resources, row: ComputeRow) -> bool:
 
 
 async def _queue(session: AsyncSession, row: ComputeRow, idle: timedelta) -> bool:
-    scope = scopes.of_endpoint(row.project.id, row.branch.id, row.endpoint.id)
-    if await lock_idle(session, row.project.id, scope) is None:
-        return False
-    endpoint = await session.get(Endpoint, row.endpoint.id, populate_existing=True)
-    if endpoint is None or endpoint.deleted_at is not None or await restarting(session, endpoint.id):
-        return False
-    # Somebody may have changed the limit, or suspended or restarted the compute.
-    active = endpoint.desired_state == endpoint.state == EndpointState.ACTIVE
-    if not active or not 0 < endpoint.suspend_timeout_seconds <= idle.total_seconds():
+    endpoint = await lock_running(session, row)
+    # Somebody may have changed the limit.
+    if endpoint is None or not 0 < endpoint.suspend_timeout_seconds <= idle.total_seconds():
         return False
     endpoint.desired_state = EndpointState.IDLE
     endpoint.last_active = now() - idle
