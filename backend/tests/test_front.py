@@ -275,6 +275,14 @@ def test_no_body_needs_no_type() -> None:
     checks.refuse_other_media([(b"content-length", b"0")])
 
 
+def test_no_body_may_be_called_one_of_no_known_type() -> None:
+    """As aiohttp does with a POST that has none."""
+    octets = (b"content-type", b"application/octet-stream")
+    checks.refuse_other_media([octets, (b"content-length", b"0")])
+    with pytest.raises(UnsupportedMediaTypeError):
+        checks.refuse_other_media([octets, (b"content-length", b"2")])
+
+
 @pytest.mark.parametrize("length", ["-1", "1e3", "", "0x10", "٣"])
 def test_lengths_that_are_no_number(length: str) -> None:
     with pytest.raises(BadRequestError):

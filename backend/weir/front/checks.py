@@ -114,6 +114,10 @@ def refuse_foreign_origin(headers: Headers, *, only_https: bool) -> None:
             )
 
 
+# What some HTTP clients (Python's aiohttp) call a body that is not there. No form can say it.
+_NO_TYPE_KNOWN = "application/octet-stream"
+
+
 def has_body(headers: Headers) -> bool:
     """Whether the request says that it has a body, of whatever length."""
     lengths = values(headers, b"content-length")
@@ -123,9 +127,9 @@ def has_body(headers: Headers) -> bool:
 def refuse_other_media(headers: Headers) -> None:
     """JSON alone: what forms, and scripts of other sites, can send without asking first is none."""
     types = values(headers, b"content-type")
-    if not types and not has_body(headers):
-        return
     essence, _, parameters = (types[0] if len(types) == 1 else "").partition(";")
+    if not has_body(headers) and (not types or essence.strip().lower() == _NO_TYPE_KNOWN):
+        return
     known = {"", "charset=utf-8", 'charset="utf-8"'}
     if essence.strip().lower() != "application/json" or parameters.strip().lower() not in known:
         raise UnsupportedMediaTypeError(
