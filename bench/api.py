@@ -5,6 +5,9 @@ are the real ones, computes and storage a model behind the same HTTP APIs (docs/
 straight into the metadata store. Requests come by the clock, whether earlier ones are answered or not, and each
 answer's time counts from when its request was due. About one request in a hundred starts a compute, by its workflow.
 
+Requests come by twenty keys, as those of many customers do: one key has a rate of its own, below that of all
+together. The API has as many processes as `WEIR_API_PROCESSES` says.
+
 The generator runs on the same processors; how late it was itself is in the result, and part of every time.
 """
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import platform
@@ -37,6 +41,7 @@ RATE = 200.0
 SECONDS = 120.0
 WARM_UP_SECONDS = 15.0
 NO_ANSWER_SECONDS = 30.0
+KEYS = 20
 # The promise: 99 of 100 answers, milliseconds.
 TARGETS: dict[Kind, float] = {"read": 50.0, "write": 150.0}
 SERVICES = ("api", "worker", "temporal", "postgres", "prometheus", "simulator")
@@ -47,16 +52,22 @@ def say(words: str) -> None:
     print(f"[{time.monotonic() - BEGAN:5.0f}s] {words}", flush=True)
 
 
-async def drive(url: str, api_key: str, mix: api_seed.Mix, due: list[float]) -> list[Answer]:
-    headers = {"Authorization": f"Bearer {api_key}"}
+def make_keys(stack: ScaleStack) -> list[str]:
+    api = stack.api()
+    return [str(api.request("POST", "/api_keys", {"key_name": f"bench-{n}"})["key"]) for n in range(KEYS)]
+
+
+async def drive(url: str, keys: list[str], mix: api_seed.Mix, due: list[float]) -> list[Answer]:
+    bearers = itertools.cycle([{"Authorization": f"Bearer {key}"} for key in keys])
     timeout = aiohttp.ClientTimeout(total=NO_ANSWER_SECONDS)
     # As many connections as there are requests under way: none waits for another's answer.
     connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(headers=headers, timeout=timeout, connector=connector) as client:
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as client:
 
         async def send(request: Request) -> int:
             try:
-                async with client.request(request.method, f"{url}/api/v2{request.path}", json=request.body) as answer:
+                path, headers = f"{url}/api/v2{request.path}", next(bearers)
+                async with client.request(request.method, path, json=request.body, headers=headers) as answer:
                     await answer.read()
                     return answer.status
             except (aiohttp.ClientError, TimeoutError):
@@ -73,15 +84,15 @@ def _cpu(stack: ScaleStack) -> dict[str, float]:
 def measure(stack: ScaleStack, projects: int, rate: float, seconds: float, seed: int) -> tuple[list[Answer], Any]:
     fleet = reconciler_seed.fleet_of(projects)
     installation = stack.installation
-    api_seed.fill(installation.environment()["WEIR_DATABASE_URL"], fleet)
+    api_seed.fill(installation.environment()["WEIR_DATABASE_URL"], installation.simulator_url, fleet)
     say(f"{projects} projects are filled in")
     random = Random(seed)  # noqa: S311  a load that can be repeated
     mix = api_seed.Mix(fleet, random)
-    key = installation.api_key_file.read_text().strip()
+    keys = make_keys(stack)
 
     def load(for_seconds: float) -> list[Answer]:
         due = open_loop.arrivals(rate, for_seconds, random)
-        return asyncio.run(drive(installation.api_url, key, mix, due))
+        return asyncio.run(drive(installation.api_url, keys, mix, due))
 
     load(WARM_UP_SECONDS)
     before, began = _cpu(stack), time.monotonic()
@@ -141,6 +152,7 @@ def main() -> int:
                 "runtime": "simulated; all computes suspended but those that are started",
                 "projects": arguments.projects,
                 "operations_a_project": api_seed.OPERATIONS,
+                "api_processes": int(os.environ.get("WEIR_API_PROCESSES", "1")),
                 "requests_a_second": arguments.rate,
                 "seconds": arguments.seconds,
                 "seed": arguments.seed,

@@ -1,8 +1,10 @@
 """How long the first client of a suspended database waits for its first row, by the proxy's address.
 
-Needs a Weir that runs. A project is made, suspended and woken so many times in a row, and deleted. Each wake is a new
-connection, as a driver makes it, that reads one row of a small table; beside it, the same on the compute that runs
-now. The worker's own account of the start (operation, and Postgres within it) says where the time goes.
+Needs a Weir that runs. Two projects are made, suspended and woken so many times in turns, and deleted: the compute of
+one comes back with the pages that were hot before (`prewarm`), that of the other without. Each wake is a new
+connection, as a driver makes it, that reads one row of a small table; after it a count over a table that was hot; and
+the first once more, on the compute that runs now. The worker's own account of the start (operation, and Postgres
+within it) says where the time goes. `milliseconds` is of the compute with `prewarm`, as computes are by default.
 """
 
 from __future__ import annotations
@@ -29,6 +31,15 @@ from weir.cli.errors import CliError
 RESULTS = Path(__file__).resolve().parent / "results" / "wake.json"
 # The promise (p50, p99), milliseconds.
 WANTED = (350.0, 900.0)
+# Rows of the table that is hot, a page each and about 64 MB together: half of a compute's buffers.
+HOT_ROWS = 8_000
+TABLES = """
+CREATE TABLE small AS SELECT 1 AS n;
+CREATE TABLE hot (n int, filler text) WITH (fillfactor = 10);
+ALTER TABLE hot ALTER filler SET STORAGE PLAIN;
+INSERT INTO hot SELECT n, repeat('x', 4200) FROM generate_series(1, :rows) n;
+SELECT n FROM small
+""".replace(":rows", str(HOT_ROWS))
 BEGAN = time.monotonic()
 
 
@@ -39,12 +50,22 @@ def say(text: str) -> None:
 @dataclass(frozen=True)
 class Wake:
     """Milliseconds. `row`: until the client has its row; `operation`: of it, the control plane's; `start`: of that,
-    the agent's; `warm`: the same client's next connection and row."""
+    the agent's; `hot`: the next count over the table that was hot; `warm`: a later connection and row."""
 
     row: float
     operation: float
     start: float
+    hot: float
     warm: float
+
+
+@dataclass(frozen=True)
+class Database:
+    """A project of the measurement's own, and the address of its database."""
+
+    project: str
+    endpoint: str
+    uri: str
 
 
 def main() -> int:
@@ -67,32 +88,56 @@ def main() -> int:
     return 0
 
 
-def run(weir: Weir, count: int) -> list[Wake]:
-    made = weir.request("POST", "/projects", {"project": {"name": "wake"}})
-    project, endpoint = made["project"]["id"], made["endpoints"][0]["id"]
+def run(weir: Weir, count: int) -> dict[str, list[Wake]]:
+    """The wakes with and without `prewarm`."""
+    projects: list[str] = []
+    wakes: dict[str, list[Wake]] = {"prewarm": [], "none": []}
     try:
-        weir.wait_operations(made["operations"])
-        uri = made["connection_uris"][0]["connection_uri"]
-        first_row(uri, "CREATE TABLE small AS SELECT 1 AS n; SELECT n FROM small")
-        wakes: list[Wake] = []
+        databases = {name: prepare(weir, name == "prewarm", projects) for name in wakes}
         for number in range(count):
-            suspended = weir.request("POST", f"/projects/{project}/endpoints/{endpoint}/suspend")
-            weir.wait_operations(suspended["operations"])
-            wakes.append(wake(weir, project, endpoint, uri))
+            for name, database in databases.items():
+                path = f"/projects/{database.project}/endpoints/{database.endpoint}/suspend"
+                weir.wait_operations(weir.request("POST", path)["operations"])
+                wakes[name].append(wake(weir, database))
             if (number + 1) % 10 == 0:
-                say(f"{number + 1} of {count}: {spread(wakes, lambda each: each.row)['p50']:.0f} ms")
+                rows = [f"{spread(of, PARTS['row'])['p50']:.0f} ms ({name})" for name, of in wakes.items()]
+                say(f"{number + 1} of {count}: {', '.join(rows)}")
         return wakes
     finally:
-        weir.request("DELETE", f"/projects/{project}")
+        for project in projects:
+            weir.request("DELETE", f"/projects/{project}")
 
 
-def wake(weir: Weir, project: str, endpoint: str, uri: str) -> Wake:
-    row, warm = first_row(uri), first_row(uri)
-    operations = weir.get(f"/projects/{project}/operations", limit=5)["operations"]
+def prepare(weir: Weir, prewarm: bool, projects: list[str]) -> Database:
+    made = weir.request("POST", "/projects", {"project": {"name": f"wake-{'pre' if prewarm else 'not-pre'}warmed"}})
+    database = Database(
+        made["project"]["id"], made["endpoints"][0]["id"], made["connection_uris"][0]["connection_uri"]
+    )
+    projects.append(database.project)
+    weir.wait_operations(made["operations"])
+    path = f"/projects/{database.project}/endpoints/{database.endpoint}"
+    weir.wait_operations(weir.request("PATCH", path, {"endpoint": {"prewarm": prewarm}})["operations"])
+    first_row(database.uri, TABLES)
+    count_hot(database.uri)
+    return database
+
+
+def wake(weir: Weir, database: Database) -> Wake:
+    row, hot, warm = first_row(database.uri), count_hot(database.uri), first_row(database.uri)
+    operations = weir.get(f"/projects/{database.project}/operations", limit=5)["operations"]
     started = next(each for each in operations if each["action"] == "start_compute")
-    compute = weir.get(f"/computes/{endpoint}")["compute"]
+    compute = weir.get(f"/computes/{database.endpoint}")["compute"]
     start = compute.get("start") or {}
-    return Wake(row, float(started.get("total_duration_ms") or 0), float(start.get("total_ms") or 0), warm)
+    return Wake(row, float(started.get("total_duration_ms") or 0), float(start.get("total_ms") or 0), hot, warm)
+
+
+def count_hot(uri: str) -> float:
+    """Milliseconds of a count over the hot table, without the connection."""
+    with psycopg.connect(uri, autocommit=True, connect_timeout=60) as connection:
+        begun = time.monotonic()
+        if connection.execute("SELECT count(*) FROM hot").fetchone() != (HOT_ROWS,):
+            raise ApiError("the rows are not what was stored")
+        return (time.monotonic() - begun) * 1000
 
 
 def first_row(uri: str, sql: str = "SELECT n FROM small") -> float:
@@ -120,34 +165,46 @@ PARTS: dict[str, Callable[[Wake], float]] = {
     "row": lambda each: each.row,
     "operation": lambda each: each.operation,
     "start": lambda each: each.start,
+    "hot": lambda each: each.hot,
     "warm": lambda each: each.warm,
 }
 
 
-def document(wakes: list[Wake], remark: str) -> dict[str, Any]:
+def milliseconds(wakes: list[Wake]) -> dict[str, dict[str, float]]:
+    return {name: {key: round(value, 1) for key, value in spread(wakes, of).items()} for name, of in PARTS.items()}
+
+
+def document(wakes: dict[str, list[Wake]], remark: str) -> dict[str, Any]:
     return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {"cpus": os.cpu_count(), "kernel": platform.release()},
         "remark": remark,
         "wanted_ms": {"p50": WANTED[0], "p99": WANTED[1]},
-        "milliseconds": {
-            name: {key: round(value, 1) for key, value in spread(wakes, of).items()} for name, of in PARTS.items()
+        "hot_mb": HOT_ROWS * 8192 // 1_000_000,
+        "milliseconds": milliseconds(wakes["prewarm"]),
+        "milliseconds_without_prewarm": milliseconds(wakes["none"]),
+        "wakes": {
+            name: [{key: round(value, 1) for key, value in asdict(each).items()} for each in of]
+            for name, of in wakes.items()
         },
-        "wakes": [{key: round(value, 1) for key, value in asdict(each).items()} for each in wakes],
     }
 
 
-def summarise(wakes: list[Wake]) -> None:
+def summarise(wakes: dict[str, list[Wake]]) -> None:
     words = {
         "row": "a client of a suspended database has its row",
         "operation": "of it, the operation that starts the compute",
         "start": "of that, the agent's start",
-        "warm": "the next connection and row, on the running compute",
+        "hot": f"then a count over {HOT_ROWS * 8192 // 1_000_000} MB that were hot",
+        "warm": "a later connection and row, on the running compute",
     }
     for name, of in PARTS.items():
-        figures = spread(wakes, of)
-        say(f"{words[name]:<52} p50 {figures['p50']:6.0f} ms   p99 {figures['p99']:6.0f} ms")
-    row = spread(wakes, PARTS["row"])
+        with_prewarm, without = spread(wakes["prewarm"], of), spread(wakes["none"], of)
+        say(
+            f"{words[name]:<52} p50 {with_prewarm['p50']:6.0f} ms   p99 {with_prewarm['p99']:6.0f} ms   "
+            f"without prewarm {without['p50']:6.0f} ms   {without['p99']:6.0f} ms"
+        )
+    row = spread(wakes["prewarm"], PARTS["row"])
     met = row["p50"] <= WANTED[0] and row["p99"] <= WANTED[1]
     say(f"wanted: p50 {WANTED[0]:.0f} ms, p99 {WANTED[1]:.0f} ms: {'met' if met else 'NOT met'}")
 

@@ -7,14 +7,16 @@ import itertools
 from collections.abc import Callable, Iterator
 from random import Random
 
+import httpx
 from sqlalchemy import create_engine, text
 
 from .open_loop import Request
-from .reconciler_seed import Seeded, fill_database
+from .reconciler_seed import PG_VERSION, Seeded, fill_database
 
 # Operations that have ended, of each project.
 OPERATIONS = 10
 PAGE = 100
+SPECS_A_REQUEST = 500
 _HISTORY = text("""
 INSERT INTO operations (
     id, project_id, branch_id, endpoint_id, action, kind, status, origin, payload, failures_count, request_id,
@@ -33,7 +35,20 @@ FROM (SELECT id, row_number() OVER (ORDER BY id DESC) n FROM projects) numbered 
 """)
 
 
-def fill(database_url: str, fleet: list[Seeded]) -> None:
+def fill(database_url: str, simulator_url: str, fleet: list[Seeded]) -> None:
+    """Storage has the timelines before the rows say so: the worker finds none missing."""
+    specs = [
+        {
+            "tenant_id": one.storage_id("tenant"),
+            "timeline_id": one.storage_id("timeline"),
+            "pg_version": PG_VERSION,
+            "suspended": True,
+        }
+        for one in fleet
+    ]
+    with httpx.Client(base_url=simulator_url, timeout=120) as client:
+        for first in range(0, len(specs), SPECS_A_REQUEST):
+            client.put("/computes", json=specs[first : first + SPECS_A_REQUEST]).raise_for_status()
     fill_database(database_url, fleet)
     engine = create_engine(database_url)
     try:

@@ -209,11 +209,12 @@ class Fleet:
             timeline.writer = None
 
     def take_up(self, specs: Iterable[dict[str, Any]], now: float) -> int:
-        """Tenants, timelines and running computes of many specs at once; how many computes are new. For filling a
-        fleet faster than ten thousand operations would."""
+        """Tenants, timelines and running computes of many specs at once; how many computes are new. Of a spec that is
+        `suspended` there is no compute. For filling a fleet faster than ten thousand operations would."""
         before = len(self.computes)
         for spec in specs:
             self.tenants.setdefault(spec["tenant_id"], Tenant())
             self.create_timeline(spec["tenant_id"], spec["timeline_id"], spec["pg_version"], None, None, now)
-            self.start(spec, now)
+            if not spec.get("suspended", False):
+                self.start(spec, now)
         return len(self.computes) - before
