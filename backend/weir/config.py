@@ -21,6 +21,7 @@ from weir.quotas.names import parse_defaults
 
 # A year: as much as never.
 MOST_MINUTES = 525_600
+MOST_API_PROCESSES = 32
 # Of `max_body_bytes`.
 LEAST_BODY_BYTES, MOST_BODY_BYTES = 1024, 1 << 30
 # Units that a compute may have at most, whatever the installation says.
@@ -123,6 +124,8 @@ class Settings(BaseSettings):
     session_idle_minutes: int = Field(default=120, ge=1, le=MOST_MINUTES)
     region_id: str = "local"
 
+    # Processes that answer the API's requests (weir.serve).
+    api_processes: int = Field(default=1, ge=1, le=MOST_API_PROCESSES)
     # Hosts by which browsers and clients reach the API, comma-separated, beside loopback's and `api_url`'s.
     allowed_hosts: str = ""
     # Whether clients reach the API by TLS alone, which something before it ends: browsers are told to keep to it.

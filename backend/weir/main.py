@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy import text
 from starlette.types import ASGIApp, Receive, Scope, Send
 from temporalio.client import Client
@@ -36,6 +36,7 @@ from weir.front import install as front
 from weir.front.headers import SecurityHeaders
 from weir.identity.router import router as identity
 from weir.identity.sealing import keep_sealing
+from weir.kit.metrics import exposition
 from weir.kit.requests import RequestContext
 from weir.operations.dispatcher import Dispatcher
 from weir.operations.router import router as operations
@@ -186,7 +187,7 @@ def create_app() -> FastAPI:
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
-        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+        return Response(exposition(), media_type=CONTENT_TYPE_LATEST)
 
     console.install(app, get_settings().console_dir)
     telemetry.instrument_app(app)

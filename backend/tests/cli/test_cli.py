@@ -105,6 +105,7 @@ def test_the_api_is_told_its_hosts_rates_and_quotas(made: Installation, monkeypa
         ('allowed_hosts = ""', 'allowed_hosts = "http://weir"', "is no host"),
         ("behind_tls = false", 'behind_tls = "maybe"', "must be true or false"),
         ("max_body_bytes = 1048576", "max_body_bytes = 1", "must be a number of bytes from 1024"),
+        ("api_processes = 1", "api_processes = 0", "must be a number of processes from 1 to 32"),
         ('rate_sql = "600/300"', 'rate_sql = "lots"', "is no rate"),
         ('quotas = ""', 'quotas = "things=1"', "is no quota"),
         ('quotas = ""', 'quota = ""', "has no setting 'quota'"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from weir.cli.errors import CliError
-from weir.config import LEAST_BODY_BYTES, MOST_BODY_BYTES, MOST_CU, MOST_MINUTES
+from weir.config import LEAST_BODY_BYTES, MOST_API_PROCESSES, MOST_BODY_BYTES, MOST_CU, MOST_MINUTES
 from weir.durability.levels import WEAK
 from weir.front.rates import Rate
 from weir.front.settings import host_names
@@ -203,11 +203,18 @@ def _body_bytes(text: str) -> None:
         raise ValueError(f"{text!r} must be a number of bytes from {LEAST_BODY_BYTES} to {MOST_BODY_BYTES}")
 
 
+def _api_processes(text: str) -> None:
+    count = number(text)
+    if count is None or not 1 <= count <= MOST_API_PROCESSES:
+        raise ValueError(f"{text!r} must be a number of processes from 1 to {MOST_API_PROCESSES}")
+
+
 # Settings of [api], each with what raises ValueError for a wrong one. The API checks them the same way.
 API_SETTINGS: Mapping[str, Callable[[str], object]] = {
     "allowed_hosts": host_names,
     "behind_tls": _switch,
     "max_body_bytes": _body_bytes,
+    "api_processes": _api_processes,
     **dict.fromkeys(("rate_reads", "rate_changes", "rate_reveals", "rate_sql", "rate_strangers"), Rate.parse),
     "quotas": parse_defaults,
 }

@@ -16,7 +16,7 @@ from weir.cli.installation import Installation, python, script
 from weir.cli.sections import Proxy
 from weir.cli.system import SERVICE_VARIABLE
 from weir.kit.addresses import plain_range
-from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS, SERVER_PROTOCOL, bracketed
+from weir.kit.http import bracketed
 
 HEALTHY = "process_healthy"
 COMPLETED = "process_completed_successfully"
@@ -218,12 +218,7 @@ def _api(installation: Installation) -> Service:
     return Service(
         "api",
         "API and console",
-        [
-            python(),
-            *("-m", "uvicorn", "weir.main:app", "--host", "127.0.0.1", "--port", str(installation.ports["api"])),
-            *("--no-access-log", "--timeout-graceful-shutdown", "5"),
-            *("--timeout-keep-alive", str(SERVER_KEEP_ALIVE_SECONDS), "--http", SERVER_PROTOCOL),
-        ],
+        [python(), "-m", "weir.serve", "--port", str(installation.ports["api"])],
         ports=("api",),
         health=f"{installation.address('api')}/healthz",
         after={"postgres": HEALTHY, "migrate": COMPLETED},

@@ -16,6 +16,9 @@ allowed_hosts = ""
 behind_tls = false
 # Bytes that the body of a request may have.
 max_body_bytes = 1048576
+# Processes that answer requests: more than one where requests wait for each other and processors are free. Each holds
+# keys to the rates below by itself.
+api_processes = 1
 # Requests that one API key may make: a minute/at once, or "off". Those that read, that change, that show or make a
 # secret, that run SQL or a dump; and those of one address without a key that is known to be right.
 rate_reads = "6000/2000"

@@ -1,10 +1,12 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Select, delete, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
 
 from weir.identity import owned
 from weir.identity.models import Account, ApiKey, AuditEntry, ConsoleSession
@@ -56,6 +58,11 @@ def _whose(user_id: UUID | None, key_id: int | None) -> ColumnElement[bool]:
     return ConsoleSession.user_id == user_id
 
 
+def _free(column: InstrumentedAttribute[Any], ident: object) -> Select[Any]:
+    """The row, where no other transaction has it locked."""
+    return select(column).where(column == ident).with_for_update(skip_locked=True)
+
+
 class IdentityRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
@@ -96,24 +103,24 @@ class IdentityRepository:
         """As `touch_key`."""
         if opened.last_seen_at >= at - TOUCH_EVERY:
             return
+        due = _free(ConsoleSession.id, opened.id).where(ConsoleSession.last_seen_at < at - TOUCH_EVERY)
         await self._session.execute(
             update(ConsoleSession)
-            .where(ConsoleSession.id == opened.id, ConsoleSession.last_seen_at < at - TOUCH_EVERY)
+            .where(ConsoleSession.id.in_(due))
             .values(last_seen_at=at)
             .execution_options(synchronize_session=False)
         )
 
     async def touch_key(self, key: ApiKey, address: str, at: datetime) -> None:
         """Last use, to the minute: a write for every read would make this the busiest row there is. `key` is as it
-        was just read, so that most requests end here without a statement."""
+        was just read, so that most requests end here without a statement; of those that find it due together, one
+        writes and none waits for its transaction."""
         if key.last_used_at is not None and key.last_used_at >= at - TOUCH_EVERY:
             return
+        old = or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < at - TOUCH_EVERY)
         await self._session.execute(
             update(ApiKey)
-            .where(
-                ApiKey.id == key.id,
-                or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < at - TOUCH_EVERY),
-            )
+            .where(ApiKey.id.in_(_free(ApiKey.id, key.id).where(old)))
             .values(last_used_at=at, last_used_from_addr=address)
             .execution_options(synchronize_session=False)
         )

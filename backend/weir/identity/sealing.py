@@ -11,7 +11,11 @@ from weir.kit.clock import now
 
 log = structlog.get_logger()
 
-POSITION = Gauge("weir_audit_sealed_entries", "Entries of the audit log that are sealed, as this process last saw")
+POSITION = Gauge(
+    "weir_audit_sealed_entries",
+    "Entries of the audit log that are sealed, as this process last saw",
+    multiprocess_mode="mostrecent",
+)
 # Short: until an entry is sealed, its removal leaves no trace.
 INTERVAL_SECONDS = 2.0
 

@@ -23,7 +23,11 @@ from weir.quotas.names import OwnerKind, QuotaName, parse_defaults
 log = structlog.get_logger()
 
 INTERVAL_SECONDS = 60.0
-MEASURED = Gauge("weir_quota_storage_measured_projects", "Projects with a quota of storage, as measured last")
+MEASURED = Gauge(
+    "weir_quota_storage_measured_projects",
+    "Projects with a quota of storage, as measured last",
+    multiprocess_mode="mostrecent",
+)
 
 
 async def keep_measuring(database: Database, pageserver: Pageserver) -> None:
