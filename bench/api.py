@@ -30,6 +30,7 @@ from typing import Any
 import aiohttp
 from weirbench import api_seed, open_loop, reconciler_seed
 from weirbench.open_loop import Answer, Kind, Request
+from weirbench.progress import say
 from weirbench.scale_stack import ScaleStack, simulated_weir
 from weirbench.scale_watch import cpu_seconds
 
@@ -45,11 +46,6 @@ KEYS = 20
 # The promise: 99 of 100 answers, milliseconds.
 TARGETS: dict[Kind, float] = {"read": 50.0, "write": 150.0}
 SERVICES = ("api", "worker", "temporal", "postgres", "prometheus", "simulator")
-BEGAN = time.monotonic()
-
-
-def say(words: str) -> None:
-    print(f"[{time.monotonic() - BEGAN:5.0f}s] {words}", flush=True)
 
 
 def make_keys(stack: ScaleStack) -> list[str]:

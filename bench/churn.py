@@ -14,7 +14,6 @@ import os
 import platform
 import sys
 import tempfile
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,10 +25,7 @@ sys.path.insert(0, str(ROOT / "storage/system"))
 from churning import CACHES, FAILURES, OFFLOADING, SOAK_FIGURES, Churn, grown, settled  # noqa: E402
 from harness import engine  # noqa: E402
 from weirbench.charts import churn as chart  # noqa: E402
-
-
-def progress(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+from weirbench.progress import say  # noqa: E402
 
 
 def main() -> int:
@@ -43,13 +39,13 @@ def main() -> int:
     root = Path(tempfile.mkdtemp(prefix="weir-churn-"))
     with engine(root, pageserver_options=CACHES, safekeeper_options=OFFLOADING) as running:
         try:
-            churn = Churn(running, progress)
+            churn = Churn(running, say)
             churn.run(arguments.seconds)
             settled(churn)
         except FAILURES as error:
             stopped = f"{type(error).__name__}: {error}"
     if churn is None:
-        progress(f"It did not begin: {stopped}")
+        say(f"It did not begin: {stopped}")
         return 1
     try:
         found = grown(churn.samples, SOAK_FIGURES)
@@ -63,8 +59,8 @@ def main() -> int:
             arguments.result.with_suffix(".png"),
         )
     for line in [*found, *([f"It stopped: {stopped}"] if stopped else [])]:
-        progress(line)
-    progress(f"{churn.cycles} cycles; {'nothing grows' if not found and not stopped else 'it has failed'}")
+        say(line)
+    say(f"{churn.cycles} cycles; {'nothing grows' if not found and not stopped else 'it has failed'}")
     return 1 if found or stopped else 0
 
 

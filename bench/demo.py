@@ -26,6 +26,7 @@ from weirbench import capped, report, tproc
 from weirbench.api import ApiError, Database, Weir
 from weirbench.figures import Window, measure, together
 from weirbench.postgres import SqlError, query
+from weirbench.progress import say
 from weirbench.prom import Prometheus
 from weirbench.report import Line
 from weirbench.sampler import Sampler
@@ -43,11 +44,6 @@ IMAGE_THRESHOLD = 16
 # Bounds alone: a minute at a few transactions a second says too little about a p99 for statistics.
 BOUNDS = {"judge_by": "bounds", "max_p99_ratio": 5.0, "p99_slack_seconds": 0.25}
 OPEN = {"planned", "running"}
-BEGAN = time.monotonic()
-
-
-def say(text: str) -> None:
-    print(f"[{time.monotonic() - BEGAN:5.0f}s] {text}", flush=True)
 
 
 @dataclass

@@ -21,7 +21,6 @@ import os
 import random
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -31,6 +30,7 @@ from typing import Any
 import httpx
 from weirbench.api import ApiError
 from weirbench.postgres import SqlError
+from weirbench.progress import say
 from weirbench.report import table
 from weirbench.spread import spread
 from weirbench.write import disk
@@ -45,11 +45,6 @@ RESULTS = Path(__file__).resolve().parent / "results" / "floors.json"
 FLOOR_ARMS = (NO_FSYNC, "standby", "weir_pushdown")
 COMMIT_BYTES, SIZES = 512, (512, 8192, 32768, 131072)
 CORES = os.cpu_count() or 1
-BEGAN = time.monotonic()
-
-
-def say(text: str) -> None:
-    print(f"[{time.monotonic() - BEGAN:5.0f}s] {text}", flush=True)
 
 
 def options() -> argparse.Namespace:

@@ -20,6 +20,7 @@ import httpx
 from weirbench.api import ApiError, Database, Weir
 from weirbench.minors import INSTALLED, copy_into, other_minor
 from weirbench.postgres import SqlError, query
+from weirbench.progress import say
 from weirbench.steady import Steady
 
 from weir import postgres_versions
@@ -29,11 +30,6 @@ from weir.cli.errors import CliError
 RESULTS = Path(__file__).resolve().parent / "results" / "minor-upgrade.json"
 OPEN = {"planned", "running", "rolling_back"}
 SETTINGS = {"checkpoint_timeout": "30s", "max_wal_size": "1GB"}
-BEGAN = time.monotonic()
-
-
-def say(text: str) -> None:
-    print(f"[{time.monotonic() - BEGAN:5.0f}s] {text}", flush=True)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from typing import Any
 
 from weirbench.cluster import Cluster
 from weirbench.pgsuite import Outcome, Server, Suites
+from weirbench.progress import say
 from weirbench.servers import Installed, NoServerError, chosen, installed
 from weirbench.unexercised import REASONS, Workload
 
@@ -55,10 +56,6 @@ def build(example: str) -> Path:
     return target / "release/examples" / example
 
 
-def progress(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
-
-
 class Run:
     """One cluster, through all phases."""
 
@@ -84,12 +81,12 @@ class Run:
         outcome = run()
         self.outcomes.append(outcome)
         failed = f", failed: {' '.join(outcome.failed)}" if outcome.failed else ""
-        progress(f"{outcome.name}: {outcome.tests} tests in {time.monotonic() - started:.0f} s{failed}")
+        say(f"{outcome.name}: {outcome.tests} tests in {time.monotonic() - started:.0f} s{failed}")
 
     def phase(self, name: str, settings: dict[str, str], run: Callable[[], None]) -> None:
         if self.only_phases and name not in self.only_phases:
             return
-        progress(f"phase {name}")
+        say(f"phase {name}")
         if self.cluster.running:
             self.cluster.restart(settings)
         else:
@@ -195,7 +192,7 @@ def summary(report: dict[str, Any]) -> str:
 def ask(server: Installed, arguments: argparse.Namespace, *, add: bool) -> bool:
     """One server through all phases; its report joins the file. Whether nothing was found wrong."""
     started = time.monotonic()
-    progress(f"Postgres {server.version}")
+    say(f"Postgres {server.version}")
     work = Path(tempfile.mkdtemp(prefix="weir-oracle-"))
     run = None
     try:
@@ -206,7 +203,7 @@ def ask(server: Installed, arguments: argparse.Namespace, *, add: bool) -> bool:
         oracle = arguments.oracle or build("oracle")
         run.everything()
         size = wal_bytes(run.cluster.data)
-        progress(f"replay of {size / 1e9:.1f} GB of WAL")
+        say(f"replay of {size / 1e9:.1f} GB of WAL")
         found = replay(oracle, run)
         report: dict[str, Any] = {
             "checked": found.pop("checked"),

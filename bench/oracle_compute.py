@@ -27,6 +27,7 @@ from oracle import build
 from readback import LEFT_OUT, SETTINGS, without
 from weirbench.pgsuite import Outcome, Server, Suites
 from weirbench.postgres import psql
+from weirbench.progress import say
 from weirbench.unexercised import INDEXES, RARE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,10 +35,6 @@ RESULT = ROOT / "bench/results/oracle.json"
 sys.path.insert(0, str(ROOT / "storage/system"))
 
 from harness import Compute, Engine, Timeline, engine, lsn  # noqa: E402
-
-
-def progress(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 @dataclass
@@ -99,7 +96,7 @@ def load(compute: Compute, suites: Suites, work: Path, only: set[str]) -> list[O
             started = time.monotonic()
             outcome = run()
             outcomes.append(outcome)
-            progress(f"{name}: {outcome.tests} tests in {time.monotonic() - started:.0f} s, failed: {outcome.failed}")
+            say(f"{name}: {outcome.tests} tests in {time.monotonic() - started:.0f} s, failed: {outcome.failed}")
     with compute.admin("postgres") as admin:
         admin.execute("CREATE DATABASE workload STRATEGY file_copy")
     script = work / "script.sql"
@@ -107,7 +104,7 @@ def load(compute: Compute, suites: Suites, work: Path, only: set[str]) -> list[O
     for text in (INDEXES, RARE, suites.vectors()):
         script.write_text(text)
         psql(uri, "-o", "/dev/null", "-v", "part=5", "-f", str(script), timeout=1800)
-    progress("workload for indexes done")
+    say("workload for indexes done")
     return outcomes
 
 
@@ -129,7 +126,7 @@ def run(running: Engine, root: Path, work: Path, oracle: Path, only: set[str]) -
         end = str(row[0]) if row else "0/0"
         running.wait_ingested(timeline, end, 600)
         compute.suspend()
-    progress(f"replay of {segments.bytes / 1e9:.1f} GB of WAL, from {timeline.start_lsn} past {end}")
+    say(f"replay of {segments.bytes / 1e9:.1f} GB of WAL, from {timeline.start_lsn} past {end}")
     output = work / "report.json"
     command = [str(oracle), str(segments.kept), "--before", str(before), "--json", str(output)]
     done = subprocess.run(command, check=False, timeout=3600)

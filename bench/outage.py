@@ -27,6 +27,7 @@ from typing import Any
 
 import httpx
 import psycopg
+from weirbench.progress import say
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "bench/results/outage.json"
@@ -56,10 +57,6 @@ class WrongError(Exception):
 def expect(holds: bool, what: str) -> None:
     if not holds:
         raise WrongError(what)
-
-
-def progress(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 @dataclass
@@ -181,7 +178,7 @@ def sample(running: Engine, full: Subject, healthy: Subject, seen: Seen, since: 
     seen.wal, seen.failing = max(seen.wal, kept[0]), max(seen.failing, failing)
     seen.behind = max(seen.behind, behind)
     seen.held += behind > 1 << 20
-    progress(json.dumps(now))
+    say(json.dumps(now))
 
 
 def outage(running: Engine, full: Subject, healthy: Subject, ballast: Path, minutes: float) -> Seen:
@@ -195,7 +192,7 @@ def outage(running: Engine, full: Subject, healthy: Subject, ballast: Path, minu
     moved = False
     while (elapsed := time.monotonic() - since) < minutes * 60:
         if not moved and elapsed > minutes * 30:
-            progress("the neighbour moves to a fresh compute, and a third tenant comes")
+            say("the neighbour moves to a fresh compute, and a third tenant comes")
             healthy.move(running, wait=True)
             running.create_timeline()
             moved = True
@@ -203,7 +200,7 @@ def outage(running: Engine, full: Subject, healthy: Subject, ballast: Path, minu
             sample(running, full, healthy, seen, since)
         except (WrongError, AssertionError, OSError, httpx.HTTPError, psycopg.Error) as error:
             seen.wrong.append(f"after {elapsed:.0f} s: {error!r}")
-            progress(seen.wrong[-1])
+            say(seen.wrong[-1])
         fill(ballast)
         time.sleep(SAMPLE_SECONDS)
     return seen
@@ -285,13 +282,13 @@ def run(minutes: float) -> dict[str, Any]:
         full = begin(running, "store full", tenants[0], 4, 0.25)
         healthy = begin(running, "neighbour", tenants[1], 2, 0.5)
         wait_for("rows", lambda: min(full.load.count(), healthy.load.count()) > 100)
-        progress("the store is full from now on")
+        say("the store is full from now on")
         seen = outage(running, full, healthy, ballast, minutes)
         errors = len(full.load.errors)
         started = start_while_full(running, full)
-        progress(f"a compute started while the store is full: {started}")
+        say(f"a compute started while the store is full: {started}")
         healed = heal(running, full, ballast)
-        progress(f"healed: {healed}")
+        say(f"healed: {healed}")
         commits = full.load.count()
         wait_for("commits to go on", lambda: full.load.count() > commits + 50)
         tenants_found = check(running, [full, healthy])

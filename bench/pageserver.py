@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from weirbench import adaptive, charts, growth, scan, targets, tproc
+from weirbench.progress import say
 from weirbench.recorded import SETTINGS, Recorded, program, run_json
 from weirbench.spread import spread
 
@@ -52,10 +53,6 @@ URGENT = ["nice", "-n", "-15"] if os.geteuid() == 0 else []
 ON_ONE_PROCESSOR = ["taskset", "-c", str(max(os.sched_getaffinity(0))), *URGENT]
 
 
-def progress(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
-
-
 @dataclass
 class Setting:
     """What is measured, and where it is kept meanwhile."""
@@ -75,7 +72,7 @@ class Setting:
         if "fpw_on" not in self.recorded:
             loaded = Recorded.prepared(self.bench, self.folder / "fpw_off")
             loaded.start({"full_page_writes": "off"})
-            progress(f"TPROC-C: loading {self.warehouses} warehouse(s)")
+            say(f"TPROC-C: loading {self.warehouses} warehouse(s)")
             tproc.load(loaded.uri, self.warehouses)
             loaded.sql("VACUUM ANALYZE")
             begun = loaded.stop()
@@ -84,7 +81,7 @@ class Setting:
                 cluster.start({})
                 cluster.switch(full_page_writes=name == "fpw_on")
                 self.classes = cluster.classes()
-                progress(f"TPROC-C: 4 x {self.transactions} transactions, {name}")
+                say(f"TPROC-C: 4 x {self.transactions} transactions, {name}")
                 cluster.transactions(self.transactions, warehouses=self.warehouses)
                 self.recorded[name] = (cluster, [begun, cluster.stop()])
         return self.recorded
@@ -93,7 +90,7 @@ class Setting:
         """A COPY into a table with a primary key, page images off."""
         if "copy" not in self.recorded:
             cluster = Recorded.prepared(self.bench, self.folder / "copy")
-            progress(f"COPY of {self.copy_mb} MB")
+            say(f"COPY of {self.copy_mb} MB")
             self.recorded["copy"] = (cluster, [growth.grow(cluster, 0, self.copy_mb * growth.ROWS_PER_MB)])
         return self.recorded["copy"]
 
@@ -154,7 +151,7 @@ def measure_ingest(setting: Setting) -> dict[str, Any]:
             result = ingest(setting, cluster, ends, [*options, *warm], pinned=pinned)
             found[name].append(result["stretches"][stretch])
             latest = found[name][-1]
-            progress(f"ingest {number + 1}, {name}: {rate(latest):.1f} MiB/s a core, level 0 {latest['l0_max']}")
+            say(f"ingest {number + 1}, {name}: {rate(latest):.1f} MiB/s a core, level 0 {latest['l0_max']}")
     workloads = {}
     for name, stretches in found.items():
         workloads[name] = {
@@ -190,7 +187,7 @@ def stages(setting: Setting, cluster: Recorded, ends: Sequence[str]) -> Any:
     begun = ends[-2] if len(ends) > 1 else cluster.begun
     command = [setting.bench, "stages", "--wal", cluster.wal, "--from", begun, "--upto", ends[-1]]
     found = run_json(command)
-    progress(f"stages: {found}")
+    say(f"stages: {found}")
     return found
 
 
@@ -218,7 +215,7 @@ def measure_reads(setting: Setting) -> dict[str, Any]:
             "longest_chain": result["chains"]["longest"],
         }
         command += ["--arm", f"{name}={stores[name]},{cluster.wal},{ends[1]}"]
-        progress(f"arm {name}: {cost[name]}")
+        say(f"arm {name}: {cost[name]}")
     for file, kind in setting.classes.items():
         command += ["--class", f"{file}={kind}"]
     try:
@@ -228,7 +225,7 @@ def measure_reads(setting: Setting) -> dict[str, Any]:
     finally:
         for objects in stores.values():
             shutil.rmtree(objects)
-    progress("reads done")
+    say("reads done")
     return {
         "read_p99_ratio_pushdown_vs_fpw_on": {name: ratio(of) for name, of in warm.items()},
         "read_p99_ratio_pushdown_vs_fpw_on_loose": {
@@ -299,14 +296,14 @@ def measure_scan(setting: Setting) -> dict[str, Any]:
         cluster.start({})
         file = cluster.sql("SELECT pg_relation_filenode('bulk')")
         cluster.stop()
-        return scan.measure(setting.bench, objects, file, setting.rounds, URGENT, progress)
+        return scan.measure(setting.bench, objects, file, setting.rounds, URGENT, say)
     finally:
         shutil.rmtree(objects)
 
 
 def measure_growth(setting: Setting) -> dict[str, Any]:
     """One database that grows by COPY; each step's own figures, and a chart of level 0."""
-    found = growth.measure(setting.bench, setting.folder / "growth", setting.growth_gb, URGENT, progress)
+    found = growth.measure(setting.bench, setting.folder / "growth", setting.growth_gb, URGENT, say)
     charts.level_0(found["l0_by_wal_mib"], CHART)
     return found
 
@@ -323,7 +320,7 @@ def measure_upload(setting: Setting) -> dict[str, Any]:
 
 
 def measure_adaptive(setting: Setting) -> dict[str, Any]:
-    return adaptive.measure(setting.bench, setting.folder, setting.rounds, URGENT, progress)
+    return adaptive.measure(setting.bench, setting.folder, setting.rounds, URGENT, say)
 
 
 SECTIONS: dict[str, Callable[[Setting], dict[str, Any]]] = {

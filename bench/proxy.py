@@ -39,13 +39,13 @@ from harness import free_port, wait_for  # noqa: E402
 from pooling import POOLER, status_kib  # noqa: E402
 from proxying import PASSWORD, Proxy, proxied  # noqa: E402
 from weirbench.postgres import PG_BIN, unprivileged  # noqa: E402
+from weirbench.progress import say  # noqa: E402
 from weirbench.spread import spread  # noqa: E402
 
 RESULTS = ROOT / "bench/results/proxy.json"
 CLIENTS = 16
 POOL = 20
 SCALE = 10
-BEGAN = time.monotonic()
 # Descriptors of this process beside those of idle clients.
 SPARE_FILES = 500
 # Logins under way at a time; each client hashes its password.
@@ -57,10 +57,6 @@ PREPARED = ("direct", "proxy")
 SIMPLE = ("direct", "pooler", "pgbouncer")
 
 Where = Mapping[str, Any]
-
-
-def say(text: str) -> None:
-    print(f"[{time.monotonic() - BEGAN:5.0f}s] {text}", flush=True)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from typing import Any
 
 from weirbench.pgsuite import Server, Suites
 from weirbench.postgres import PG_BIN
+from weirbench.progress import say
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "bench/results/oracle.json"
@@ -38,10 +39,6 @@ SETTINGS = {
 }
 # What a compute refuses, with the reason; the rest of the schedule runs.
 LEFT_OUT = {"tablespace": "tablespaces are refused by computes"}
-
-
-def progress(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 def client(compute: Compute, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -100,14 +97,14 @@ def read_back(running: Engine, work: Path) -> dict[str, Any]:
     without(suites, LEFT_OUT)
     started = time.monotonic()
     outcome = suites.regress()
-    progress(f"regress: {outcome.tests} tests in {time.monotonic() - started:.0f} s, failed: {outcome.failed}")
+    say(f"regress: {outcome.tests} tests in {time.monotonic() - started:.0f} s, failed: {outcome.failed}")
     checked, dumped = amcheck(compute), dump(compute)
-    progress(f"before: {len(dumped)} lines of dump, amcheck status {checked['status']}")
+    say(f"before: {len(dumped)} lines of dump, amcheck status {checked['status']}")
     compute.kill9()
     shutil.rmtree(compute.directory, ignore_errors=True)
     again = running.compute(timeline, settings=SETTINGS)
     dumped_again, checked_again = dump(again), amcheck(again)
-    progress(f"after: {len(dumped_again)} lines of dump, amcheck status {checked_again['status']}")
+    say(f"after: {len(dumped_again)} lines of dump, amcheck status {checked_again['status']}")
     once, again_once = Counter(dumped), Counter(dumped_again)
     differing = sorted(((once - again_once) + (again_once - once)).elements())
     return {

@@ -28,6 +28,7 @@ from typing import Any
 from sqlalchemy import select
 from weirbench import reconciler_seed as seed
 from weirbench.cluster import Cluster
+from weirbench.progress import say
 
 from weir import admin
 from weir.config import Settings, get_settings
@@ -43,11 +44,6 @@ PROJECTS = 10_000
 STORAGE_ROUNDS = 12
 TARGET_SECONDS = 2.0
 NOTHING = Round([], [], [], [], [])
-BEGAN = time.monotonic()
-
-
-def say(text: str) -> None:
-    print(f"[{time.monotonic() - BEGAN:5.0f}s] {text}", flush=True)
 
 
 def set_environment(home: Path, database_url: str, storage_url: str) -> Settings:

@@ -29,6 +29,7 @@ from weirbench import tproc
 from weirbench.cluster import Cluster
 from weirbench.decoding import Decoding, in_huge_pages, pinned, ratio
 from weirbench.postgres import PG_BIN, psql, unprivileged
+from weirbench.progress import say
 from weirbench.spread import spread
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -72,10 +73,6 @@ def build() -> Path:
     subprocess.run(command, cwd=ROOT / "storage", check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", str(ROOT / "storage/target")))
     return target / "release/examples/replay"
-
-
-def progress(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 class Recorded:
@@ -186,7 +183,7 @@ def compare(
         theirs.append(own + kernel)
         theirs_own.append(own)
         decoded = decoding.round(ours[-1]["end"])
-        progress(f"round {number + 1}: replay {ours[-1]['seconds']:.3f} s, Postgres {theirs[-1]:.2f} s; {decoded}")
+        say(f"round {number + 1}: replay {ours[-1]['seconds']:.3f} s, Postgres {theirs[-1]:.2f} s; {decoded}")
     replay_seconds = [entry["seconds"] for entry in ours]
     steps = {name: statistics.median([entry["steps"][name] for entry in ours]) for name in ours[0]["steps"]}
     return {
@@ -243,13 +240,13 @@ def main() -> int:
     work = Path(tempfile.mkdtemp(prefix="weir-redo-bench-", dir="/dev/shm"))
     work.chmod(0o755)
     try:
-        progress("chains")
+        say("chains")
         (work / "chains").mkdir()
         by_length = chains(replay, work / "chains", arguments.core)
-        progress(f"TPROC-C, {arguments.warehouses} warehouse(s), {arguments.seconds} s")
+        say(f"TPROC-C, {arguments.warehouses} warehouse(s), {arguments.seconds} s")
         (work / "tproc").mkdir()
         recorded = Recorded(work / "tproc", arguments.seconds, arguments.warehouses)
-        progress(f"{recorded.run.processed} transactions")
+        say(f"{recorded.run.processed} transactions")
         with in_huge_pages(recorded.wal, work / "wal") as huge:
             start = start_lsn(recorded.before)
             core, wal = arguments.core, huge or recorded.wal

@@ -25,6 +25,7 @@ from typing import Any
 
 from weirbench import scale_seed, scale_watch
 from weirbench.api import Weir
+from weirbench.progress import say
 from weirbench.prom import Prometheus
 from weirbench.scale_stack import ScaleStack, simulated_weir
 
@@ -44,11 +45,6 @@ TARGETS = {
 }
 SERVICES = ("api", "worker", "temporal", "postgres", "prometheus", "simulator")
 ENDED = {"completed", "aborted", "rolled_back", "failed"}
-BEGAN = time.monotonic()
-
-
-def say(text: str) -> None:
-    print(f"[{time.monotonic() - BEGAN:5.0f}s] {text}", flush=True)
 
 
 def strategy(computes: int) -> dict[str, Any]:

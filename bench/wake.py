@@ -24,6 +24,7 @@ from typing import Any
 import httpx
 import psycopg
 from weirbench.api import ApiError, Weir
+from weirbench.progress import say
 
 from weir.cli import installation as installations
 from weir.cli.errors import CliError
@@ -40,11 +41,6 @@ ALTER TABLE hot ALTER filler SET STORAGE PLAIN;
 INSERT INTO hot SELECT n, repeat('x', 4200) FROM generate_series(1, :rows) n;
 SELECT n FROM small
 """.replace(":rows", str(HOT_ROWS))
-BEGAN = time.monotonic()
-
-
-def say(text: str) -> None:
-    print(f"[{time.monotonic() - BEGAN:5.0f}s] {text}", flush=True)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ import httpx
 from weirbench import charts
 from weirbench.api import ApiError
 from weirbench.postgres import SqlError, query
+from weirbench.progress import say
 from weirbench.report import table
 from weirbench.spread import spread
 from weirbench.write.arms import ARMS, SETTINGS, Arm, all_arms, arm_name
@@ -46,11 +47,6 @@ ARMS_HELP = (
     f"{' '.join(ARMS)}; also weir_pushdown_N (an image after N deltas of a page), weir_adaptive, stock_no_fsync"
 )
 WEIR_ARMS = "--arms weir_images weir_pushdown"
-BEGAN = time.monotonic()
-
-
-def say(text: str) -> None:
-    print(f"[{time.monotonic() - BEGAN:5.0f}s] {text}", flush=True)
 
 
 def options() -> argparse.Namespace:
