@@ -65,7 +65,7 @@ pub use read::{
 };
 pub use reader::{LayerIter, LayerReader};
 pub use region::{give_back_spare, keep_spare};
-pub use retain::Retention;
+pub use retain::{Facts, Retention};
 pub use source::BlockSource;
 pub use value::{LsnRange, Put, Value, Version, Window};
 pub use vectored::{ChainsCollector, collect_all};
