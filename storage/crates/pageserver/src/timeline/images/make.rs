@@ -34,14 +34,15 @@ impl Images {
     /// Images are about to be made as of the last record. There is one task that makes any.
     pub(in crate::timeline) fn begin_making(&self) -> Making<'_> {
         let mut making = self.making.lock();
-        // Under the lock: who finds that none is being made knows that the next one is of no earlier record than the
-        // last one by then.
+        // Under the lock: whoever finds that none is being made knows that the next one is of no earlier record than the
+        // last one at that moment.
         let at = self.position.last_record_lsn();
         *making = Some(at);
         Making { images: self, at }
     }
 
-    /// No image is put before this LSN any more, by what is ingested now; [`Lsn::MAX`] while none is being made.
+    /// As of which record images are being made, [`Lsn::MAX`] while none are. What is begun later is as of the last record
+    /// by then.
     pub(in crate::timeline) fn oldest_in_making(&self) -> Lsn {
         self.making.lock().unwrap_or(Lsn::MAX)
     }
