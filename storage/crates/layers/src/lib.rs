@@ -59,7 +59,7 @@ pub use map::LayerMap;
 pub use memory::MemoryLayer;
 pub use name::LayerName;
 pub use pace::Brake;
-pub use pieces::Pieces;
+pub use pieces::{Pieces, Regions};
 pub use read::{
     Base, Chain, ChainCollector, ChainDelta, RangeScan, View, collect, history, newest_lsn,
 };

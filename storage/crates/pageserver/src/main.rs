@@ -77,6 +77,12 @@ struct Args {
     /// then goes again.
     #[arg(long, default_value_t = 7 * 86_400)]
     tombstone_seconds: u64,
+    /// Keys that unwrap the data keys of tenants whose layers and WAL are encrypted (docs/operate/encryption.md).
+    #[arg(long)]
+    key_file: Option<PathBuf>,
+    /// Every tenant gets a data key, those that have none yet too, and all that is written from now on is encrypted.
+    #[arg(long, requires = "key_file")]
+    encrypt: bool,
     #[command(flatten)]
     tokens: TokenOptions,
 }
@@ -108,7 +114,10 @@ async fn run(args: Args) -> Result<()> {
     // Listen first: a port in use is reported before anything is claimed in the object store.
     let pages = listen(args.listen_pages).await?;
     let api = listen(args.listen_http).await?;
-    let objects = blob::Store::from_address(&object_store).context("open the object store")?;
+    let objects = blob::Store::from_address(&object_store)
+        .context("open the object store")?
+        .with_key_file(args.key_file.as_deref(), args.encrypt)
+        .context("open the keys")?;
     let checked = objects.check().await;
     checked.with_context(|| format!("object store {object_store} can't be used"))?;
     let options = ManagerOptions {

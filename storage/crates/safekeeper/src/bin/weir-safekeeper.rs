@@ -63,6 +63,12 @@ struct Args {
     /// stays free. 0 for none
     #[arg(long, default_value_t = 2_048)]
     disk_reserve_mib: u64,
+    /// Keys that unwrap the data keys of tenants whose WAL is encrypted there, the pageserver's
+    #[arg(long)]
+    key_file: Option<PathBuf>,
+    /// Nothing goes there unencrypted: WAL of a tenant that has no data key waits
+    #[arg(long, requires = "key_file")]
+    encrypt: bool,
     #[command(flatten)]
     tokens: TokenOptions,
 }
@@ -102,9 +108,13 @@ async fn run(args: Args) -> anyhow::Result<()> {
             keep: Duration::from_secs(args.offload_keep_seconds),
         };
         // Not reached or checked here: a store that is down must not keep a safekeeper from serving.
-        let offloaded = Store::from_address(address).context("--object-store")?;
-        registry = registry.offloading_to(Offload::new(offloaded, options));
-        store = Some(Store::from_address(address).context("--object-store")?);
+        let opened = || {
+            let store = Store::from_address(address).context("--object-store")?;
+            let keyed = store.with_key_file(args.key_file.as_deref(), args.encrypt);
+            keyed.context("--key-file")
+        };
+        registry = registry.offloading_to(Offload::new(opened()?, options));
+        store = Some(opened()?);
     }
     registry = registry.limited_to(args.wal_quota_mib << 20, args.disk_reserve_mib << 20);
     let care = Care::new(args.id, looking_after(&args), store).showing(args.tokens.own()?);
