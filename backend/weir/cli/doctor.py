@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from weir import postgres_versions
-from weir.cli import folders, system
+from weir.cli import encryption, folders, system
 from weir.cli import installation as installations
 from weir.cli.errors import CliError
 from weir.cli.installation import PORTS, Installation
@@ -132,6 +132,7 @@ def _state(installation: Installation) -> Iterator[_Finding]:
     for path in (installation.home / "secrets").glob("*"):
         private = path.stat().st_mode & 0o077 == 0
         yield private, f"{path} is private", f"chmod 600 {path}"
+    yield from _storage_keys(installation)
     yield from _kept_apart(installation)
     yield from _bounded(installation)
     supervisor = Supervisor(installation)
@@ -145,6 +146,17 @@ def _state(installation: Installation) -> Iterator[_Finding]:
     if running:
         bad = [f"{s.name}: {s.health}" for s in supervisor.states().values() if not s.is_good]
         yield not bad, f"services healthy{': not ' + ', '.join(bad) if bad else ''}", "`weir logs NAME` says why."
+
+
+def _storage_keys(installation: Installation) -> Iterator[_Finding]:
+    if not installation.encryption and not installation.storage_keys.exists():
+        return
+    try:
+        names = [key.name for key in encryption.read(installation.storage_keys)]
+    except CliError as error:
+        yield False, "keys of encrypted storage", str(error)
+    else:
+        yield True, f"keys of encrypted storage, the newest last: {', '.join(names)}", ""
 
 
 def _kept_apart(installation: Installation) -> Iterator[_Finding]:

@@ -66,6 +66,7 @@ class Installation:
     # By the names in `sections.PAGESERVER_LIMITS`.
     pageserver_limits: Mapping[str, int]
     object_store_address: str = ""
+    encryption: bool = False
     # Levels of durability that no branch may have.
     durability_forbid: Sequence[str] = ()
     safekeeper_count: int = SAFEKEEPERS
@@ -148,6 +149,10 @@ class Installation:
     def object_store_variables(self) -> Path:
         """Credentials and the like of a bucket, for storage alone: a file that a shell reads."""
         return self.home / "secrets" / "object_store.env"
+
+    @property
+    def storage_keys(self) -> Path:
+        return self.home / "secrets" / "storage_keys"
 
     @property
     def is_simulated(self) -> bool:
@@ -320,6 +325,7 @@ def load(home: Path) -> Installation:
         object_store_address=os.environ.get(
             "WEIR_OBJECT_STORE", str(sections.section(path, document, "storage").get("object_store", ""))
         ),
+        encryption=sections.encryption(path, document),
         durability_forbid=sections.durability_forbid(path, document),
         safekeeper_count=count,
         offload=sections.offload(path, document),

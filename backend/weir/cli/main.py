@@ -11,6 +11,7 @@ from weir.cli import keys
 from weir.cli import safekeepers as members
 from weir.cli.doctor import doctor as run_doctor
 from weir.cli.down import down as run_down
+from weir.cli.encryption_commands import encryption_group
 from weir.cli.errors import CliError
 from weir.cli.log import log as run_log
 from weir.cli.logs import logs as run_logs
@@ -371,6 +372,7 @@ def env(home: Path) -> None:
             click.echo(f"export {name}={shlex.quote(value)}")
 
 
+cli.add_command(encryption_group)
 for _command in COMMANDS:
     cli.add_command(_command)
 

@@ -110,6 +110,18 @@ def offload(path: Path, document: Mapping[str, Any]) -> bool:
     return value
 
 
+def encryption(path: Path, document: Mapping[str, Any]) -> bool:
+    """Whether layers and offloaded WAL are encrypted."""
+    variable = "WEIR_STORAGE_ENCRYPTION"
+    value = os.environ.get(variable) or section(path, document, "storage").get("encryption", False)
+    known = {"true": True, "false": False}
+    if isinstance(value, str) and value in known:
+        value = known[value]
+    if not isinstance(value, bool):
+        raise CliError(f"encryption in [storage] is {value!r}; it must be true or false ({path}, or {variable}).")
+    return value
+
+
 def safekeeper_limits(path: Path, document: Mapping[str, Any]) -> dict[str, int]:
     """What each safekeeper may keep, MiB, by the names in `SAFEKEEPER_LIMITS`; 0 is no limit."""
     given = section(path, document, "safekeepers")

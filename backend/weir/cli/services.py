@@ -160,6 +160,7 @@ def _safekeeper(installation: Installation, number: int) -> Service:
             *_options(installation.safekeeper_limits),
             *_tokens(installation, "safekeeper"),
             *(("--object-store", installation.object_store) if installation.offload else ()),
+            *_encryption(installation),
         ],
         ports=(wal, http),
         health=f"{installation.address(http)}/healthz",
@@ -179,6 +180,7 @@ def _pageserver(installation: Installation) -> Service:
             *("--object-store", installation.object_store),
             *("--pg-bin-dir", str(installation.pg_bin), "--pg-user", installation.pg_user),
             *_options(installation.pageserver_limits),
+            *_encryption(installation),
             *_tokens(installation, "pageserver"),
         ],
         ports=("pageserver_pages", "pageserver_http"),
@@ -196,6 +198,14 @@ def _options(limits: Mapping[str, int]) -> list[str]:
 def _tokens(installation: Installation, part: str) -> list[str]:
     """Whom a part lets in, and what it shows to others: files, which it reads again when they change."""
     return ["--token-keys", str(installation.token_keys_file), "--token", str(installation.token_file(part))]
+
+
+def _encryption(installation: Installation) -> list[str]:
+    """Keys for what is encrypted, which may be older than the setting, and whether everything is from now on."""
+    keys = ["--key-file", str(installation.storage_keys)]
+    if installation.encryption:
+        return [*keys, "--encrypt"]
+    return keys if installation.storage_keys.exists() else []
 
 
 def with_object_store_variables(installation: Installation) -> list[str]:

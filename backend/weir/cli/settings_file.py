@@ -90,6 +90,10 @@ trusted_senders = ""
 # in this directory. Endpoint, region and credentials of a bucket are lines NAME=VALUE (AWS_ENDPOINT_URL, AWS_REGION,
 # AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) of secrets/object_store.env. Choose before the first project.
 object_store = "{object_store}"
+# Whether layers, and WAL in the object store, are encrypted, each project's by a key of its own (docs/operate/
+# encryption.md). `weir up` makes the key that protects those keys, secrets/storage_keys. Keep a copy of that file
+# elsewhere: without it every database is lost. What was encrypted stays so when this is false again.
+encryption = false
 
 [durability]
 # Levels that no branch may have, of "off" and "receive" (docs/durability.md). Sessions may choose them all the same.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from weir.cli import certificates, folders, keys, metadata, system
+from weir.cli import certificates, encryption, folders, keys, metadata, system
 from weir.cli import installation as installations
 from weir.cli.doctor import unbounded
 from weir.cli.errors import CliError
@@ -38,6 +38,7 @@ def up(home: Path, *, port_base: int | None, timeout: float) -> Installation:
             note(reason)
         supervisor = Supervisor(installation)
         keys.prepare(installation)
+        encryption.prepare(installation)
         chosen = services(installation)
         config = supervisor_config(installation, chosen)
         if installation.has_proxy:
