@@ -25,6 +25,7 @@ CRATES = REPO / "storage" / "crates"
 # Circles that are one thing in several files: `crate: module, module`, and why. The head of one of the files says it
 # too.
 ONE_THING: dict[str, str] = {
+    "blob: keys, store": "a store holds the data keys of its tenants, which it loads out of itself",
     "pg-types: v15, v17, v18, version": (
         "a control file is laid out as 15 has it, and holds its numbers against the facts of whichever major wrote it"
     ),

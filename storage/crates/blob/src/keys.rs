@@ -1,5 +1,7 @@
 //! Data keys of tenants: kept wrapped in `{tenant}/keys.json`, and unwrapped in memory while the program runs.
 //!
+//! A store holds them, and loads them out of itself: this file and `store` are one thing.
+//!
 //! Invariants:
 //!
 //! 1. The object is made by creation, before anything of its tenant is encrypted, and never made again while it is

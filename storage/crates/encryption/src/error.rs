@@ -23,7 +23,7 @@ pub enum EncryptionError {
          the wrong key file, or the key was taken out of it too early"
     )]
     UnknownKey {
-        /// Whose data key it is.
+        /// The tenant of the data key.
         tenant: String,
         /// Id of the key that has wrapped it.
         wrapped_by: String,
@@ -35,7 +35,7 @@ pub enum EncryptionError {
         "the wrapped data key of tenant {tenant} is damaged, or another tenant's: put back the object that was there"
     )]
     Unwrap {
-        /// Whose data key it should be.
+        /// The tenant whose data key it should be.
         tenant: String,
     },
     /// The document that holds a wrapped data key makes no sense.

@@ -39,7 +39,7 @@ pub struct ObjectName<'a> {
     pub timeline: TimelineId,
     /// What it is.
     pub kind: Kind,
-    /// Its name in the timeline's folder of such objects.
+    /// The object's name in the timeline's folder of such objects.
     pub name: &'a str,
 }
 

@@ -24,7 +24,7 @@ pub enum Plain {
 /// What is known of a wrapped data key without unwrapping it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Wrapped {
-    /// Whose data key it is.
+    /// The tenant of the data key.
     pub tenant: TenantId,
     /// Id of the data key.
     pub data_key: String,
@@ -131,7 +131,7 @@ impl TenantKey {
         })
     }
 
-    /// Whose data key it is.
+    /// The tenant of the data key.
     pub fn tenant(&self) -> TenantId {
         self.tenant
     }
