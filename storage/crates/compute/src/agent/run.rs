@@ -274,7 +274,8 @@ impl Agent {
     fn start_postgres(&self, spec: &Spec, data: &Path) -> anyhow::Result<Postmaster> {
         let program = spec.pg_bin_dir.join("postgres");
         let group = self.group(spec);
-        let postmaster = Postmaster::start(&program, data, &self.paths.log, &self.pg_user, group)?;
+        let (log, user) = (&self.paths.log, &self.pg_user);
+        let postmaster = Postmaster::start(&program, data, log, user, spec.port, group)?;
         self.confined(postmaster.confinement());
         self.bounded(postmaster.bounds());
         // Numbers in Postgres's own log may be those of its namespace.
