@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from weir.cli import folders, sections
+from weir.cli import folders, sections, service_users
 from weir.cli.certificates import Files
 from weir.cli.errors import CliError
 from weir.cli.files import write_whole
@@ -82,6 +82,8 @@ class Installation:
     # Numbers of users, one for each compute that runs, where Weir is root; empty: computes share `pg_user`.
     compute_users: str = ""
     compute_cgroup: str = ""
+    # Users of the operating system for the services beside the computes.
+    own_users: service_users.ServiceUsers = field(default_factory=service_users.ServiceUsers)
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
     simulated: Mapping[str, float] = field(default_factory=dict[str, float])
     proxy: sections.Proxy = field(default_factory=sections.Proxy)
@@ -331,6 +333,7 @@ def load(home: Path) -> Installation:
         compute_max_cu=sections.max_cu(path, document),
         compute_users=sections.users(path, document),
         compute_cgroup=sections.cgroup(path, document),
+        own_users=service_users.known(home, sections.service_users(path, document)),
         proxy=sections.proxy(path, document),
         api=sections.api(path, document),
         simulated={name: float(value) for name, value in sections.section(path, document, "simulated").items()},
@@ -345,8 +348,7 @@ def create(home: Path, port_base: int | None) -> Installation:
         home.mkdir(parents=True, exist_ok=True)
         home.chmod(folders.PASSAGE)
         for name, mode in folders.MADE.items():
-            (home / name).mkdir(mode=mode, exist_ok=True)
-            (home / name).chmod(mode)
+            folders.make(home / name, mode)
     except PermissionError as error:
         raise CliError(f"Cannot write to {home}: {error.strerror}. Run as its owner, or set WEIR_HOME.") from None
     config = home / "weir.toml"
@@ -361,6 +363,7 @@ def create(home: Path, port_base: int | None) -> Installation:
             computes=f"{first + shift}-{last + shift}",
             cache_mib=sections.COMPUTE_CACHE_MIB,
             users=sections.COMPUTE_USERS,
+            **service_users.IN_TEMPLATE,
             runtime=os.environ.get("WEIR_COMPUTE_RUNTIME", "local"),
             object_store=os.environ.get("WEIR_OBJECT_STORE", ""),
             pg_bin=os.environ.get("WEIR_PG_BIN_DIR", "/usr/lib/postgresql/15/bin"),

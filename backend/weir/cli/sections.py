@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from weir.cli.errors import CliError
+from weir.cli.service_users import POOL, SIZE
 from weir.config import LEAST_BODY_BYTES, MOST_BODY_BYTES, MOST_CU, MOST_MINUTES
 from weir.durability.levels import WEAK
 from weir.front.rates import Rate
@@ -269,6 +270,31 @@ def users(path: Path, document: Mapping[str, Any]) -> str:
             f'"" for computes that share a user ([computes] users in {path}, or {variable}).'
         )
     return f"{int(low)}-{int(high)}"
+
+
+def service_users(path: Path, document: Mapping[str, Any]) -> range | None:
+    """Numbers of users for services; None: they have none of their own."""
+    variable = "WEIR_SERVICES_USERS"
+    given = section(path, document, "services")
+    if unknown := given.keys() - {"users"}:
+        raise CliError(f"{path}: [services] has no setting {min(unknown)!r}; it has users.")
+    value = os.environ.get(variable, given.get("users", POOL))
+    if value == "":
+        return None
+    low, _, high = value.partition("-") if isinstance(value, str) else ("", "", "")
+    pool = range(int(low), int(high) + 1) if low.isdecimal() and high.isdecimal() else range(0)
+    if len(pool) < SIZE or pool.start < LEAST_USER or pool[-1] > MOST_USER:
+        raise CliError(
+            f"The users of services are {value!r}; they must be numbers A-B from {LEAST_USER} to {MOST_USER}, {SIZE} "
+            f'at least, or "" for services without users of their own ([services] users in {path}, or {variable}).'
+        )
+    computes = [int(part) for part in users(path, document).split("-") if part]
+    if computes and pool.start <= computes[1] and computes[0] <= pool[-1]:
+        raise CliError(
+            f"{path}: users in [services], {value}, and in [computes], {computes[0]}-{computes[1]}, have numbers in "
+            "common; services and computes are to be strangers to each other."
+        )
+    return pool
 
 
 def cgroup(path: Path, document: Mapping[str, Any]) -> str:

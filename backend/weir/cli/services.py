@@ -6,15 +6,18 @@ it drives all of them. Every service is restarted when it dies or stops answerin
 
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from weir.cli import launching, ownership
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation, python, script
+from weir.cli.launching import Own
 from weir.cli.sections import Proxy
-from weir.cli.system import SERVICE_VARIABLE
+from weir.cli.service_users import STORAGE
+from weir.cli.system import DATABASE_VARIABLE, SERVICE_VARIABLE
 from weir.kit.addresses import plain_range
 from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS, SERVER_PROTOCOL, bracketed
 
@@ -40,6 +43,12 @@ class Service:
     once: bool = False
     every: str = ""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    # Words before the program that root has to begin with, such as those that read a secret into the environment.
+    before: Sequence[str] = ()
+    # How it runs as a user of its own; None: it runs as who runs Weir.
+    own: Own | None = None
+    # Whether it is told how to reach the metadata database, with the password.
+    has_database: bool = False
 
     def probe(self) -> dict[str, Any] | None:
         """Asked every two seconds; after a minute and a half of silence the supervisor restarts the service."""
@@ -54,14 +63,11 @@ class Service:
 
 
 def as_postgres_user(installation: Installation) -> list[str]:
-    """The words that start a program as the unprivileged user; none when Weir is not root."""
+    """The words that start a program of Postgres which asks for the user's name; none when Weir is not root."""
     if os.geteuid() != 0:
         return []
-    setpriv = shutil.which("setpriv")
-    if setpriv is None:
-        raise CliError("The program `setpriv` is missing (package util-linux); root needs it to start Postgres.")
     user = installation.pg_user
-    return [setpriv, f"--reuid={user}", f"--regid={user}", "--init-groups", "--"]
+    return [launching.setpriv(), f"--reuid={user}", f"--regid={user}", "--init-groups", "--"]
 
 
 def services(installation: Installation) -> list[Service]:
@@ -75,6 +81,7 @@ def services(installation: Installation) -> list[Service]:
             [script("weir-admin"), "migrate"],
             after={"postgres": HEALTHY},
             once=True,
+            has_database=True,
         ),
         _api(installation),
         _prometheus(installation),
@@ -90,7 +97,6 @@ def _postgres(installation: Installation) -> Service:
         "postgres",
         "metadata",
         [
-            *as_postgres_user(installation),
             str(installation.metadata_pg_bin / "postgres"),
             "-D",
             str(installation.postgres_data),
@@ -104,6 +110,7 @@ def _postgres(installation: Installation) -> Service:
         ],
         stop_signal=2,  # fast shutdown: sessions are ended, nothing needs recovery
         stop_seconds=30,
+        own=Own("postgres", installation.postgres_data, otherwise=installation.pg_user),
     )
 
 
@@ -122,6 +129,8 @@ def _temporal(installation: Installation) -> Service:
         ],
         ports=("temporal", "temporal_ui", "temporal_http", "temporal_metrics"),
         health=f"{installation.address('temporal_http')}/api/v1/namespaces/default",
+        # It does not start without its user's name, which it puts into traces.
+        own=Own("temporal", installation.home / "temporal", has_account=True),
     )
 
 
@@ -142,27 +151,30 @@ def _simulator(installation: Installation) -> Service:
         ],
         ports=("simulator",),
         health=f"{installation.address('simulator')}/healthz",
+        own=Own("simulator", sees=launching.python_paths()),
     )
 
 
 def _safekeeper(installation: Installation, number: int) -> Service:
     wal, http = f"safekeeper_{number}_wal", f"safekeeper_{number}_http"
+    name = f"safekeeper-{number}"
     return Service(
-        f"safekeeper-{number}",
+        name,
         f"WAL, one of {installation.safekeeper_count}",
         [
-            *(with_object_store_variables(installation) if installation.offload else []),
             str(installation.bin_dir / "weir-safekeeper"),
             *("--id", str(number)),
             *("--listen-wal", installation.address(wal), "--listen-http", installation.address(http)),
-            *("--data-dir", str(installation.home / f"safekeeper-{number}")),
+            *("--data-dir", str(installation.home / name)),
             *("--peers", ",".join(installation.address(f"safekeeper_{n}_wal") for n in installation.safekeepers)),
             *_options(installation.safekeeper_limits),
-            *_tokens(installation, "safekeeper"),
+            *_tokens(installation, name),
             *(("--object-store", installation.object_store) if installation.offload else ()),
         ],
         ports=(wal, http),
         health=f"{installation.address(http)}/healthz",
+        before=with_object_store_variables(installation) if installation.offload else (),
+        own=_of_storage(installation, name) if installation.offload else Own(name, installation.home / name),
     )
 
 
@@ -171,7 +183,6 @@ def _pageserver(installation: Installation) -> Service:
         "pageserver",
         "pages",
         [
-            *with_object_store_variables(installation),
             str(installation.bin_dir / "weir-pageserver"),
             *("--listen-pages", installation.address("pageserver_pages")),
             *("--listen-http", installation.address("pageserver_http")),
@@ -185,7 +196,21 @@ def _pageserver(installation: Installation) -> Service:
         health=f"{installation.address('pageserver_http')}/healthz",
         after={f"safekeeper-{n}": HEALTHY for n in installation.safekeepers},
         stop_seconds=30,
+        before=with_object_store_variables(installation),
+        # It has `initdb` make what new databases begin with.
+        own=replace(
+            _of_storage(installation, "pageserver", installation.pg_bin.parent),
+            has_account=True,
+        ),
     )
+
+
+def _of_storage(installation: Installation, name: str, *sees: Path) -> Own:
+    """A program of storage, with the object store: a folder is shared, a bucket's key is in the environment."""
+    store = launching.object_store_folder(installation)
+    if store is None:
+        return Own(name, installation.home / name, sees=sees)
+    return Own(name, installation.home / name, (STORAGE,), sees, shared=store)
 
 
 def _options(limits: Mapping[str, int]) -> list[str]:
@@ -227,6 +252,9 @@ def _api(installation: Installation) -> Service:
         ports=("api",),
         health=f"{installation.address('api')}/healthz",
         after={"postgres": HEALTHY, "migrate": COMPLETED},
+        # It runs `pg_dump` of the programs of Postgres.
+        own=Own("api", sees=[*launching.python_paths(), installation.pg_bin.parent]),
+        has_database=True,
     )
 
 
@@ -236,7 +264,7 @@ def _prometheus(installation: Installation) -> Service:
         "metrics",
         [
             str(installation.tool("prometheus")),
-            f"--config.file={installation.home / 'prometheus' / 'prometheus.yml'}",
+            f"--config.file={installation.run_dir / 'prometheus.yml'}",
             f"--storage.tsdb.path={installation.home / 'prometheus' / 'data'}",
             f"--storage.tsdb.retention.time={installation.retention}",
             f"--web.listen-address={installation.address('prometheus')}",
@@ -244,6 +272,7 @@ def _prometheus(installation: Installation) -> Service:
         ],
         ports=("prometheus",),
         health=f"{installation.address('prometheus')}/-/ready",
+        own=Own("prometheus", installation.home / "prometheus"),
     )
 
 
@@ -262,6 +291,7 @@ def _worker(installation: Installation) -> Service:
         },
         # Verdicts multiply many small matrices: threads of the linear algebra library would only wait for each other.
         environment={"OPENBLAS_NUM_THREADS": "1"},
+        has_database=True,
     )
 
 
@@ -277,7 +307,7 @@ def _proxy(installation: Installation) -> Service:
             *("--certificate", str(files.certificate), "--private-key", str(files.key)),
             *(("--domain", settings.domain) if settings.domain else ()),
             *("--control-plane", installation.api_url),
-            *("--control-plane-token", str(installation.proxy_token_file)),
+            *("--control-plane-token", str(ownership.control_plane_token(installation.home))),
             *("--mock-secret", str(installation.proxy_mock_secret_file)),
             *("--drain-seconds", str(_DRAIN_SECONDS)),
             *(word for name, value in settings.pool.items() for word in (f"--{name.replace('_', '-')}", str(value))),
@@ -288,6 +318,7 @@ def _proxy(installation: Installation) -> Service:
         health=f"{installation.address('proxy_http')}/healthz",
         after={"api": HEALTHY},
         stop_seconds=_DRAIN_SECONDS + 5,
+        own=Own("proxy", given=settings.given or ()),
     )
 
 
@@ -315,9 +346,17 @@ def supervisor_config(installation: Installation, chosen: Sequence[Service]) -> 
 
 def _entry(installation: Installation, service: Service, environment: Mapping[str, str]) -> dict[str, Any]:
     marked = {**environment, **service.environment, SERVICE_VARIABLE: service.name}
+    if not service.has_database:
+        marked.pop(DATABASE_VARIABLE, None)
+    words = [*service.before, *service.command]
+    if service.own is not None:
+        as_user = launching.words(installation, service.own, service.command[0], service.ports)
+        words = [*service.before, *as_user, *service.command]
+        # What root has at home is not the service's.
+        marked |= {"HOME": str(service.own.folder or "/")} if as_user else {}
     entry: dict[str, Any] = {
         "description": service.what,
-        "entrypoint": [*_TO_ITS_LOG, str(installation.log_file(service.name)), *service.command],
+        "entrypoint": [*_TO_ITS_LOG, str(installation.log_file(service.name)), *words],
         "working_dir": str(installation.home),
         "environment": [f"{name}={value}" for name, value in marked.items()],
         "availability": _availability(service),
@@ -347,7 +386,8 @@ def _availability(service: Service) -> dict[str, Any]:
 
 def prometheus_config(installation: Installation) -> str:
     """The API tells Prometheus what to scrape, so that a compute is scraped as soon as it runs. Rules are in
-    `rules.yml` beside it (`weir.computes.recorded`)."""
+    `rules.yml` beside it (`weir.computes.recorded`). Both are in a folder of root's: in Prometheus's own one, root
+    would write to whatever Prometheus had put there."""
     interval = f"{installation.scrape_interval_seconds}s"
     document = {
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": "15s"},

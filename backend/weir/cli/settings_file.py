@@ -46,6 +46,12 @@ users = "{users}"
 # Each compute gets one below it, which bounds its memory, processor time and processes by its size. "": nothing does.
 cgroup = ""
 
+[services]
+# Where Weir is run by root, metadata store, Temporal, Prometheus, safekeepers, pageserver, API and proxy each have a
+# user of the operating system of their own, a number from this range, which nothing else on this machine may use.
+# Each installation takes {service_block} of them. "": all run as root, the metadata store as the user in [postgres].
+users = "{service_users}"
+
 [proxy]
 # One address with TLS for the databases of all endpoints (docs/operate/connect.md). Without it clients connect to
 # each compute's own port, on this machine and without TLS.
