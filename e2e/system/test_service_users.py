@@ -144,7 +144,6 @@ def test_the_metadata_password_is_told_to_who_uses_it(stack: Stack, kept: Databa
 
 
 def test_storage_shares_the_object_store_and_nobody_else_has_it(stack: Stack, kept: Database) -> None:
-    query(kept.uri, "SELECT pg_switch_wal()")
     group = loaded(stack).own_users.group(STORAGE)
     store = stack.home / "objects"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from weir.cli import doctor as doctors
 from weir.cli import folders, keys, ownership, service_users
 from weir.cli import installation as installations
 from weir.cli.files import write_whole
@@ -74,7 +75,7 @@ def test_each_secret_is_read_by_its_service_and_by_no_other(made: Installation) 
     assert token == made.proxy_token_file.read_text()
 
 
-def test_nobody_else_passes_and_no_service_lists_or_holds_the_lock(made: Installation) -> None:
+def test_nobody_else_passes_and_no_service_lists(made: Installation, capsys: pytest.CaptureFixture[str]) -> None:
     group = made.own_users.group(PARTS)
     for folder in (made.run_dir, made.home / "secrets", parts.tokens_dir(made.home)):
         found = folder.stat()
@@ -82,6 +83,9 @@ def test_nobody_else_passes_and_no_service_lists_or_holds_the_lock(made: Install
     # `weir up` once more, while services run: nothing is closed to them meanwhile.
     installations.create(made.home, None)
     assert made.run_dir.stat().st_mode & 0o777 == 0o710
+    doctors.doctor(made.home)
+    assert " is private\n" in (said := capsys.readouterr().out)
+    assert not [line for line in said.splitlines() if line.startswith("FAIL") and "private" in line]
     assert list(folders.open_to_others(made.home, made.own_users.group(STORAGE))) == []
 
 

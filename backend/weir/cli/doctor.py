@@ -142,8 +142,9 @@ def _state(installation: Installation) -> Iterator[_Finding]:
         f"Lower memory_mib in [pageserver] of {installation.config_file} while Weir is down.",
     )
     for path in (installation.home / "secrets").glob("*"):
-        private = path.stat().st_mode & 0o077 == 0
-        yield private, f"{path} is private", f"chmod 600 {path}"
+        # The services of the installation pass through the folder of tokens; nobody else does, and none can list it.
+        private = path.stat().st_mode & (0o067 if path.is_dir() else 0o077) == 0
+        yield private, f"{path} is private", f"chmod go-rw {path}"
     yield from _kept_apart(installation)
     yield from _bounded(installation)
     supervisor = Supervisor(installation)
