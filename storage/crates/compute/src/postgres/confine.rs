@@ -230,8 +230,8 @@ pub fn program(command: &mut Command, user: &OsUser) {
 
 /// Moves the calling thread into namespaces of its own, which programs that it starts inherit. The thread must start
 /// one program, and do nothing else afterwards. `port`: where Postgres listens. Nothing here fails: what is not to be
-/// had is said in the answer. Of a thread whose program has a PID namespace ([`Measure::OwnProcesses`]), that program is
-/// to hide processes.
+/// had is said in the answer. Of a thread whose program has a PID namespace ([`Measure::OwnProcesses`]), that program
+/// is to hide processes.
 pub fn enter(user: &OsUser, port: u16) -> Confinement {
     let mut found = Confinement::new(user);
     found.note(Measure::FewSystemCalls, system_calls::filters().map(drop));

@@ -1,9 +1,9 @@
 //! Postgres and the programs that it starts listen at one port, by Landlock.
 //!
-//! That they connect to nobody is the work of the filters of system calls ([`super::system_calls`]), which cannot see at
-//! which port a listener is made. Landlock can, without privileges and without a cost per message. It refuses connections
-//! by TCP as well. As for every process under Landlock, memory and environment of processes outside, the agent's among
-//! them, are closed. Files are not looked at: there are users and modes for them.
+//! That they connect to nobody is the work of the filters of system calls ([`super::system_calls`]), which cannot see
+//! at which port a listener is made. Landlock can, without privileges and without a cost per message. It refuses
+//! connections by TCP as well. As for every process under Landlock, memory and environment of processes outside, the
+//! agent's among them, are closed. Files are not looked at: there are users and modes for them.
 //!
 //! A socket that listens without an address gets a port that the kernel chooses, and Landlock is not asked.
 
@@ -36,8 +36,8 @@ struct Port {
     number: u64,
 }
 
-/// Has the calling thread, and all that it starts from now on, listen at no TCP port but this one; it gains no rights by
-/// programs either (`no_new_privs`). Says why not where the kernel does not do it.
+/// Has the calling thread, and all that it starts from now on, listen at no TCP port but this one; it gains no rights
+/// by programs either (`no_new_privs`). Says why not where the kernel does not do it.
 pub fn listen_only_at(port: u16) -> Result<(), String> {
     let version = version().map_err(|error| format!("the kernel has no Landlock: {error}"))?;
     if version < KNOWS_PORTS {
