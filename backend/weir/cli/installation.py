@@ -22,6 +22,7 @@ from weir.cli.files import write_whole
 from weir.cli.settings_file import TEMPLATE
 from weir.config import default_home
 from weir.kit.http import bracketed
+from weir.tls import parts as tls_parts
 from weir.tokens.keys import key_set_file
 from weir.tokens.parts import tokens_dir
 
@@ -84,6 +85,7 @@ class Installation:
     compute_cgroup: str = ""
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
     simulated: Mapping[str, float] = field(default_factory=dict[str, float])
+    has_tls: bool = False
     proxy: sections.Proxy = field(default_factory=sections.Proxy)
     # What the API alone is told, by variable.
     api: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -226,6 +228,7 @@ class Installation:
         # Lets tests choose where the pageserver dies; nobody else sets it.
         passed += ("WEIR_CRASH_POINTS",)
         environment = {name: os.environ[name] for name in passed if name in os.environ}
+        scheme = "https" if self.has_tls else "http"
         environment.update(
             WEIR_HOME=str(self.home),
             WEIR_DATABASE_URL=(
@@ -235,10 +238,10 @@ class Installation:
             WEIR_TEMPORAL_NAMESPACE="default",
             WEIR_PROMETHEUS_URL=f"http://{self.address('prometheus')}",
             WEIR_API_URL=self.api_url,
-            WEIR_PAGESERVER_HTTP=f"http://{self.address('pageserver_http')}",
+            WEIR_PAGESERVER_HTTP=f"{scheme}://{self.address('pageserver_http')}",
             WEIR_PAGESERVER_PAGES=self.address("pageserver_pages"),
             WEIR_SAFEKEEPERS_HTTP=",".join(
-                f"http://{self.address(f'safekeeper_{n}_http')}" for n in self.safekeepers
+                f"{scheme}://{self.address(f'safekeeper_{n}_http')}" for n in self.safekeepers
             ),
             WEIR_SAFEKEEPERS_WAL=",".join(self.address(f"safekeeper_{n}_wal") for n in self.safekeepers),
             WEIR_BIN_DIR=str(self.bin_dir),
@@ -256,6 +259,8 @@ class Installation:
             WEIR_SCRAPE_INTERVAL_SECONDS=str(self.scrape_interval_seconds),
         )
         environment.update(self.api)
+        if self.has_tls:
+            environment["WEIR_TLS_FILE"] = str(tls_parts.control_file(self.home))
         if self.has_proxy:
             environment.update(
                 WEIR_PROXY_HOST=self.proxy.host,
@@ -331,6 +336,7 @@ def load(home: Path) -> Installation:
         compute_max_cu=sections.max_cu(path, document),
         compute_users=sections.users(path, document),
         compute_cgroup=sections.cgroup(path, document),
+        has_tls=sections.tls(path, document),
         proxy=sections.proxy(path, document),
         api=sections.api(path, document),
         simulated={name: float(value) for name, value in sections.section(path, document, "simulated").items()},

@@ -271,6 +271,19 @@ def users(path: Path, document: Mapping[str, Any]) -> str:
     return f"{int(low)}-{int(high)}"
 
 
+def tls(path: Path, document: Mapping[str, Any]) -> bool:
+    """Whether storage, computes and control plane prove to each other who they are, and encrypt what they say. The
+    model of a simulated fleet speaks plain HTTP."""
+    variable = "WEIR_TLS"
+    value: Any = os.environ.get(variable) or section(path, document, "security").get("tls", False)
+    value = {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+    if not isinstance(value, bool):
+        raise CliError(
+            f"TLS between parts is {value!r}; it must be true or false ([security] tls in {path}, or {variable})."
+        )
+    return value and runtime(path, document) != "simulated"
+
+
 def cgroup(path: Path, document: Mapping[str, Any]) -> str:
     """The control group below which computes get theirs, as a path from where groups are mounted; empty: none."""
     variable = "WEIR_COMPUTE_CGROUP"

@@ -17,6 +17,7 @@ from weir.cli.sections import Proxy
 from weir.cli.system import SERVICE_VARIABLE
 from weir.kit.addresses import plain_range
 from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS, SERVER_PROTOCOL, bracketed
+from weir.tls import parts
 
 HEALTHY = "process_healthy"
 COMPLETED = "process_completed_successfully"
@@ -159,10 +160,11 @@ def _safekeeper(installation: Installation, number: int) -> Service:
             *("--peers", ",".join(installation.address(f"safekeeper_{n}_wal") for n in installation.safekeepers)),
             *_options(installation.safekeeper_limits),
             *_tokens(installation, "safekeeper"),
+            *_tls(installation, f"safekeeper-{number}"),
             *(("--object-store", installation.object_store) if installation.offload else ()),
         ],
         ports=(wal, http),
-        health=f"{installation.address(http)}/healthz",
+        health=_health(installation, f"safekeeper-{number}", http),
     )
 
 
@@ -180,9 +182,10 @@ def _pageserver(installation: Installation) -> Service:
             *("--pg-bin-dir", str(installation.pg_bin), "--pg-user", installation.pg_user),
             *_options(installation.pageserver_limits),
             *_tokens(installation, "pageserver"),
+            *_tls(installation, "pageserver"),
         ],
         ports=("pageserver_pages", "pageserver_http"),
-        health=f"{installation.address('pageserver_http')}/healthz",
+        health=_health(installation, "pageserver", "pageserver_http"),
         after={f"safekeeper-{n}": HEALTHY for n in installation.safekeepers},
         stop_seconds=30,
     )
@@ -196,6 +199,19 @@ def _options(limits: Mapping[str, int]) -> list[str]:
 def _tokens(installation: Installation, part: str) -> list[str]:
     """Whom a part lets in, and what it shows to others: files, which it reads again when they change."""
     return ["--token-keys", str(installation.token_keys_file), "--token", str(installation.token_file(part))]
+
+
+def _tls(installation: Installation, part: str) -> list[str]:
+    """By what a part proves itself to others, and whom it believes."""
+    return ["--tls", str(parts.service_file(installation.home, part))] if installation.has_tls else []
+
+
+def _health(installation: Installation, part: str, port: str) -> str | list[str]:
+    """The supervisor can't prove itself to a part: a program does it for it, as the part itself."""
+    if not installation.has_tls:
+        return f"{installation.address(port)}/healthz"
+    kind = part.partition("-")[0]
+    return [str(installation.bin_dir / "weir-probe"), kind, installation.address(port), *_tls(installation, part)]
 
 
 def with_object_store_variables(installation: Installation) -> list[str]:
@@ -345,6 +361,18 @@ def _availability(service: Service) -> dict[str, Any]:
     return {"restart": "always", "backoff_seconds": 1}
 
 
+def _scraping(installation: Installation) -> dict[str, str]:
+    """How Prometheus reaches the targets that the API calls https. It can be told one name for all of them."""
+    file = str(parts.service_file(installation.home, "prometheus"))
+    return {
+        "ca_file": str(parts.authorities_file(installation.home)),
+        "cert_file": file,
+        "key_file": file,
+        "server_name": parts.ANY_PORT,
+        "min_version": "TLS13",
+    }
+
+
 def prometheus_config(installation: Installation) -> str:
     """The API tells Prometheus what to scrape, so that a compute is scraped as soon as it runs. Rules are in
     `rules.yml` beside it (`weir.computes.recorded`)."""
@@ -356,6 +384,7 @@ def prometheus_config(installation: Installation) -> str:
             {
                 "job_name": "weir",
                 "authorization": {"credentials_file": str(installation.token_file("prometheus"))},
+                **({"tls_config": _scraping(installation)} if installation.has_tls else {}),
                 "http_sd_configs": [
                     {"url": f"{installation.api_url}/internal/prometheus/targets", "refresh_interval": "3s"}
                 ],

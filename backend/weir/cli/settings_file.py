@@ -85,6 +85,11 @@ max_role_connections = {max_role_connections}
 behind_port = 0
 trusted_senders = ""
 
+[security]
+# Whether storage, computes and the control plane prove to each other which part they are, by certificates of a CA
+# that Weir makes and renews, and encrypt what they say. Connections to databases are not meant: see [proxy].
+tls = false
+
 [storage]
 # Where the databases' layers are kept: a directory (file:///...) or a bucket (s3://bucket/prefix). Empty: `objects`
 # in this directory. Endpoint, region and credentials of a bucket are lines NAME=VALUE (AWS_ENDPOINT_URL, AWS_REGION,

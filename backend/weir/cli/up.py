@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from weir.cli import certificates, folders, keys, metadata, system
+from weir.cli import certificates, folders, keys, metadata, proofs, system
 from weir.cli import installation as installations
 from weir.cli.doctor import unbounded
 from weir.cli.errors import CliError
@@ -38,6 +38,7 @@ def up(home: Path, *, port_base: int | None, timeout: float) -> Installation:
             note(reason)
         supervisor = Supervisor(installation)
         keys.prepare(installation)
+        proofs.prepare(installation)
         chosen = services(installation)
         config = supervisor_config(installation, chosen)
         if installation.has_proxy:
@@ -83,6 +84,7 @@ def _already_up(
 
 def _require_programs(installation: Installation, chosen: Sequence[Service]) -> None:
     wanted = {service.command[0] for service in chosen}
+    wanted |= {service.health[0] for service in chosen if service.health and not isinstance(service.health, str)}
     if not installation.is_simulated:
         # The worker starts computes later, so their program is looked for as well.
         wanted |= {str(installation.bin_dir / name) for name in ("weir-compute", "weir-pageserver")}

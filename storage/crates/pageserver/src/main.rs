@@ -11,6 +11,7 @@ use pageserver::import::PostgresInstall;
 use pageserver::manager::{ManagerOptions, Safekeepers, TenantManager};
 use pageserver::tool::{self, Tool};
 use pageserver::{http, page_service};
+use part_tls::{HttpListener, TlsOptions, names};
 use token::TokenOptions;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -79,6 +80,8 @@ struct Args {
     tombstone_seconds: u64,
     #[command(flatten)]
     tokens: TokenOptions,
+    #[command(flatten)]
+    tls: TlsOptions,
 }
 
 fn main() -> Result<()> {
@@ -103,6 +106,7 @@ async fn run(args: Args) -> Result<()> {
     telemetry::end_at_panics();
     raise_open_file_limit();
     let own = args.tokens.own()?;
+    let tls = args.tls.open()?;
     let gate = args.tokens.gate(vec![http::access::AUDIENCE.to_owned()])?;
     std::fs::create_dir_all(&data_dir).with_context(|| format!("create {}", data_dir.display()))?;
     // Listen first: a port in use is reported before anything is claimed in the object store.
@@ -127,6 +131,7 @@ async fn run(args: Args) -> Result<()> {
         wal: Arc::new(Safekeepers {
             reader: reader_name(&object_store),
             token: own,
+            dialer: tls.dialer(),
         }),
         data_dir,
     };
@@ -134,9 +139,16 @@ async fn run(args: Args) -> Result<()> {
     let cancel = CancellationToken::new();
     let mut page_server = stalls::spawn(
         "page listener",
-        page_service::serve_behind(gate.clone(), pages, manager.clone(), cancel.clone()),
+        page_service::serve_behind(
+            gate.clone(),
+            tls.acceptor(names::TO_PAGES),
+            pages,
+            manager.clone(),
+            cancel.clone(),
+        ),
     );
     let stop_http = cancel.clone().cancelled_owned();
+    let api = HttpListener::new(api, tls.acceptor(names::TO_PAGESERVER_API));
     let mut http_server = stalls::spawn(
         "http listener",
         axum::serve(api, http::protected(manager.clone(), gate))

@@ -74,6 +74,7 @@ fn source_of(safekeepers: watch::Receiver<Vec<String>>) -> SafekeeperSource {
         safekeepers,
         reader: "pageserver".to_owned(),
         token: token::OwnToken::default(),
+        dialer: part_tls::Dialer::default(),
     }
 }
 
