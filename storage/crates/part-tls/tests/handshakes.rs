@@ -135,8 +135,10 @@ async fn ask(stream: Stream, question: &[u8]) -> io::Result<Vec<u8>> {
 async fn talks(dialer: &Dialer, address: &str, part: &str) -> io::Result<()> {
     let stream = dialer.connect(address, part).await?;
     let answer = ask(stream, b"hello").await?;
-    assert_eq!(answer, b"HELLO");
-    Ok(())
+    // An alert, say, of a port that wants TLS.
+    (answer == b"HELLO")
+        .then_some(())
+        .ok_or_else(|| io::Error::other("something else came"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
