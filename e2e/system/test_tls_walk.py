@@ -56,9 +56,9 @@ def context_of(name: str, walk: Walk) -> ssl.SSLContext:
 def is_refused(port: int, context: ssl.SSLContext | None) -> bool:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
         try:
-            peer = plain if context is None else context.wrap_socket(plain)
-            peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: walk\r\n\r\n")
-            answer = peer.recv(100)
+            with plain if context is None else context.wrap_socket(plain) as peer:
+                peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: walk\r\n\r\n")
+                answer = peer.recv(100)
         except (ssl.SSLError, ConnectionError):
             return True
     return answer[:1] in {b"", bytes([TLS_ALERT])}
