@@ -37,6 +37,8 @@ MADE_UP: dict[str, str] = {
     "safekeeper_id": "1",
     "snapshot_id": "snap-none-1",
     "feature": "none",
+    "provider_id": "none",
+    "invitation_id": str(UUID(int=1)),
 }
 
 

@@ -6,8 +6,9 @@ from weir.databases.models import BranchDatabase, DroppedName, Role
 from weir.endpoints.models import Endpoint
 from weir.identity.models import Account, ApiKey, AuditEntry, AuditPending, AuditSeal, ConsoleSession
 from weir.kit.models import Base
+from weir.oidc.models import ProviderSession, UsedOnce
 from weir.operations.models import Operation, OperationLock
-from weir.people.models import Membership, RecoveryCode, SignInAttempts, User
+from weir.people.models import Invitation, Membership, RecoveryCode, SignInAttempts, User, UserIdentity
 from weir.projects.models import Project
 from weir.quotas.models import Quota, StorageUse
 from weir.rollouts.evidence.models import RolloutMeasurement
@@ -34,10 +35,12 @@ __all__ = [
     "ConsoleSession",
     "DroppedName",
     "Endpoint",
+    "Invitation",
     "Membership",
     "Operation",
     "OperationLock",
     "Project",
+    "ProviderSession",
     "Quota",
     "RecoveryCode",
     "Role",
@@ -52,5 +55,7 @@ __all__ = [
     "Snapshot",
     "StorageUse",
     "TimelineMember",
+    "UsedOnce",
     "User",
+    "UserIdentity",
 ]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from weir.cli import folders, sections
+from weir.cli import folders, identity_section, sections
 from weir.cli.certificates import Files
 from weir.cli.errors import CliError
 from weir.cli.files import write_whole
@@ -332,7 +332,7 @@ def load(home: Path) -> Installation:
         compute_users=sections.users(path, document),
         compute_cgroup=sections.cgroup(path, document),
         proxy=sections.proxy(path, document),
-        api=sections.api(path, document),
+        api=sections.api(path, document) | identity_section.variables(path, document),
         simulated={name: float(value) for name, value in sections.section(path, document, "simulated").items()},
     )
 

@@ -27,6 +27,18 @@ rate_strangers = "600/600"
 # `weir-admin quotas` shows and sets those of accounts and projects (docs/operate/limits.md).
 quotas = ""
 
+# Identity providers that people sign in by (docs/operating.md), a table each. The table's name, of small letters,
+# digits and underscores, is in the address that the provider knows: PUBLIC URL/api/v2/auth/oidc/NAME/callback.
+# [identity.oidc.corp]
+# name = "Example Corp"                     # on the button
+# issuer = "https://login.example.org"      # as the provider writes itself
+# client_id = "weir"
+# client_secret_file = "/absolute/path"     # readable for who runs Weir; none: a public client
+# scopes = ["openid", "email", "profile"]
+# allowed_domains = ["example.org"]         # people with verified emails there are made when they first sign in
+# organization = "admin"                    # by name: what they become members of; "": of none
+# role = "viewer"                           # there: viewer, member or admin
+
 [computes]
 # Postgres gets the even ports, the agent of each compute the odd port above.
 ports = "{computes}"

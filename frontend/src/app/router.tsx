@@ -42,6 +42,12 @@ const login = createRoute({
   component: lazyRouteComponent(() => import('~/routes/LoginPage'), 'LoginPage'),
 })
 
+const acceptInvitation = createRoute({
+  getParentRoute: () => root,
+  path: '/accept-invitation',
+  component: lazyRouteComponent(() => import('~/routes/AcceptInvitationPage'), 'AcceptInvitationPage'),
+})
+
 const app = createRoute({
   getParentRoute: () => root,
   id: 'app',
@@ -192,6 +198,7 @@ const audit = createRoute({
 
 const routeTree = root.addChildren([
   login,
+  acceptInvitation,
   app.addChildren([
     index,
     projects,

@@ -8,7 +8,7 @@ from weir.cli.resources.computes import computes
 from weir.cli.resources.connect import ca_certificate, connection_string, psql
 from weir.cli.resources.databases import databases, roles
 from weir.cli.resources.operations import operations
-from weir.cli.resources.organizations import api_keys, members, organizations
+from weir.cli.resources.organizations import api_keys, invitations, members, organizations
 from weir.cli.resources.projects import projects
 from weir.cli.resources.quotas import quotas
 from weir.cli.resources.rollouts import rollouts
@@ -26,6 +26,7 @@ COMMANDS: tuple[click.Command, ...] = (
     quotas,
     organizations,
     members,
+    invitations,
     api_keys,
     connection_string,
     ca_certificate,
