@@ -99,7 +99,7 @@ class Provider:
                 form["client_secret"] = secret
         response = await self._request("POST", endpoints.token, headers=headers, data=form)
         body = self._object(response, "POST", endpoints.token)
-        if response.status_code == httpx.codes.OK:
+        if response.status_code == 200:
             id_token, access_token = body.get("id_token"), body.get("access_token")
             if isinstance(id_token, str):
                 return Exchanged(id_token, access_token if isinstance(access_token, str) else None)
@@ -123,7 +123,7 @@ class Provider:
             return {}
         headers = {"Accept": "application/json", "Authorization": f"Bearer {access_token}"}
         response = await self._request("GET", where, headers=headers)
-        if response.status_code != httpx.codes.OK or not _is_json(response):
+        if response.status_code != 200 or not _is_json(response):
             return {}
         body = self._object(response, "GET", where)
         return body if body.get("sub") == subject else {}
@@ -174,7 +174,7 @@ class Provider:
 
     async def _read(self, where: str) -> Mapping[str, Any]:
         response = await self._request("GET", where, headers={"Accept": "application/json"})
-        if response.status_code != httpx.codes.OK:
+        if response.status_code != 200:
             raise self._fault(f"answered {response.status_code} to GET {where}, where 200 was expected")
         return self._object(response, "GET", where)
 

@@ -96,25 +96,26 @@ async def end_by_provider(house: House, provider: Provider, token: str, coming: 
     async with house.database.transaction() as session:
         if not await _first(session, f"jti {settings.issuer} {said.jti}", until, coming.at):
             raise BadRequestError("the logout token is not taken: it has counted before (`jti`)")
-        found = (await session.execute(_sessions(settings.issuer, said.subject, said.sid))).all()
+        statement = _sessions(settings.issuer, said.subject, said.sid)
+        found = [(row[0], row[1]) for row in (await session.execute(statement)).all()]
         people = PeopleRepository(session)
-        for user_id in {row[1] for row in found}:
+        for user_id in {whose for _, whose in found if whose is not None}:
             user = await people.user(user_id)
             if user is not None:
-                ended = sum(1 for row in found if row[1] == user_id)
+                ended = sum(1 for _, whose in found if whose == user_id)
                 memberships = await people.memberships_of(user_id)
                 note(
                     session, memberships, user.email, coming, "session.revoke",
                     by=f"provider {settings.id}", sessions=ended,
                 )  # fmt: skip
-        ids = [row[0] for row in found]
+        ids = [ident for ident, _ in found]
         await session.execute(
             delete(ConsoleSession).where(ConsoleSession.id.in_(ids)).execution_options(synchronize_session=False)
         )
     return len(found)
 
 
-def _sessions(issuer: str, subject: str | None, sid: str | None) -> Select[tuple[UUID, UUID | None]]:
+def _sessions(issuer: str, subject: str | None, sid: str | None) -> Select[UUID, UUID | None]:
     statement = (
         select(ConsoleSession.id, ConsoleSession.user_id)
         .join(ProviderSession, ProviderSession.session_id == ConsoleSession.id)

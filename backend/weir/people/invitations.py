@@ -168,8 +168,9 @@ async def _still_decides(session: AsyncSession, row: Invitation, at: datetime) -
     """With the organisation locked: whether the person who invited, and the key that was used, still may."""
     if row.invited_with is not None:
         key = await session.get(ApiKey, row.invited_with)
-        ended = key is None or key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= at)
-        if ended or not key.role.covers(row.role):
+        if key is None or key.revoked_at is not None or not key.role.covers(row.role):
+            return False
+        if key.expires_at is not None and key.expires_at <= at:
             return False
     if row.invited_by is None:
         return row.invited_with is not None
