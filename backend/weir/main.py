@@ -36,6 +36,7 @@ from weir.front import install as front
 from weir.front.headers import SecurityHeaders
 from weir.identity.router import router as identity
 from weir.identity.sealing import keep_sealing
+from weir.kit.path_names import PathNames
 from weir.kit.requests import RequestContext
 from weir.operations.dispatcher import Dispatcher
 from weir.operations.router import router as operations
@@ -140,6 +141,7 @@ def create_app() -> FastAPI:
     rollouts.register()
     front.install(app, get_settings())
     app.add_middleware(RequestContext)
+    app.add_middleware(PathNames)
     api = APIRouter(prefix="/api/v2")
     for router in (
         identity,
