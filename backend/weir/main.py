@@ -50,6 +50,8 @@ from weir.quotas.router import router as quotas
 from weir.rollouts import assembly as rollouts
 from weir.rollouts.control.dispatch import RolloutDispatch
 from weir.snapshots.router import router as snapshots
+from weir.transfers.router import router as transfers
+from weir.usage.router import router as usage
 
 DESCRIPTION = """\
 Managed Postgres that you can run yourself.
@@ -163,6 +165,8 @@ def create_app() -> FastAPI:
         wal_cost,
         fleet,
         quotas,
+        usage,
+        transfers,
         *rollouts.ROUTERS,
     ):
         api.include_router(router)

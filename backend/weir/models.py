@@ -20,6 +20,8 @@ from weir.rollouts.models import (
     RolloutWave,
 )
 from weir.snapshots.models import BackupScheduleItem, Snapshot
+from weir.transfers.models import TransferRequest
+from weir.usage.models import EndpointMeter, StorageMeter, TimelineMeter, UsagePeriod
 
 __all__ = [
     "Account",
@@ -34,6 +36,7 @@ __all__ = [
     "ConsoleSession",
     "DroppedName",
     "Endpoint",
+    "EndpointMeter",
     "Membership",
     "Operation",
     "OperationLock",
@@ -50,7 +53,11 @@ __all__ = [
     "RolloutWave",
     "SignInAttempts",
     "Snapshot",
+    "StorageMeter",
     "StorageUse",
     "TimelineMember",
+    "TimelineMeter",
+    "TransferRequest",
+    "UsagePeriod",
     "User",
 ]

@@ -77,6 +77,9 @@ RULES: dict[str, Rule] = {
     "export_audit": _DECIDES_ON_ALL,
     "get_quotas": _READS_ALL,
     "get_project_quotas": _READS,
+    "get_consumption_history_per_account": _READS_ALL,
+    "get_consumption_history_per_project": _READS,
+    "get_consumption_history_per_project_v2": _READS,
     # Projects.
     "list_projects": _READS,
     "list_shared_projects": _READS,
@@ -87,6 +90,18 @@ RULES: dict[str, Rule] = {
     "list_project_operations": _READS,
     "get_project_operation": _READS,
     "cancel_project_operation": _WORKS,
+    "create_project_transfer_request": _DECIDES,
+    "delete_project_transfer_requests": _DECIDES,
+    # By the organisation that gets the project.
+    "accept_project_transfer_request": _WORKS_IN_ALL,
+    "transfer_projects_from_org_to_org": _DECIDES_ON_ALL,
+    "transfer_projects_from_user_to_org": _PERSON,
+    "list_project_permissions": _READS,
+    "grant_permission_to_project": _DECIDES,
+    "revoke_permission_from_project": _DECIDES,
+    "get_project_jwks": _READS,
+    "add_project_jwks": _DECIDES,
+    "delete_project_jwks": _DECIDES,
     "list_snapshots": _READS,
     "list_project_vpc_endpoints": _READS,
     # Branches.

@@ -13,6 +13,7 @@ from weir.cli.resources.projects import projects
 from weir.cli.resources.quotas import quotas
 from weir.cli.resources.rollouts import rollouts
 from weir.cli.resources.snapshots import snapshots
+from weir.cli.resources.usage import usage
 
 COMMANDS: tuple[click.Command, ...] = (
     projects,
@@ -24,6 +25,7 @@ COMMANDS: tuple[click.Command, ...] = (
     operations,
     rollouts,
     quotas,
+    usage,
     organizations,
     members,
     api_keys,
