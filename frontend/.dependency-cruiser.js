@@ -20,6 +20,7 @@ const FEATURES = [
   'rollouts',
   'keys',
   'quotas',
+  'usage',
   'audit',
 ]
 

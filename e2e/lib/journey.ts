@@ -11,7 +11,7 @@ export async function signIn(page: Page): Promise<void> {
 }
 
 /** Goes to a page of the console by its main navigation. */
-export async function goTo(page: Page, name: 'Projects' | 'Computes' | 'Rollouts' | 'Fleet' | 'Keys' | 'Audit'): Promise<void> {
+export async function goTo(page: Page, name: 'Projects' | 'Computes' | 'Rollouts' | 'Fleet' | 'Usage' | 'Keys' | 'Audit'): Promise<void> {
   await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name, exact: true }).click()
 }
 

@@ -4,7 +4,7 @@ import { baseUrl } from '../lib/env.ts'
 import { goTo, signIn } from '../lib/journey.ts'
 import { runningProject } from '../lib/rollouts.ts'
 
-const PAGES = ['Projects', 'Computes', 'Rollouts', 'Fleet', 'Keys', 'Audit'] as const
+const PAGES = ['Projects', 'Computes', 'Rollouts', 'Fleet', 'Usage', 'Keys', 'Audit'] as const
 
 /** What the browser's own reports of the policy say, from the first script of each page on. */
 async function watchViolations(page: Page): Promise<string[]> {

@@ -1,6 +1,6 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { Link, Outlet, useNavigate } from '@tanstack/react-router'
-import { Activity, Database, Gauge, KeyRound, LogOut, ScrollText, Waves } from 'lucide-react'
+import { Activity, ChartColumn, Database, Gauge, KeyRound, LogOut, ScrollText, Waves } from 'lucide-react'
 
 import { signOut } from '~/features/session/queries'
 import { ThemeToggle } from '~/ui/ThemeToggle'
@@ -10,6 +10,7 @@ const SECTIONS = [
   { to: '/computes', label: 'Computes', icon: Gauge },
   { to: '/rollouts', label: 'Rollouts', icon: Waves },
   { to: '/fleet', label: 'Fleet', icon: Activity },
+  { to: '/usage', label: 'Usage', icon: ChartColumn },
   { to: '/keys', label: 'Keys', icon: KeyRound },
   { to: '/audit', label: 'Audit', icon: ScrollText },
 ] as const

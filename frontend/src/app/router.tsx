@@ -23,6 +23,8 @@ import { parseRolloutSearch } from '~/features/rollouts/search'
 import { parseSchemaDiff } from '~/features/schemas/search'
 import { sessionQuery } from '~/features/session/queries'
 import { snapshotsQuery } from '~/features/snapshots/queries'
+import { accountUsageQuery, projectUsageQuery } from '~/features/usage/queries'
+import { parseUsage, USUAL_RANGE } from '~/features/usage/range'
 
 import { AppShell } from './AppShell'
 import { RouteError, RouteNotFound, RoutePending } from './RouteStates'
@@ -122,6 +124,29 @@ const schemaDiff = createRoute({
   component: lazyRouteComponent(() => import('~/routes/SchemaDiffPage'), 'SchemaDiffPage'),
 })
 
+const projectUsage = createRoute({
+  getParentRoute: () => app,
+  path: '/projects/$projectId/usage',
+  validateSearch: parseUsage,
+  loaderDeps: ({ search }) => search,
+  loader: ({ context: { queryClient }, params: { projectId }, deps: { range } }) =>
+    Promise.all([
+      queryClient.ensureQueryData(projectQuery(projectId)),
+      queryClient.ensureQueryData(projectUsageQuery(projectId, range ?? USUAL_RANGE)),
+    ]),
+  component: lazyRouteComponent(() => import('~/routes/ProjectUsagePage'), 'ProjectUsagePage'),
+})
+
+const usage = createRoute({
+  getParentRoute: () => app,
+  path: '/usage',
+  validateSearch: parseUsage,
+  loaderDeps: ({ search }) => search,
+  loader: ({ context: { queryClient }, deps: { range } }) =>
+    queryClient.ensureQueryData(accountUsageQuery(range ?? USUAL_RANGE)),
+  component: lazyRouteComponent(() => import('~/routes/UsagePage'), 'UsagePage'),
+})
+
 const computes = createRoute({
   getParentRoute: () => app,
   path: '/computes',
@@ -199,6 +224,8 @@ const routeTree = root.addChildren([
     branch,
     snapshots,
     schemaDiff,
+    projectUsage,
+    usage,
     computes,
     compute,
     rollouts,

@@ -109,7 +109,7 @@ function Computes({ projectId, branch, endpoints }: Of & { endpoints: Endpoint[]
     return (
       <>
         {own.map((endpoint) => (
-          <ComputeRow key={endpoint.id} projectId={projectId} endpoint={endpoint} />
+          <ComputeRow key={endpoint.id} projectId={projectId} endpoint={endpoint} withLoad />
         ))}
       </>
     )
