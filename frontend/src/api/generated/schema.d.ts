@@ -5503,6 +5503,19 @@ export interface components {
             /** Current */
             current: boolean;
         };
+        /**
+         * SessionPerson
+         * @description Who signed in as themselves. `has_password`: false for who signs in by an identity provider alone.
+         *     `second_factor`: signing in asks for a code.
+         */
+        SessionPerson: {
+            /** Name */
+            name: string;
+            /** Has Password */
+            has_password: boolean;
+            /** Second Factor */
+            second_factor: boolean;
+        };
         /** SessionResponse */
         SessionResponse: {
             user: components["schemas"]["SessionUser"];
@@ -5510,7 +5523,8 @@ export interface components {
         /**
          * SessionUser
          * @description Who is signed in, and the organization that requests act in where they name none; null for a person who is in
-         *     none. `operator`: it sees every organization's computes and rollouts.
+         *     none. `operator`: it sees every organization's computes and rollouts. `person`: null where an API key signed in,
+         *     which `project_id` (its only project) and `read_only` are of.
          */
         SessionUser: {
             /**
@@ -5527,6 +5541,11 @@ export interface components {
             /** Organization Id */
             organization_id: string | null;
             role: components["schemas"]["Role"] | null;
+            person: components["schemas"]["SessionPerson"] | null;
+            /** Project Id */
+            project_id: string | null;
+            /** Read Only */
+            read_only: boolean;
         };
         /** Sessions */
         Sessions: {
