@@ -7,6 +7,8 @@
  */
 const FEATURES = [
   'session',
+  'account',
+  'members',
   'operations',
   'computes',
   'durability',

@@ -16,12 +16,11 @@ import { computeQuery } from '~/features/computes/queries'
 import { parseComputes } from '~/features/computes/search'
 import { fleetQuery, storageQuery } from '~/features/fleet/queries'
 import { parseCoverage } from '~/features/fleet/search'
-import { keysQuery } from '~/features/keys/queries'
 import { projectQuery, projectSearchQuery } from '~/features/projects/queries'
 import { rolloutGridQuery, rolloutQuery, rolloutsQuery } from '~/features/rollouts/queries'
 import { parseRolloutSearch } from '~/features/rollouts/search'
 import { parseSchemaDiff } from '~/features/schemas/search'
-import { sessionQuery } from '~/features/session/queries'
+import { organizationsQuery, sessionQuery } from '~/features/session/queries'
 import { snapshotsQuery } from '~/features/snapshots/queries'
 
 import { AppShell } from './AppShell'
@@ -38,7 +37,7 @@ const login = createRoute({
   path: '/login',
   // Only a path of this site may follow, never another site's address.
   validateSearch: (search: Record<string, unknown>): { then?: string } =>
-    typeof search.then === 'string' && /^\/(?!\/)/.test(search.then) ? { then: search.then } : {},
+    typeof search.then === 'string' && /^\/(?![/\\])/.test(search.then) ? { then: search.then } : {},
   component: lazyRouteComponent(() => import('~/routes/LoginPage'), 'LoginPage'),
 })
 
@@ -176,11 +175,27 @@ const coverage = createRoute({
   component: lazyRouteComponent(() => import('~/routes/CoveragePage'), 'CoveragePage'),
 })
 
+const organization = createRoute({
+  getParentRoute: () => app,
+  path: '/organisation',
+  loader: ({ context }) => context.queryClient.ensureQueryData(organizationsQuery),
+  component: lazyRouteComponent(() => import('~/routes/OrganizationPage'), 'OrganizationPage'),
+})
+
+// Where keys were a page of their own, for links that there are.
 const keys = createRoute({
   getParentRoute: () => app,
   path: '/keys',
-  loader: ({ context }) => context.queryClient.ensureQueryData(keysQuery),
-  component: lazyRouteComponent(() => import('~/routes/KeysPage'), 'KeysPage'),
+  beforeLoad: () => {
+    throw redirect({ to: '/organisation' })
+  },
+})
+
+const account = createRoute({
+  getParentRoute: () => app,
+  path: '/account',
+  loader: ({ context }) => context.queryClient.ensureQueryData(organizationsQuery),
+  component: lazyRouteComponent(() => import('~/routes/AccountPage'), 'AccountPage'),
 })
 
 const audit = createRoute({
@@ -206,7 +221,9 @@ const routeTree = root.addChildren([
     rollout,
     fleet,
     coverage,
+    organization,
     keys,
+    account,
     audit,
   ]),
 ])

@@ -33,6 +33,7 @@ function DeleteProject({ id, name }: { id: string; name: string }) {
   return (
     <>
       <Button
+        needs="decides"
         variant="danger"
         onClick={() => {
           setOpen(true)

@@ -27,6 +27,7 @@ export function ProjectsPage() {
         title="Projects"
         actions={
           <Button
+            needs="works-in-all"
             variant="primary"
             onClick={() => {
               setCreating(true)

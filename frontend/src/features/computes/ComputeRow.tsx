@@ -72,6 +72,7 @@ export function ComputeRow({ projectId, endpoint }: { projectId: string; endpoin
       <span className="ml-auto">
         {stopped ? (
           <Button
+            needs="works"
             disabledReason={endpointCan.start(endpoint)}
             busy={start.isPending}
             onClick={() => {
@@ -82,6 +83,7 @@ export function ComputeRow({ projectId, endpoint }: { projectId: string; endpoin
           </Button>
         ) : (
           <Button
+            needs="works"
             disabledReason={endpointCan.suspend(endpoint)}
             busy={suspend.isPending}
             onClick={() => {
