@@ -1,4 +1,5 @@
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
+import type * as Router from '@tanstack/react-router'
 import { cleanup, renderHook } from '@testing-library/react'
 import { createElement, type ReactNode } from 'react'
 import { afterEach, expect, it, vi } from 'vitest'
@@ -11,7 +12,7 @@ import { usePermission } from './use-permission'
 
 const { params } = vi.hoisted(() => ({ params: { current: {} as { projectId?: string } } }))
 vi.mock('@tanstack/react-router', async (original) => ({
-  ...(await original<typeof import('@tanstack/react-router')>()),
+  ...(await original<typeof Router>()),
   useParams: () => params.current,
 }))
 afterEach(cleanup)

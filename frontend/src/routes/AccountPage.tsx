@@ -1,5 +1,5 @@
 import { useSuspenseQuery } from '@tanstack/react-query'
-import { useState } from 'react'
+import { type ReactNode, useState } from 'react'
 
 import type { SessionUser } from '~/api/types'
 import type { AccountAsk } from '~/features/account/ask'
@@ -11,7 +11,6 @@ import { useSessionUser } from '~/features/session/use-session'
 import { lazyDialog } from '~/shared/lazy-dialog'
 import { PageHeader } from '~/shared/PageHeader'
 import { Card } from '~/ui/Card'
-import { Stat } from '~/ui/Stat'
 
 const AccountDialogs = lazyDialog(() => import('~/features/account/AccountDialogs'), 'AccountDialogs')
 
@@ -51,15 +50,23 @@ function Profile({ user }: { user: SessionUser }) {
       note={user.person === null ? 'You signed in with an API key. It belongs to:' : 'The person who is signed in.'}
     >
       <dl className="grid gap-4 sm:grid-cols-2">
-        <Stat label="Name" value={user.person?.name || user.name} />
-        <Stat label="Email" value={<span className="break-all">{user.email}</span>} />
-        <Stat label="Organisation" value={home?.name ?? 'none'} />
-        <Stat
-          label="Role there"
-          value={user.role ?? 'none'}
-          note={user.operator ? 'An organisation of operators.' : ''}
-        />
+        <Fact name="Name">{user.person?.name || user.name}</Fact>
+        <Fact name="Email">{user.email}</Fact>
+        <Fact name="Organisation">{home?.name ?? 'none'}</Fact>
+        <Fact name="Role there">
+          {user.role ?? 'none'}
+          {user.operator && ', in an organisation of operators'}
+        </Fact>
       </dl>
     </Card>
+  )
+}
+
+function Fact({ name, children }: { name: string; children: ReactNode }) {
+  return (
+    <div className="min-w-0">
+      <dt className="text-xs text-muted">{name}</dt>
+      <dd className="text-sm font-medium">{children}</dd>
+    </div>
   )
 }

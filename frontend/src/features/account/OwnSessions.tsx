@@ -72,7 +72,7 @@ export function OwnSessions() {
               key: 'actions',
               header: <span className="sr-only">Actions</span>,
               cell: (row) => (
-                <span className="flex justify-end">
+                <span className="flex w-full justify-end">
                   <Button
                     variant="danger"
                     aria-label={`End the session from ${row.address || 'an unknown address'} of ${time(row.created_at)}`}

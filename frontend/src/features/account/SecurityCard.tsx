@@ -30,7 +30,7 @@ export function SecurityCard({ user, onAsk }: { user: SessionUser; onAsk: (ask: 
           </Button>
         </li>
         <li className="flex flex-wrap items-center justify-between gap-2 pt-3">
-          <div className="min-w-0 flex-1">
+          <div className="min-w-0 flex-1 basis-60">
             <h3 className="flex flex-wrap items-center gap-2 text-sm font-medium">
               Second factor
               <Badge tone={second ? 'good' : 'neutral'}>{second ? 'on' : 'off'}</Badge>

@@ -77,7 +77,7 @@ export function AuditTable({ entries, partial, onOpen }: Props) {
           key: 'open',
           header: <span className="sr-only">Actions</span>,
           cell: (row) => (
-            <span className="flex justify-end">
+            <span className="flex w-full justify-end">
               <Button
                 variant="quiet"
                 aria-label={`Show entry ${String(row.id)}, ${row.action} on ${row.resource}`}

@@ -73,7 +73,7 @@ export function KeyTable({ keys, empty, refused = null, onRevoke }: Props) {
           key: 'actions',
           header: <span className="sr-only">Actions</span>,
           cell: (row) => (
-            <span className="flex justify-end">
+            <span className="flex w-full justify-end">
               <Button
                 variant="danger"
                 aria-label={`Revoke ${row.name}`}

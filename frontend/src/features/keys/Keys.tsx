@@ -26,7 +26,7 @@ export function Keys({ own = false }: { own?: boolean }) {
   return (
     <Card
       title={own ? 'Your API keys' : 'API keys'}
-      note={`${own || all ? '' : 'Those that you made. '}${refused ?? 'Weir keeps hashes, so a key cannot be shown again.'}`}
+      note={`${own || all ? '' : 'Those that you made. '}${refused === null ? 'Weir keeps hashes, so a key cannot be shown again.' : 'Viewers make no keys.'}`}
       actions={
         <Button
           variant={own ? 'secondary' : 'primary'}

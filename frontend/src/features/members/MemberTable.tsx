@@ -60,7 +60,7 @@ export function MemberTable({ user, members, onAsk }: Props) {
           cell: (row) => {
             const refused = memberRefusal(user, row, members)
             return (
-              <span className="flex flex-wrap justify-end gap-2">
+              <span className="flex w-full flex-wrap justify-end gap-2">
                 <Button
                   aria-label={`Change the role of ${row.user.email}`}
                   disabledReason={refused}

@@ -1,4 +1,5 @@
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
+import type * as Router from '@tanstack/react-router'
 import { cleanup, render, screen, waitFor } from '@testing-library/react'
 import userEvent from '@testing-library/user-event'
 import type { ReactNode } from 'react'
@@ -19,7 +20,7 @@ vi.mock('~/api/client', () => ({
   unwrap: (answer: unknown) => answer,
 }))
 vi.mock('@tanstack/react-router', async (original) => ({
-  ...(await original<typeof import('@tanstack/react-router')>()),
+  ...(await original<typeof Router>()),
   useNavigate: () => vi.fn(() => Promise.resolve()),
 }))
 

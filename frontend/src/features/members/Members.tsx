@@ -20,7 +20,7 @@ export function Members({ user, orgId, onAsk }: Props) {
   return (
     <Card
       title="Members"
-      note={decideRefusal(user)}
+      note={decideRefusal(user) !== null && 'Admins and owners decide on members.'}
       actions={
         <Button
           variant="primary"

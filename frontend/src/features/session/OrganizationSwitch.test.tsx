@@ -1,4 +1,5 @@
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
+import type * as Router from '@tanstack/react-router'
 import { cleanup, render, screen, waitFor } from '@testing-library/react'
 import userEvent from '@testing-library/user-event'
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
@@ -15,7 +16,7 @@ vi.mock('~/api/client', () => ({
 }))
 const { navigate } = vi.hoisted(() => ({ navigate: vi.fn(() => Promise.resolve()) }))
 vi.mock('@tanstack/react-router', async (original) => ({
-  ...(await original<typeof import('@tanstack/react-router')>()),
+  ...(await original<typeof Router>()),
   useNavigate: () => navigate,
 }))
 
