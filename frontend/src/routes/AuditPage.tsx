@@ -39,12 +39,7 @@ function AuditLog() {
     <>
       <PageHeader
         title={TITLE}
-        note={
-          <>
-            Every change, every password that was shown and every sign-in. Newest first. Entries are sealed by a chain
-            of hashes, which <code>weir-admin audit verify</code> checks on the installation’s machine.
-          </>
-        }
+        note="Every change, every password that was shown and every sign-in. Newest first."
         actions={
           <a href={exportPath(filter)} download="weir-audit.ndjson" className={BUTTON_LINK}>
             Export
@@ -61,6 +56,10 @@ function AuditLog() {
         <PagedList query={query} what="audit log" shown={entries.length}>
           <AuditTable entries={entries} partial={query.hasNextPage} onOpen={setOpen} />
         </PagedList>
+        <p className="mt-3 text-xs text-muted">
+          Entries are sealed by a chain of hashes, which <code>weir-admin audit verify</code> checks on the
+          installation’s machine.
+        </p>
       </Card>
       {open && (
         <AuditEntryDrawer
