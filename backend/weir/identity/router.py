@@ -64,7 +64,9 @@ async def create_session(body: SessionCreateRequest, request: Request, response:
 @router.get("/auth/session", tags=["auth"])
 async def get_session(principal: CurrentPrincipal, session: Session) -> SessionResponse:
     named = principal.role is not None
-    person = await PeopleRepository(session).user(principal.user_id) if principal.is_person else None
+    person = None
+    if principal.is_person and principal.user_id is not None:
+        person = await PeopleRepository(session).user(principal.user_id)
     user = SessionUser(
         id=_id_of(principal),
         name=principal.name,
