@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from weirbench import adaptive, charts, growth, scan, targets, tproc
+from weirbench import adaptive, charts, encrypted, growth, scan, targets, tproc
 from weirbench.progress import say
 from weirbench.recorded import SETTINGS, Recorded, program, run_json
 from weirbench.spread import spread
@@ -323,6 +323,22 @@ def measure_adaptive(setting: Setting) -> dict[str, Any]:
     return adaptive.measure(setting.bench, setting.folder, setting.rounds, URGENT, say)
 
 
+def measure_encryption(setting: Setting) -> dict[str, Any]:
+    """Ingest alone, on one processor, into layers that are encrypted and into such that are not."""
+    clusters = {"tproc_c": setting.tproc()["fpw_off"], "bulk_copy": setting.bulk()}
+    alone = ["--compaction-threshold", str(NEVER_COMPACT), "--warm-mib", str(WARM_MIB)]
+    alone += ["--image-threshold", str(NEVER_IMAGE), "--image-threshold-pushdown", str(NEVER_IMAGE)]
+
+    def take_in(workload: str, options: list[str]) -> dict[str, Any]:
+        cluster, ends = clusters[workload]
+        result = ingest(setting, cluster, ends, [*alone, *options], pinned=ON_ONE_PROCESSOR)
+        stretch = result["stretches"][len(ends) - 1]
+        say(f"{workload} {'encrypted' if options else 'plain'}: {rate(stretch):.1f} MiB/s a core")
+        return stretch
+
+    return encrypted.measure(setting.folder, list(clusters), setting.rounds, take_in)
+
+
 SECTIONS: dict[str, Callable[[Setting], dict[str, Any]]] = {
     "ingest": measure_ingest,
     "reads": measure_reads,
@@ -330,6 +346,7 @@ SECTIONS: dict[str, Callable[[Setting], dict[str, Any]]] = {
     "growth": measure_growth,
     "upload": measure_upload,
     "adaptive": measure_adaptive,
+    "encryption": measure_encryption,
 }
 
 

@@ -7,6 +7,8 @@
  */
 const FEATURES = [
   'session',
+  'account',
+  'members',
   'operations',
   'computes',
   'durability',
@@ -20,6 +22,7 @@ const FEATURES = [
   'rollouts',
   'keys',
   'quotas',
+  'usage',
   'audit',
 ]
 

@@ -10,7 +10,16 @@ from weir.identity.models import ApiKey
 from weir.kit.crypto import hash_token
 from weir.main import create_app
 
-OPEN = {("POST", "/api/v2/auth/session"), ("DELETE", "/api/v2/auth/session"), ("POST", "/api/v2/auth/sign_in")}
+OPEN = {
+    ("POST", "/api/v2/auth/session"),
+    ("DELETE", "/api/v2/auth/session"),
+    ("POST", "/api/v2/auth/sign_in"),
+    ("GET", "/api/v2/auth/providers"),
+    ("GET", "/api/v2/auth/oidc/{provider_id}/start"),
+    ("GET", "/api/v2/auth/oidc/{provider_id}/callback"),
+    ("POST", "/api/v2/auth/oidc/{provider_id}/backchannel-logout"),
+    ("POST", "/api/v2/invitations/accept"),
+}
 
 
 def _routes() -> list[tuple[str, str]]:
@@ -21,9 +30,12 @@ def _routes() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("method", "path"), [route for route in _routes() if route not in OPEN])
 async def test_every_route_wants_a_key(weir: Weir, method: str, path: str) -> None:
     concrete = path
-    for name in ("operation_id", "org_id", "member_id", "session_id"):
+    for name in ("operation_id", "org_id", "member_id", "session_id", "invitation_id", "request_id", "permission_id"):
         concrete = concrete.replace(f"{{{name}}}", "00000000-0000-0000-0000-000000000000")
-    for name in ("project_id", "branch_id", "endpoint_id", "rollout_id", "role_name", "database_name", "snapshot_id"):
+    names = (
+        "project_id branch_id endpoint_id rollout_id role_name database_name snapshot_id offered_project_id jwks_id"
+    )
+    for name in names.split():
         concrete = concrete.replace(f"{{{name}}}", "some-id")
     concrete = concrete.replace("{key_id}", "1")
     async with httpx.AsyncClient(base_url=weir.url) as stranger:

@@ -37,6 +37,12 @@ MADE_UP: dict[str, str] = {
     "safekeeper_id": "1",
     "snapshot_id": "snap-none-1",
     "feature": "none",
+    "provider_id": "none",
+    "invitation_id": str(UUID(int=1)),
+    "offered_project_id": "p-none",
+    "request_id": str(UUID(int=1)),
+    "permission_id": str(UUID(int=1)),
+    "jwks_id": "none",
 }
 
 
@@ -83,7 +89,12 @@ def test_a_rule_names_a_project_where_the_path_does() -> None:
             assert RULES[name].reach is Reach.PROJECT, name
         elif RULES[name].reach is Reach.PROJECT:
             # Lists, which are narrowed to the key's project.
-            assert name in {"list_projects", "list_shared_projects"}
+            assert name in {
+                "list_projects",
+                "list_shared_projects",
+                "get_consumption_history_per_project",
+                "get_consumption_history_per_project_v2",
+            }
 
 
 def test_no_operation_that_changes_something_is_for_readers() -> None:

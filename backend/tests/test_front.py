@@ -23,6 +23,7 @@ from weir.errors import BadRequestError, ForbiddenError, MisdirectedError, Unsup
 from weir.front import checks
 from weir.front.gate import Bodies, Gate
 from weir.front.headers import PLACEHOLDER, console_policy
+from weir.front.kinds import takes_form
 from weir.front.protocol import BoundedHttp
 from weir.front.settings import host_names
 from weir.main import create_app
@@ -257,6 +258,22 @@ def test_what_only_looks_like_json(types: list[str]) -> None:
     headers = [(b"content-length", b"2"), *((b"content-type", value.encode()) for value in types)]
     with pytest.raises(UnsupportedMediaTypeError):
         checks.refuse_other_media(headers)
+
+
+def test_forms_are_taken_where_identity_providers_send_them_and_nowhere_else() -> None:
+    form = [(b"content-length", b"2"), (b"content-type", b"application/x-www-form-urlencoded")]
+    json = [(b"content-length", b"2"), (b"content-type", b"application/json")]
+    checks.refuse_other_media(form, form=True)
+    with pytest.raises(UnsupportedMediaTypeError, match="a form"):
+        checks.refuse_other_media(json, form=True)
+    assert takes_form("/api/v2/auth/oidc/corp/backchannel-logout")
+    for path in (
+        "/api/v2/auth/oidc/corp/logout",
+        "/api/v2/auth/oidc/a/b/backchannel-logout",
+        "/api/v2/auth/oidc/corp/backchannel-logout/",
+        "/api/v2/projects",
+    ):
+        assert not takes_form(path)
 
 
 @pytest.mark.parametrize("media", ["application/json", "Application/JSON; charset=UTF-8", "application/json;"])

@@ -2,12 +2,14 @@
 
 import base64
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from weir_testing.fixtures import Weir
 
+from weir.kit.clock import now
 from weir.main import create_app
 
 AT = "2026-11-21T12:00:00+00:00"
@@ -16,6 +18,12 @@ CONTENTS: list[Any] = [
     ["2026-11-21T12:00:00", "naive"], [AT, "a\0b"], [AT, "\ud800"], [2**80, "x"], [-1, "x"], [True, []], [f"{2**70}"],
     [AT, str(2**70)], ["\0"], [1e400, "x"],
 ]  # fmt: skip
+# What lists of usage ask for beside it; others pass it over.
+DAY = timedelta(days=1)
+WITH = {
+    "from": (now() - DAY).isoformat(), "to": now().isoformat(), "granularity": "daily",
+    "metrics": "compute_unit_seconds",
+}  # fmt: skip
 RAW = ["%", "====", "bm90IGpzb24=", "ÿ", "W1tb" * 40, "a" * 512]
 
 
@@ -48,7 +56,7 @@ async def test_a_bad_cursor_is_refused(weir: Weir, ids: dict[str, str], path: st
     cursors = [base64.urlsafe_b64encode(json.dumps(content).encode()).decode() for content in CONTENTS]
     refused = 0
     for cursor in cursors + RAW:
-        response = await weir.client.get(f"/api/v2{concrete}", params={"cursor": cursor})
+        response = await weir.client.get(f"/api/v2{concrete}", params=WITH | {"cursor": cursor})
         assert response.status_code in {200, 400}, (cursor, response.text)
         if response.status_code == 400:
             refused += 1

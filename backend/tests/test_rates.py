@@ -111,6 +111,9 @@ def test_rates_are_read() -> None:
         ("GET", "/api/v2/projects/p/connection_uri", Kind.REVEAL),
         ("POST", "/api/v2/api_keys", Kind.REVEAL),
         ("GET", "/api/v2/api_keys", Kind.READ),
+        ("POST", "/api/v2/organizations/o/invitations", Kind.REVEAL),
+        ("GET", "/api/v2/organizations/o/invitations", Kind.READ),
+        ("POST", "/api/v2/invitations/accept", Kind.CHANGE),
         ("GET", "/api/v2/projects/p/branches/b/schema", Kind.SQL),
         ("GET", "/api/v2/projects/p/branches/b/compare_schema", Kind.SQL),
         # Names that people gave, where they are no names of routes.

@@ -496,3 +496,24 @@ async def test_an_api_key_does_not_stand_for_the_person_who_made_it(weir: Weir) 
             refused = await keyed.request(method, path, json={"password": PASSWORD, "new_password": PASSWORD})
             assert refused.status_code == 403, path
         assert len((await keyed.get("/auth/sessions")).json()["sessions"]) == 1
+
+
+async def test_the_session_says_who_signed_in_and_with_what(weir: Weir, at: list[datetime]) -> None:
+    who = await somebody(weir)
+    async with signed_in(weir, who) as client:
+        alone = (await client.get("/auth/session")).json()["user"]
+        asked = {"key_name": "narrow", "read_only": True}
+        key = (await client.post("/api_keys", json=asked)).json()["key"]
+    person_of = alone["person"]
+    assert (person_of["has_password"], person_of["second_factor"]) == (True, False)
+    assert (alone["project_id"], alone["read_only"]) == (None, False)
+    async with browser(weir.url) as keyed:
+        assert (await keyed.post("/auth/session", json={"api_key": key})).status_code == 204
+        narrow = (await keyed.get("/auth/session")).json()["user"]
+    # The key was made by a person, and is none.
+    assert (narrow["person"], narrow["read_only"], narrow["role"]) == (None, True, "viewer")
+
+    secret, _ = await with_second_factor(weir, who, at[-1])
+    at.append(at[-1] + timedelta(seconds=30))
+    async with signed_in(weir, who, code=second_factor.code_at(secret, at[-1])) as client:
+        assert (await client.get("/auth/session")).json()["user"]["person"]["second_factor"] is True

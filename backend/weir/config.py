@@ -67,6 +67,9 @@ class Settings(BaseSettings):
     home: Path = Field(default_factory=default_home)
     # The folder of the keys for tokens, where it is not `home`: another process keeps it (`weir.tokens.keeper`).
     credentials_dir: Path | None = None
+    # By what this program proves itself to storage and computes, where the parts of the installation speak TLS with
+    # each other (`weir.tls`); None: they speak plain TCP.
+    tls_file: Path | None = None
     database_url: str = "postgresql+psycopg://weir@127.0.0.1:7410/weir"
     # A file with the password for `database_url`, so that no environment holds it.
     database_password_file: Path | None = None
@@ -250,6 +253,11 @@ class Settings(BaseSettings):
     def public_host(self) -> str:
         """The host, or the domain of the hosts, at which clients find databases."""
         return (self.proxy_domain or self.proxy_host) if self.has_proxy else self.compute_host
+
+    @property
+    def parts_scheme(self) -> Literal["http", "https"]:
+        """Of the HTTP APIs of storage and computes."""
+        return "http" if self.tls_file is None else "https"
 
     @property
     def pageserver_http_url(self) -> str:

@@ -85,6 +85,13 @@ class NotFoundError(WeirError):
         return cls(f"{kind} {ident} does not exist; check the id with the list call of its kind")
 
 
+class RangeNotKeptError(WeirError):
+    """There is nothing of this range of time at this granularity: it is none, or begins before what is kept."""
+
+    status = 406
+    code = "NOT_ACCEPTABLE"
+
+
 class ConflictError(WeirError):
     """The request contradicts what exists; repeating it does not help."""
 

@@ -1,6 +1,7 @@
 """The API process: routes, the dispatcher, and the console's files."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
@@ -37,9 +38,14 @@ from weir.front.headers import SecurityHeaders
 from weir.identity.router import router as identity
 from weir.identity.sealing import keep_sealing
 from weir.kit.metrics import exposition
+from weir.kit.path_names import PathNames
 from weir.kit.requests import RequestContext
+from weir.oidc import settings as oidc_settings
+from weir.oidc.provider import Provider
+from weir.oidc.router import router as oidc
 from weir.operations.dispatcher import Dispatcher
 from weir.operations.router import router as operations
+from weir.people.invitations_router import router as invitations
 from weir.people.organizations_router import router as organizations
 from weir.people.router import router as people
 from weir.projects.router import router as projects
@@ -50,6 +56,8 @@ from weir.quotas.router import router as quotas
 from weir.rollouts import assembly as rollouts
 from weir.rollouts.control.dispatch import RolloutDispatch
 from weir.snapshots.router import router as snapshots
+from weir.transfers.router import router as transfers
+from weir.usage.router import router as usage
 
 DESCRIPTION = """\
 Managed Postgres that you can run yourself.
@@ -72,6 +80,7 @@ async def connect_temporal(settings: Settings) -> Client:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
     settings = get_settings()
+    signing_in = oidc_settings.from_environment(os.environ)
     provider = telemetry.configure("weir-api")
     database = Database(settings)
     http = Connections(traced=provider is not None)
@@ -79,6 +88,8 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
         telemetry.instrument_engine(database.engine)
     temporal = await connect_temporal(settings)
     app.state.database, app.state.http, app.state.temporal = database, http, temporal
+    app.state.providers = {each.id: Provider(each, http) for each in signing_in}
+    app.state.provider_domains = oidc_settings.domains_of(signing_in)
     tasks = [
         asyncio.create_task(Dispatcher(settings, database, temporal, [RolloutDispatch]).run()),
         asyncio.create_task(keep_sealing(database)),
@@ -141,11 +152,14 @@ def create_app() -> FastAPI:
     rollouts.register()
     front.install(app, get_settings())
     app.add_middleware(RequestContext)
+    app.add_middleware(PathNames)
     api = APIRouter(prefix="/api/v2")
     for router in (
         identity,
         people,
+        oidc,
         organizations,
+        invitations,
         projects,
         branches,
         branch_history,
@@ -162,6 +176,8 @@ def create_app() -> FastAPI:
         wal_cost,
         fleet,
         quotas,
+        usage,
+        transfers,
         *rollouts.ROUTERS,
     ):
         api.include_router(router)

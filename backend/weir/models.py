@@ -6,8 +6,9 @@ from weir.databases.models import BranchDatabase, DroppedName, Role
 from weir.endpoints.models import Endpoint
 from weir.identity.models import Account, ApiKey, AuditEntry, AuditPending, AuditSeal, ConsoleSession
 from weir.kit.models import Base
+from weir.oidc.models import ProviderSession, UsedOnce
 from weir.operations.models import Operation, OperationLock
-from weir.people.models import Membership, RecoveryCode, SignInAttempts, User
+from weir.people.models import Invitation, Membership, RecoveryCode, SignInAttempts, User, UserIdentity
 from weir.projects.models import Project
 from weir.quotas.models import Quota, StorageUse
 from weir.rollouts.evidence.models import RolloutMeasurement
@@ -20,6 +21,8 @@ from weir.rollouts.models import (
     RolloutWave,
 )
 from weir.snapshots.models import BackupScheduleItem, Snapshot
+from weir.transfers.models import TransferRequest
+from weir.usage.models import EndpointMeter, StorageMeter, TimelineMeter, UsagePeriod
 
 __all__ = [
     "Account",
@@ -34,10 +37,13 @@ __all__ = [
     "ConsoleSession",
     "DroppedName",
     "Endpoint",
+    "EndpointMeter",
+    "Invitation",
     "Membership",
     "Operation",
     "OperationLock",
     "Project",
+    "ProviderSession",
     "Quota",
     "RecoveryCode",
     "Role",
@@ -50,7 +56,13 @@ __all__ = [
     "RolloutWave",
     "SignInAttempts",
     "Snapshot",
+    "StorageMeter",
     "StorageUse",
     "TimelineMember",
+    "TimelineMeter",
+    "TransferRequest",
+    "UsagePeriod",
+    "UsedOnce",
     "User",
+    "UserIdentity",
 ]

@@ -34,7 +34,8 @@ def instrument_app(app: FastAPI) -> None:
     """Spans that nobody records would cost each request as much as a statement of the database."""
     if not _wanted():
         return
-    FastAPIInstrumentor.instrument_app(app, excluded_urls="healthz,metrics,internal/")
+    # Answers of identity providers have a code in their URL.
+    FastAPIInstrumentor.instrument_app(app, excluded_urls="healthz,metrics,internal/,auth/oidc/")
 
 
 def instrument_engine(engine: AsyncEngine) -> None:

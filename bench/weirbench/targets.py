@@ -27,6 +27,9 @@ def held(report: dict[str, Any]) -> dict[str, Any]:
         measured = {name: modes[name] for name in ("worst_ratio_to_best_fixed", "mean_ratio_to_best_fixed")}
         target = "p99 x bytes written <= 1.1 of the best fixed threshold on each workload, better than any over all"
         judge("adaptive_images", target, measured, modes["held"])
+    if costs := report.get("encryption"):
+        measured = {name: it["cost"]["median"] for name, it in costs.items()}
+        judge("encryption", "<= 0.1 of ingest's CPU time, each", measured, max(measured.values()) <= 0.1)
     if speedup := report.get("cold_scan_speedup"):
         judge("cold_scan_speedup", ">= 5", speedup, speedup >= 5)
     if speedup := report.get("upload_pipeline_speedup"):

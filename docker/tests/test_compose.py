@@ -17,7 +17,6 @@ from jsonschema.validators import validator_for
 
 from weir.computes import recorded
 from weir.config import ADDRESSES, Settings
-from weir.kit.http import SERVER_KEEP_ALIVE_SECONDS, SERVER_PROTOCOL
 from weir.tokens import parts
 from weir.tokens.keys import key_set_file, signing_key_file
 
@@ -314,10 +313,8 @@ def test_the_collector_listens_where_programs_are_told_to_send() -> None:
     assert config["receivers"]["otlp"]["protocols"]["http"]["endpoint"].endswith(":4318")
 
 
-def test_the_api_keeps_connections_as_long_as_weir_up_has_it_do() -> None:
-    command = (DOCKER / "Dockerfile").read_text()
-    assert f'"--timeout-keep-alive", "{SERVER_KEEP_ALIVE_SECONDS}"' in command
-    assert f'"--http", "{SERVER_PROTOCOL}"' in command
+def test_the_api_is_served_as_weir_up_has_it_served() -> None:
+    assert '\nCMD ["python", "-m", "weir.serve", "--host", "0.0.0.0", ' in (DOCKER / "Dockerfile").read_text()
 
 
 def test_rules_of_prometheus_are_those_of_the_code() -> None:

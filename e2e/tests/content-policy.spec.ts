@@ -4,7 +4,7 @@ import { baseUrl } from '../lib/env.ts'
 import { goTo, signIn } from '../lib/journey.ts'
 import { runningProject } from '../lib/rollouts.ts'
 
-const PAGES = ['Projects', 'Computes', 'Rollouts', 'Fleet', 'Keys', 'Audit'] as const
+const PAGES = ['Projects', 'Computes', 'Rollouts', 'Fleet', 'Usage', 'Organisation', 'Audit'] as const
 
 /** What the browser's own reports of the policy say, from the first script of each page on. */
 async function watchViolations(page: Page): Promise<string[]> {
@@ -36,13 +36,16 @@ test('the console keeps to its own content policy on each main page, with dialog
   }
 
   // A dialog keeps the page behind it from scrolling, by a style element that needs the nonce.
-  await goTo(page, 'Keys')
+  await goTo(page, 'Organisation')
   await page.getByRole('button', { name: 'New key' }).click()
   const dialog = page.getByRole('dialog', { name: 'New API key' })
   await dialog.getByLabel('Name').fill('never made')
   await expect(page.locator('body')).toHaveCSS('overflow-y', 'hidden')
   await page.keyboard.press('Escape')
   await expect(dialog).toBeHidden()
+
+  await page.goto(`${baseUrl()}/account`)
+  await expect(page.getByRole('table', { name: 'Sessions' })).toBeVisible()
 
   // A project with its quotas, a branch with its dialogs, a compute with its charts.
   await page.goto(`${baseUrl()}/projects/${project.id}`)
@@ -74,5 +77,5 @@ test('no page frames the console', async ({ page }) => {
   await page.setContent(`<iframe src="${baseUrl()}/login"></iframe>`)
   // What a browser shows in place of a page that may not be framed.
   await expect.poll(() => page.frames().map((frame) => frame.url()).join(' ')).toContain('chrome-error://')
-  await expect(page.frameLocator('iframe').getByLabel('API key')).toHaveCount(0)
+  await expect(page.frameLocator('iframe').getByLabel('Password')).toHaveCount(0)
 })

@@ -90,7 +90,7 @@ test('roles and databases are made, changed and deleted, and what was done is on
 test('a key is shown once, works, and is refused when it is revoked', async ({ page }) => {
   const errors = watchErrors(page)
   await signIn(page)
-  await goTo(page, 'Keys')
+  await goTo(page, 'Organisation')
   const name = `journey-${Date.now().toString(36)}`
   await page.getByRole('button', { name: 'New key' }).click()
   await page.getByRole('dialog').getByLabel('Name').fill(name)
@@ -103,7 +103,7 @@ test('a key is shown once, works, and is refused when it is revoked', async ({ p
   await expect(page.getByText(key)).toHaveCount(0)
   await expectAccessible(page)
   await expectFits(page)
-  await screenshot(page, 'keys')
+  await screenshot(page, 'organisation-by-key')
 
   await page.getByRole('button', { name: `Revoke ${name}` }).click()
   await page.getByLabel(`Type ${name} to confirm`).fill(name)

@@ -16,8 +16,9 @@ async function connectionString(page: Page): Promise<string> {
 test('a wrong API key is refused with a reason and nothing is shown', async ({ page }) => {
   await page.goto(`${baseUrl()}/projects`)
   await expect(page).toHaveURL(/\/login/)
+  await page.getByRole('button', { name: 'Use an API key' }).click()
   await page.getByLabel('API key').fill('not-a-key')
-  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click()
   await expect(page.getByRole('alert')).toBeVisible()
   await expect(page).toHaveURL(/\/login/)
 })

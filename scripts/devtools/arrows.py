@@ -97,9 +97,10 @@ HOUSES = (
             "rollout_changes": (*_COMMON, "moments"),
             "rollouts": (*_COMMON, "rollout_changes"),
             "quotas": _COMMON,
+            "usage": (*_COMMON, "moments"),
             "commands": (
                 *("projects", "branches", "snapshots", "computes", "databases", "operations", "organizations"),
-                *("connect", "rollouts", "quotas", "complete"),
+                *("connect", "rollouts", "quotas", "usage", "complete"),
             ),
         },
     ),

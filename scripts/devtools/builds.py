@@ -12,7 +12,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import stamps
-from .paths import BIN, E2E, FRONTEND, LOGS, RELEASE, REPO, STORAGE, TERRAFORM, UV, UV_HOME, VENV, tool_environment
+from .paths import (
+    BIN,
+    E2E,
+    FRONTEND,
+    IDENTITY_PROVIDER,
+    LOGS,
+    RELEASE,
+    REPO,
+    STORAGE,
+    TERRAFORM,
+    UV,
+    UV_HOME,
+    VENV,
+    tool_environment,
+)
 from .run import Finished, StepError, capture, run_logged
 from .system import version_of
 
@@ -240,6 +254,10 @@ def install_console_packages() -> str:
 
 def install_e2e_packages() -> str:
     return _install_npm("e2e-npm", E2E)
+
+
+def install_identity_provider() -> str:
+    return _install_npm("identity-provider-npm", IDENTITY_PROVIDER)
 
 
 def build_console() -> str:

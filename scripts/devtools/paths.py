@@ -20,6 +20,7 @@ NPM_CACHE = CACHE / "npm"
 STORAGE = REPO / "storage"
 FRONTEND = REPO / "frontend"
 E2E = REPO / "e2e"
+IDENTITY_PROVIDER = REPO / "backend" / "tests" / "oidc_provider"
 TERRAFORM = REPO / "terraform"
 
 PG_BIN = Path(os.environ.get("WEIR_PG_BIN_DIR", "/usr/lib/postgresql/15/bin"))

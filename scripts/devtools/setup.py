@@ -30,6 +30,9 @@ STEPS = (
     Step("servers", "other servers of Postgres 15, 17 and 18, for tests of redo", servers.install_servers),
     Step("uv", "uv, the Python installer", builds.install_uv),
     Step("python", "the control plane's Python environment", builds.sync_python),
+    Step(
+        "identity-provider", "an identity provider of npm, for tests of signing in", builds.install_identity_provider
+    ),
     Step("temporal", "the Temporal dev server (cold: about 5 min)", builds.build_temporal),
     Step("supervisor", "process-compose (cold: about 2 min)", builds.build_supervisor),
     Step("s3-server", "an S3 server, for tests of object storage (cold: about 2 min)", builds.build_s3_server),

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import httpx
 import psycopg
+from entries import entries
 from harness import Compute, Engine, Process, Timeline, metric, wait_for
 
 MIB = 1 << 20
@@ -68,6 +69,9 @@ FIGURES = (
     Figure("index", "bytes", 4096),
     Figure("layers", "layers", 6),
     Figure("layer_bytes", "bytes", 2 * MIB),
+    # What layers say of relations that are gone: of those whose drop is no history yet, and of those whose history is
+    # too little to be worth a merge.
+    Figure("relation_entries", "entries", 1500),
     Figure("objects", "objects", 24),
     Figure("object_bytes", "bytes", 8 * MIB),
     Figure("entries_of_pageserver", "entries", 8),
@@ -260,6 +264,7 @@ class Churn:
             "index": max((size for file, size in objects if file.is_relative_to(own / "index")), default=0),
             "layers": status["layers"]["delta"] + status["layers"]["image"],
             "layer_bytes": status["layers"]["bytes"],
+            "relation_entries": len(entries(engine, self.main)),
             "objects": len(objects),
             "object_bytes": sum(size for _, size in objects),
             "entries_of_pageserver": _entries(engine.root / "pageserver"),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from disks import MountRefusedError
-from harness import Engine, engine
+from harness import STALLS_OF_TESTS, STALLS_VARIABLE, Engine, engine
+
+# No test passes in which a task keeps an async worker of a storage program.
+os.environ.setdefault(STALLS_VARIABLE, STALLS_OF_TESTS)
 
 
 def _root() -> Path:

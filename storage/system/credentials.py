@@ -38,7 +38,8 @@ class Credentials:
 
 
 class Managing(httpx.Auth):
-    """Shows a part a token for all it serves, made for each request by the key that signs then."""
+    """Shows a part a token for all it serves, made for each request by the key that signs then. With TLS the part has
+    to prove that it is the one whose token is shown."""
 
     def __init__(self, credentials: Credentials | None, audience: str) -> None:
         self._credentials = credentials
@@ -50,4 +51,7 @@ class Managing(httpx.Auth):
             key = keys.read_signing_key(self._credentials.files.private)
             token = mint.sign(key, Grant("a test", (self._audience,), (right,)), time.time(), mint.REQUEST_SECONDS)
             request.headers["Authorization"] = f"Bearer {token}"
+        if request.url.scheme == "https":
+            kind, _, ident = self._audience.partition("/")
+            request.extensions["sni_hostname"] = f"{ident}.{kind}" if ident else kind
         yield request

@@ -29,13 +29,16 @@ import httpx
 import psycopg
 from credentials import Credentials, Managing
 from processes import here
+from proofs import Proofs
 
 PG_BIN = Path(os.environ.get("WEIR_PG_BIN_DIR", "/usr/lib/postgresql/15/bin"))
 PASSWORD = "correct horse"
-# With "abort" (`make test-stalls`), storage programs end at a stall of an async worker (crates/stalls), and
-# `Engine.close` fails then. Else stalls are counted. Where several suites run side by side, a thread waits for the
-# memory map that another thread has locked, which the kernel lets wait in turn; that would end the program, too.
-STALLS = {"WEIR_WORKER_STALLS": os.environ.get("WEIR_WORKER_STALLS", "")}
+# With "abort" or "abort=MILLISECONDS", storage programs end at a stall of an async worker (crates/stalls), and
+# `Engine.close` fails then. Else, as in measurements, stalls are counted.
+STALLS_VARIABLE = "WEIR_WORKER_STALLS"
+# Of all tests (`conftest.py`): 20 ms, also where many suites share the processors, since waits for a processor, for a
+# lock on a crowded machine and for memory do not count. "abort=60" in the environment looks for grosser stalls only.
+STALLS_OF_TESTS = "abort"
 STALLED = "worker stalled, the program ends here:"
 
 T = TypeVar("T")
@@ -272,6 +275,17 @@ class Engine:
     computes: list[Compute] = field(default_factory=list)
     # With them each part asks for tokens.
     credentials: Credentials | None = None
+    # With them parts speak TLS with each other.
+    proofs: Proofs | None = None
+
+    @property
+    def scheme(self) -> str:
+        return "http" if self.proofs is None else "https"
+
+    @property
+    def verify(self) -> Any:
+        """How clients of httpx check whom they speak with; the name is that of their `auth`."""
+        return True if self.proofs is None else self.proofs.context()
 
     def managing(self, audience: str) -> Managing:
         """What requests to a part are to show; nothing where parts ask for nothing."""
@@ -279,6 +293,9 @@ class Engine:
 
     def _token_options(self, part: str) -> list[str]:
         return [] if self.credentials is None else self.credentials.options(part)
+
+    def _tls_options(self, name: str) -> list[str]:
+        return [] if self.proofs is None else self.proofs.options(name)
 
     def start(self) -> None:
         self.root.chmod(0o755)
@@ -300,6 +317,7 @@ class Engine:
                         *("--data-dir", str(data)),
                         *(option.format(**known) for option in self.safekeeper_options),
                         *self._token_options("safekeeper"),
+                        *self._tls_options(f"safekeeper-{number}"),
                     ],
                     f"{host}:{http}",
                     self.safekeeper_environments.get(number),
@@ -310,7 +328,10 @@ class Engine:
         (self.root / "objects").mkdir(exist_ok=True)
         self.pageserver = self.another_pageserver("pageserver", self.page_port, self.pageserver_http_port)
         self.storage = httpx.Client(
-            base_url=f"http://127.0.0.1:{self.pageserver_http_port}", auth=self.managing("pageserver"), timeout=60
+            base_url=f"{self.scheme}://127.0.0.1:{self.pageserver_http_port}",
+            auth=self.managing("pageserver"),
+            verify=self.verify,
+            timeout=60,
         )
 
     def another_pageserver(self, name: str, pages: int, http: int) -> Process:
@@ -320,6 +341,7 @@ class Engine:
             *("--data-dir", str(self.root / name)),
             *("--object-store", self.object_store.format(objects=self.root / "objects")),
             *("--pg-bin-dir", str(PG_BIN), *self.pageserver_options, *self._token_options("pageserver")),
+            *self._tls_options("pageserver"),
         ]
         return self._spawn(name, ["weir-pageserver", *arguments], f"127.0.0.1:{http}", self.pageserver_environment)
 
@@ -337,13 +359,13 @@ class Engine:
     ) -> Process:
         program = self.bin_dir / arguments[0]
         assert program.exists(), f"{program} is missing: cargo build --release in storage/"
-        url = f"http://{http}/healthz"
+        url, auth = f"{self.scheme}://{http}/healthz", self.managing(arguments[0].removeprefix("weir-"))
         process = Process(
             name,
             [*(launcher or []), str(program), *arguments[1:]],
             self.root / f"{name}.log",
-            lambda: httpx.get(url, timeout=2).status_code == 200,
-            environment=STALLS | (environment or {}),
+            lambda: httpx.get(url, auth=auth, verify=self.verify, timeout=2).status_code == 200,
+            environment={STALLS_VARIABLE: os.environ.get(STALLS_VARIABLE, "")} | (environment or {}),
         )
         process.start()
         return process
@@ -390,17 +412,18 @@ class Engine:
             self.safekeeper_url(number, timeline),
             json={"start_lsn": timeline.start_lsn, "system_identifier": system_identifier, "pg_version": 15},
             auth=self.managing("safekeeper"),
+            verify=self.verify,
             timeout=10,
         )
         return answer.status_code
 
     def safekeeper_url(self, number: int, timeline: Timeline) -> str:
         address = f"{self.host(number + 1)}:{self.http_ports[number]}"
-        return f"http://{address}/v1/tenant/{timeline.tenant}/timeline/{timeline.id}"
+        return f"{self.scheme}://{address}/v1/tenant/{timeline.tenant}/timeline/{timeline.id}"
 
     def safekeeper_status(self, number: int, timeline: Timeline) -> dict[str, Any]:
         url, auth = self.safekeeper_url(number, timeline), self.managing("safekeeper")
-        return httpx.get(url, auth=auth, timeout=10).raise_for_status().json()
+        return httpx.get(url, auth=auth, verify=self.verify, timeout=10).raise_for_status().json()
 
     def stored_commits(self, timeline: Timeline) -> list[str]:
         """What each safekeeper's control file says is committed; it follows what the safekeeper knows by a second."""
@@ -466,7 +489,7 @@ class Engine:
             "safekeepers": self.wal_addresses(),
             "pageserver": {
                 "pages": f"127.0.0.1:{self.page_port}",
-                "http": f"http://127.0.0.1:{self.pageserver_http_port}",
+                "http": f"{self.scheme}://127.0.0.1:{self.pageserver_http_port}",
             },
             "full_page_writes": True,
             "roles": [{"name": "app", "password": scram_verifier(PASSWORD)}],
@@ -478,7 +501,7 @@ class Engine:
         }
         spec_file = directory / "spec.json"
         spec_file.write_text(json.dumps(body))
-        base, auth = f"http://127.0.0.1:{http_port}", self.managing(f"compute/{name}")
+        base, auth = f"{self.scheme}://127.0.0.1:{http_port}", self.managing(f"compute/{name}")
         process = Process(
             name,
             [
@@ -492,12 +515,14 @@ class Engine:
                 *(["--user", str(user)] if user is not None else []),
                 *(options or []),
                 *([] if self.credentials is None else self.credentials.options_of_compute(directory, body)),
+                *([] if self.proofs is None else self.proofs.options_of_compute(name)),
             ],
             self.root / f"{name}.log",
-            lambda: httpx.get(f"{base}/status", auth=auth, timeout=2).status_code == 200,
+            lambda: httpx.get(f"{base}/status", auth=auth, verify=self.verify, timeout=2).status_code == 200,
             environment=dict(environment or {}),
         )
-        compute = Compute(process, httpx.Client(base_url=base, auth=auth, timeout=30), port, directory, timeline)
+        http = httpx.Client(base_url=base, auth=auth, verify=self.verify, timeout=30)
+        compute = Compute(process, http, port, directory, timeline)
         self.computes.append(compute)
         process.start()
         if wait:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from harness import Compute, Engine, engine, metric, wait_for
+from harness import STALLS_VARIABLE, Compute, Engine, engine, metric, wait_for
 
 MEMORY_MIB = 256
 # How long a neighbour's commit may take to be ingested meanwhile, seconds. The machine of the test is as busy with
@@ -144,7 +144,7 @@ def test_a_task_that_keeps_a_worker_is_counted_and_ends_an_armed_pageserver() ->
     # Where ingest reports how far it is.
     stalls = {"WEIR_CRASH_POINT": "feedback.before", "WEIR_CRASH_BY": "stall"}
     root = Path(tempfile.mkdtemp(prefix="weir-system-"))
-    with engine(root, pageserver_environment=stalls | {"WEIR_WORKER_STALLS": ""}) as running:
+    with engine(root, pageserver_environment=stalls | {STALLS_VARIABLE: ""}) as running:
         compute = running.compute(running.create_timeline())
         compute.sql("CREATE TABLE t (i int)")
         count = lambda: metric(running.storage, "weir_worker_stalls_total", task="ingest")  # noqa: E731
@@ -154,7 +154,8 @@ def test_a_task_that_keeps_a_worker_is_counted_and_ends_an_armed_pageserver() ->
         assert running.stalls() == []
         compute.suspend()
     root = Path(tempfile.mkdtemp(prefix="weir-system-"))
-    armed = Engine(root, pageserver_environment=stalls | {"WEIR_WORKER_STALLS": "abort"})
+    # Armed as in every test.
+    armed = Engine(root, pageserver_environment=stalls)
     try:
         armed.start()
         armed.compute(armed.create_timeline(), wait=False)

@@ -78,12 +78,14 @@ async def test_times_that_were_missed_give_one_snapshot(weir: Weir) -> None:
 async def test_entries_that_fall_together_give_one_snapshot_kept_for_the_longest(weir: Weir) -> None:
     project = await make(weir, "together")
     main = project.main["id"]
+    # Behind the weekly one, whatever day it is.
+    in_two_weeks = now() + timedelta(days=14)
     await _schedule(
         project,
         main,
         {"frequency": "daily", "retention_seconds": DAY},
         {"frequency": "weekly", "day": 0, "retention_seconds": 30 * DAY},
-        {"frequency": "monthly", "day": 31, "hour": 23},
+        {"frequency": "monthly", "day": in_two_weeks.day, "hour": 23},
     )
     _, weekly, _ = await _next(project, main)
     assert weekly.isoweekday() == 7

@@ -11,13 +11,13 @@ from click.testing import CliRunner
 
 from weir.cli import installation as installations
 from weir.cli import system
+from weir.cli.api_section import API_SETTINGS
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation
 from weir.cli.logs import KEEP_OLD, last_lines, rotate
 from weir.cli.main import cli
 from weir.cli.metadata import forget_stale_lock
 from weir.cli.output import span, table
-from weir.cli.sections import API_SETTINGS
 from weir.cli.services import COMPLETED, prometheus_config, services, supervisor_config
 from weir.config import Settings
 

@@ -69,6 +69,11 @@ async def test_a_person_is_made_and_helped_by_whoever_runs_the_machine(weir: Wei
     assert "last owner" in await ran(*ADMIN, "member", email, named, "viewer", code=1)
     assert "is admin of" in await ran(*ADMIN, "member", email, "admin", "admin")
     assert "password alone" in await ran(*ADMIN, "end-second-factor", email)
+    assert "signs in as" in await ran(*ADMIN, "link", email, "https://login.example.org", "subject-1")
+    assert "linked already" in await ran(*ADMIN, "link", email, "https://login.example.org", "subject-1", code=1)
+    assert "1 links ended" in await ran(*ADMIN, "unlink", email)
+    assert "has no password" in await ran(*ADMIN, "provider-only", email)
+    assert await sign_in(weir, email, "a password that is new") == 401
     assert "nobody with the email" in await ran(*ADMIN, "password", f"x{email}", given=f"{PASSWORD}\n", code=1)
 
 
@@ -145,6 +150,12 @@ async def test_members_and_keys_are_shown_and_changed_by_the_command(weir: Weir,
     assert "--yes" in await weir_("members", "remove", other.email, code=1)
     assert "is out" in await weir_("members", "remove", other.email, "--yes")
     assert "last owner" in await weir_("members", "remove", owner.email, "--yes", code=1)
+    invited = f"{uuid4().hex}@example.org"
+    assert "No open invitation" in await weir_("invitations", "list")
+    assert "/accept-invitation#weir_invitation_" in await weir_("invitations", "create", invited, "--role", "viewer")
+    assert invited in await weir_("invitations", "list")
+    assert "not invited any more" in await weir_("invitations", "revoke", invited)
+    assert "no open invitation" in await weir_("invitations", "revoke", invited, code=1)
     made = await weir_("api-keys", "create", "ci", "--read-only", "--expires", "30d")
     shown, number = (
         next(line.split()[-1] for line in made.splitlines() if line.startswith(word)) for word in ("Key:", "ID:")

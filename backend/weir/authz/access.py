@@ -48,7 +48,8 @@ class ProjectAccess:
     async def _locked(self, project_id: str) -> Project:
         await self.project(project_id)
         project = await lock_project(self.session, project_id)
-        if project.deleted_at is not None:
+        # It may have gone, or become another organisation's, while this waited for the lock.
+        if project.deleted_at is not None or project.account_id != self.principal.account_id:
             raise NotFoundError.of("project", project_id)
         return project
 

@@ -106,6 +106,7 @@ class BranchView(View):
     protected: bool
     # As chosen; computes may be given more by a policy (`GET .../durability`).
     durability: Durability
+    # Usage is counted by project, not by branch: always 0 (`GET /consumption_history/projects`).
     cpu_used_sec: int = 0
     compute_time_seconds: int = 0
     active_time_seconds: int = 0

@@ -6,17 +6,16 @@ A crash between two files leaves a pair that does not fit, which the next call r
 """
 
 import datetime as dt
-import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.hazmat.primitives import serialization
 
 from weir.cli.errors import CliError
 from weir.cli.files import write_whole
+from weir.kit import certificates
+from weir.kit.certificates import Pair
 
 CA_DAYS = 3650
 SERVER_DAYS = 365
@@ -70,16 +69,12 @@ def prepare(files: Files, names: list[str], now: dt.datetime) -> list[str]:
     return said
 
 
-def _pair(certificate: Path, key: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None:
+def _pair(certificate: Path, key: Path) -> Pair | None:
     """None when a file is missing or makes no sense, or when they do not fit each other."""
     try:
-        found = x509.load_pem_x509_certificate(certificate.read_bytes())
-        private = serialization.load_pem_private_key(key.read_bytes(), None)
-    except (FileNotFoundError, ValueError, TypeError):
+        return certificates.parse_pair(certificate.read_bytes(), key.read_bytes())
+    except FileNotFoundError:
         return None
-    if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != found.public_key():
-        return None
-    return found, private
 
 
 def _days_left(certificate: x509.Certificate, now: dt.datetime) -> int:
@@ -87,89 +82,24 @@ def _days_left(certificate: x509.Certificate, now: dt.datetime) -> int:
 
 
 def _still_good(server: x509.Certificate, ca: x509.Certificate, names: list[str], now: dt.datetime) -> bool:
-    try:
-        server.verify_directly_issued_by(ca)
-        own = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except Exception:  # noqa: BLE001  whatever is wrong with it: it is made again
-        return False
-    wanted = x509.SubjectAlternativeName(_general(names))
-    return own == wanted and _days_left(server, now) >= RENEW_SERVER_DAYS
+    return certificates.is_of(server, ca, names) and _days_left(server, now) >= RENEW_SERVER_DAYS
 
 
-def _general(names: list[str]) -> list[x509.GeneralName]:
-    found: list[x509.GeneralName] = []
-    for name in names:
-        try:
-            found.append(x509.IPAddress(ipaddress.ip_address(name)))
-        except ValueError:
-            found.append(x509.DNSName(name))
-    return found
+def _new_authority(files: Files, now: dt.datetime) -> Pair:
+    made = certificates.authority(now - _EARLIER, now + dt.timedelta(days=CA_DAYS))
+    _write(files.ca_key, files.ca, made)
+    return made
 
 
-def _new_authority(files: Files, now: dt.datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Weir CA {x509.random_serial_number():x}"[:32])])
-    builder = _builder(name, name, key.public_key(), now, CA_DAYS)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
-    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    certificate = builder.sign(key, hashes.SHA256())
-    _write(files.ca_key, files.ca, key, certificate)
-    return certificate, key
+def _new_server(files: Files, authority: Pair, names: list[str], now: dt.datetime) -> None:
+    until = now + dt.timedelta(days=SERVER_DAYS)
+    _write(files.key, files.certificate, certificates.issue(authority, names, now - _EARLIER, until))
 
 
-def _new_server(
-    files: Files,
-    authority: tuple[x509.Certificate, ec.EllipticCurvePrivateKey],
-    names: list[str],
-    now: dt.datetime,
-) -> None:
-    ca, ca_key = authority
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
-    builder = _builder(subject, ca.subject, key.public_key(), now, SERVER_DAYS)
-    builder = builder.add_extension(x509.SubjectAlternativeName(_general(names)), critical=False)
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
-    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
-    builder = builder.add_extension(issuer, critical=False)
-    _write(files.key, files.certificate, key, builder.sign(ca_key, hashes.SHA256()))
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: dt.datetime, days: int
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _EARLIER)
-        .not_valid_after(now + dt.timedelta(days=days))
-    )
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _write(key_path: Path, path: Path, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
-    form = serialization.PrivateFormat.PKCS8
-    text = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
-    write_whole(key_path, text, 0o600)
-    write_whole(path, certificate.public_bytes(serialization.Encoding.PEM).decode(), 0o644)
+def _write(key_path: Path, path: Path, made: Pair) -> None:
+    certificate, key = made
+    write_whole(key_path, certificates.key_text(key), 0o600)
+    write_whole(path, certificates.certificate_text(certificate), 0o644)
 
 
 def _check_given(files: Files, now: dt.datetime) -> list[str]:

@@ -4,22 +4,25 @@ import os
 import pwd
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import click
 
 from weir import postgres_versions
-from weir.cli import folders, system
+from weir.cli import encryption, folders, launching, service_users, system
 from weir.cli import installation as installations
 from weir.cli.errors import CliError
-from weir.cli.installation import PORTS, Installation
-from weir.cli.services import services
+from weir.cli.installation import Installation
+from weir.cli.port_section import PORTS
+from weir.cli.services import Service, services
 from weir.cli.supervisor import Supervisor
 from weir.kit import cgroups
 
 _BINARIES = ("weir-safekeeper", "weir-pageserver", "weir-compute", "weir-log", "weir-members", "weir-proxy")
 _MAJOR = 15
+# The version of Landlock that knows ports.
+_LANDLOCK = 4
 # None: worth knowing, but nothing stands in the way.
 _Finding = tuple[bool | None, str, str]
 
@@ -63,6 +66,16 @@ def _machine() -> Iterator[_Finding]:
         except KeyError:
             known = False
         yield known, "the account `postgres` exists", "apt-get install postgresql-15 makes it."
+
+    landlock = system.landlock_version()
+    if landlock >= _LANDLOCK:
+        yield True, f"the kernel keeps a database's server to its own port (Landlock {landlock})", ""
+    else:
+        yield (
+            None,
+            f"the kernel does not keep a database's server to its own port (its Landlock is {landlock or 'off'})",
+            f"Version {_LANDLOCK} does: Linux 6.7 or newer, with `landlock` among its `lsm=`.",
+        )
 
 
 def _programs(installation: Installation | None) -> Iterator[_Finding]:
@@ -130,8 +143,9 @@ def _state(installation: Installation) -> Iterator[_Finding]:
         f"Lower memory_mib in [pageserver] of {installation.config_file} while Weir is down.",
     )
     for path in (installation.home / "secrets").glob("*"):
-        private = path.stat().st_mode & 0o077 == 0
-        yield private, f"{path} is private", f"chmod 600 {path}"
+        private = path.stat().st_mode & _closed(installation, path) == 0
+        yield private, f"{path} is private", f"chmod go-rw {path}"
+    yield from _storage_keys(installation)
     yield from _kept_apart(installation)
     yield from _bounded(installation)
     supervisor = Supervisor(installation)
@@ -147,8 +161,28 @@ def _state(installation: Installation) -> Iterator[_Finding]:
         yield not bad, f"services healthy{': not ' + ', '.join(bad) if bad else ''}", "`weir logs NAME` says why."
 
 
+def _closed(installation: Installation, path: Path) -> int:
+    """The bits of a secret's mode that have to be off. The services of the installation pass through the folder of
+    tokens, and none can list it; those of storage read the keys of what is encrypted."""
+    if path.is_dir():
+        return 0o067
+    return 0o037 if path == installation.storage_keys and path.stat().st_uid == 0 else 0o077
+
+
+def _storage_keys(installation: Installation) -> Iterator[_Finding]:
+    if not installation.encryption and not installation.storage_keys.exists():
+        return
+    try:
+        names = [key.name for key in encryption.read(installation.storage_keys)]
+    except CliError as error:
+        yield False, "keys of encrypted storage", str(error)
+    else:
+        yield True, f"keys of encrypted storage, the newest last: {', '.join(names)}", ""
+
+
 def _kept_apart(installation: Installation) -> Iterator[_Finding]:
-    opened = list(folders.open_to_others(installation.home))
+    users = installation.own_users
+    opened = list(folders.open_to_others(installation.home, users.group(service_users.STORAGE)))
     for folder in opened:
         yield False, f"other users can look into {folder}", f"chmod go-rw {folder}; `weir up` does it, too."
     if not opened:
@@ -163,6 +197,48 @@ def _kept_apart(installation: Installation) -> Iterator[_Finding]:
             f"computes have users of their own, of {installation.compute_users}",
             f"Accounts have numbers of these: {', '.join(named)}. Choose other numbers in [computes] users.",
         )
+    try:
+        chosen = services(installation)
+    except CliError as error:
+        yield False, "services can be described", str(error)
+        return
+    for reason in together(installation, chosen):
+        yield (
+            None,
+            reason,
+            "Whoever takes over one of these has what the others have; docs/operating.md, Users of services.",
+        )
+    if users.numbers is not None:
+        named = [entry.pw_name for entry in pwd.getpwall() if entry.pw_uid in users.numbers]
+        apart = [service.name for service in chosen if service.own is not None and not _cause(installation, service)]
+        yield (
+            not named,
+            f"services with users of their own, of {users.numbers[0]}-{users.numbers[-1]}: {', '.join(apart)}",
+            f"Accounts have numbers of these: {', '.join(named)}. Choose another range in [services] users.",
+        )
+
+
+def together(installation: Installation, chosen: Sequence[Service]) -> list[str]:
+    """Which services are not kept apart from the others, and why. Those that have to be root do not count."""
+    own = [service for service in chosen if service.own is not None]
+    if os.geteuid() != 0:
+        names = ", ".join(service.name for service in own)
+        return [f"services are not kept apart from each other: Weir is not run by root, so {names} share its user"]
+    if installation.own_users.pool is None:
+        return ["services are not kept apart from each other: [services] users is empty, so they run as root"]
+    if installation.own_users.numbers is None:
+        return ["services are not kept apart from each other: they get users of their own by the next `weir up`"]
+    causes = [(service, _cause(installation, service)) for service in own]
+    return [
+        f"{service.name} runs as {(service.own and service.own.otherwise) or 'root'}: {cause}"
+        for service, cause in causes
+        if cause
+    ]
+
+
+def _cause(installation: Installation, service: Service) -> str:
+    """Why it has no user of its own where others have."""
+    return "" if service.own is None else launching.reason(installation, service.own, service.command[0])
 
 
 def _bounded(installation: Installation) -> Iterator[_Finding]:

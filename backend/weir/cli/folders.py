@@ -14,6 +14,8 @@ from pathlib import Path
 from weir.cli.errors import CliError
 
 OWN = 0o700
+# As `weir.cli.ownership` opens one to the services of an installation.
+_FOR_SERVICES = 0o710
 PASSAGE = 0o711
 # Made by the first `weir up`, with their modes.
 MADE: Mapping[str, int] = {"secrets": OWN, "run": OWN, "log": OWN, "computes": PASSAGE}
@@ -23,19 +25,29 @@ _PUBLIC = frozenset(("tls", "servers"))
 _TO_OTHERS = 0o066
 
 
-def open_to_others(home: Path) -> Iterator[Path]:
-    """Folders of an installation that others than their owner can list or write to. Links are not followed."""
+def make(folder: Path, mode: int) -> None:
+    """A folder of `MADE`, new or not. One that services of the installation pass through stays so: they run."""
+    folder.mkdir(mode=mode, exist_ok=True)
+    if mode != OWN or stat.S_IMODE(folder.stat().st_mode) != _FOR_SERVICES:
+        folder.chmod(mode)
+
+
+def open_to_others(home: Path, sharing: int | None = None) -> Iterator[Path]:
+    """Folders of an installation that others than their owner can list or write to. `sharing`: a group whose members
+    are no others where a folder is the group's. Links are not followed."""
     for folder in _folders(home):
         # Computes come and go meanwhile.
         with suppress(FileNotFoundError):
-            if stat.S_IMODE(folder.lstat().st_mode) & _TO_OTHERS:
+            found = folder.lstat()
+            bits = _TO_OTHERS & 0o007 if found.st_gid == sharing else _TO_OTHERS
+            if stat.S_IMODE(found.st_mode) & bits:
                 yield folder
 
 
-def close(home: Path) -> list[Path]:
+def close(home: Path, sharing: int | None = None) -> list[Path]:
     """Takes from others what `open_to_others` finds, and answers with that. A folder that others pass through stays
     passable, since a compute may be running in it."""
-    closed = list(open_to_others(home))
+    closed = list(open_to_others(home, sharing))
     for path in closed:
         try:
             with suppress(FileNotFoundError):

@@ -12,44 +12,20 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
-from weir.cli import folders, sections
+from weir.cli import api_section, folders, identity_section, port_section, sections, service_users
 from weir.cli.certificates import Files
 from weir.cli.errors import CliError
 from weir.cli.files import write_whole
+from weir.cli.port_section import FIRST_PORT, MOST_SAFEKEEPERS, PORTS, SAFEKEEPERS
 from weir.cli.settings_file import TEMPLATE
 from weir.config import default_home
 from weir.kit.http import bracketed
+from weir.tls import parts as tls_parts
 from weir.tokens.keys import key_set_file
 from weir.tokens.parts import tokens_dir
 
-# Safekeepers of a new installation, and how many one can have: that many have ports. Those beyond the first three
-# are spares.
-SAFEKEEPERS = 3
-MOST_SAFEKEEPERS = 9
-_NUMBERS = range(1, MOST_SAFEKEEPERS + 1)
-FIRST_PORT = 7400
-PORTS: Mapping[str, tuple[int, str]] = {
-    "api": (7400, "API and console"),
-    "worker": (7402, "worker's health and metrics"),
-    "postgres": (7410, "metadata Postgres"),
-    "temporal": (7420, "Temporal, gRPC"),
-    "temporal_ui": (7421, "Temporal's own console"),
-    "temporal_http": (7422, "Temporal, HTTP"),
-    "temporal_metrics": (7423, "Temporal's metrics"),
-    "prometheus": (7430, "Prometheus"),
-    "proxy": (7432, "databases, through the proxy"),
-    "proxy_http": (7433, "proxy's health and metrics"),
-    **{f"safekeeper_{n}_wal": (7500 + n, f"safekeeper {n}, WAL") for n in _NUMBERS},
-    **{f"safekeeper_{n}_http": (7510 + n, f"safekeeper {n}, HTTP") for n in _NUMBERS},
-    "pageserver_pages": (7600, "pageserver, pages"),
-    "pageserver_http": (7601, "pageserver, HTTP"),
-    "simulator": (7650, "simulated fleet"),
-}
-# Ports that settings files of before the proxy do not have.
-_LATER = ("proxy", "proxy_http")
 COMPUTE_PORTS = (7700, 7899)
 
 
@@ -66,6 +42,7 @@ class Installation:
     # By the names in `sections.PAGESERVER_LIMITS`.
     pageserver_limits: Mapping[str, int]
     object_store_address: str = ""
+    encryption: bool = False
     # Levels of durability that no branch may have.
     durability_forbid: Sequence[str] = ()
     safekeeper_count: int = SAFEKEEPERS
@@ -82,8 +59,11 @@ class Installation:
     # Numbers of users, one for each compute that runs, where Weir is root; empty: computes share `pg_user`.
     compute_users: str = ""
     compute_cgroup: str = ""
+    # Users of the operating system for the services beside the computes.
+    own_users: service_users.ServiceUsers = field(default_factory=service_users.ServiceUsers)
     # Arguments of the simulated fleet's server: seed, regress-share, regress-ratio.
     simulated: Mapping[str, float] = field(default_factory=dict[str, float])
+    has_tls: bool = False
     proxy: sections.Proxy = field(default_factory=sections.Proxy)
     # What the API alone is told, by variable.
     api: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -148,6 +128,10 @@ class Installation:
     def object_store_variables(self) -> Path:
         """Credentials and the like of a bucket, for storage alone: a file that a shell reads."""
         return self.home / "secrets" / "object_store.env"
+
+    @property
+    def storage_keys(self) -> Path:
+        return self.home / "secrets" / "storage_keys"
 
     @property
     def is_simulated(self) -> bool:
@@ -226,6 +210,7 @@ class Installation:
         # Lets tests choose where the pageserver dies; nobody else sets it.
         passed += ("WEIR_CRASH_POINTS",)
         environment = {name: os.environ[name] for name in passed if name in os.environ}
+        scheme = "https" if self.has_tls else "http"
         environment.update(
             WEIR_HOME=str(self.home),
             WEIR_DATABASE_URL=(
@@ -235,10 +220,10 @@ class Installation:
             WEIR_TEMPORAL_NAMESPACE="default",
             WEIR_PROMETHEUS_URL=f"http://{self.address('prometheus')}",
             WEIR_API_URL=self.api_url,
-            WEIR_PAGESERVER_HTTP=f"http://{self.address('pageserver_http')}",
+            WEIR_PAGESERVER_HTTP=f"{scheme}://{self.address('pageserver_http')}",
             WEIR_PAGESERVER_PAGES=self.address("pageserver_pages"),
             WEIR_SAFEKEEPERS_HTTP=",".join(
-                f"http://{self.address(f'safekeeper_{n}_http')}" for n in self.safekeepers
+                f"{scheme}://{self.address(f'safekeeper_{n}_http')}" for n in self.safekeepers
             ),
             WEIR_SAFEKEEPERS_WAL=",".join(self.address(f"safekeeper_{n}_wal") for n in self.safekeepers),
             WEIR_BIN_DIR=str(self.bin_dir),
@@ -256,6 +241,8 @@ class Installation:
             WEIR_SCRAPE_INTERVAL_SECONDS=str(self.scrape_interval_seconds),
         )
         environment.update(self.api)
+        if self.has_tls:
+            environment["WEIR_TLS_FILE"] = str(tls_parts.control_file(self.home))
         if self.has_proxy:
             environment.update(
                 WEIR_PROXY_HOST=self.proxy.host,
@@ -298,9 +285,9 @@ def load(home: Path) -> Installation:
         raise CliError(f"There is no Weir in {home} yet. `weir up` creates it.") from None
     except tomllib.TOMLDecodeError as error:
         raise CliError(f"{path} is not valid TOML: {error}") from None
-    count = _safekeeper_count(path, document)
-    ports = _ports(path, document, count)
-    _refuse_duplicates(path, ports)
+    count = port_section.safekeeper_count(path, document)
+    ports = port_section.chosen(path, document, count)
+    port_section.refuse_duplicates(path, ports)
     postgres = sections.section(path, document, "postgres")
     prometheus = sections.section(path, document, "prometheus")
     return Installation(
@@ -320,6 +307,7 @@ def load(home: Path) -> Installation:
         object_store_address=os.environ.get(
             "WEIR_OBJECT_STORE", str(sections.section(path, document, "storage").get("object_store", ""))
         ),
+        encryption=sections.encryption(path, document),
         durability_forbid=sections.durability_forbid(path, document),
         safekeeper_count=count,
         offload=sections.offload(path, document),
@@ -331,8 +319,10 @@ def load(home: Path) -> Installation:
         compute_max_cu=sections.max_cu(path, document),
         compute_users=sections.users(path, document),
         compute_cgroup=sections.cgroup(path, document),
+        own_users=service_users.known(home, sections.service_users(path, document)),
+        has_tls=sections.tls(path, document),
         proxy=sections.proxy(path, document),
-        api=sections.api(path, document),
+        api=api_section.variables(path, document) | identity_section.variables(path, document),
         simulated={name: float(value) for name, value in sections.section(path, document, "simulated").items()},
     )
 
@@ -345,8 +335,7 @@ def create(home: Path, port_base: int | None) -> Installation:
         home.mkdir(parents=True, exist_ok=True)
         home.chmod(folders.PASSAGE)
         for name, mode in folders.MADE.items():
-            (home / name).mkdir(mode=mode, exist_ok=True)
-            (home / name).chmod(mode)
+            folders.make(home / name, mode)
     except PermissionError as error:
         raise CliError(f"Cannot write to {home}: {error.strerror}. Run as its owner, or set WEIR_HOME.") from None
     config = home / "weir.toml"
@@ -356,11 +345,12 @@ def create(home: Path, port_base: int | None) -> Installation:
             ports="\n".join(
                 f"{name} = {port + shift}  # {what}"
                 for name, (port, what) in PORTS.items()
-                if _safekeeper_of(name) <= SAFEKEEPERS
+                if port_section.safekeeper_of(name) <= SAFEKEEPERS
             ),
             computes=f"{first + shift}-{last + shift}",
             cache_mib=sections.COMPUTE_CACHE_MIB,
             users=sections.COMPUTE_USERS,
+            **service_users.IN_TEMPLATE,
             runtime=os.environ.get("WEIR_COMPUTE_RUNTIME", "local"),
             object_store=os.environ.get("WEIR_OBJECT_STORE", ""),
             pg_bin=os.environ.get("WEIR_PG_BIN_DIR", "/usr/lib/postgresql/15/bin"),
@@ -378,61 +368,6 @@ def create(home: Path, port_base: int | None) -> Installation:
         if not secret.exists():
             write_whole(secret, secrets.token_urlsafe(octets) + "\n", 0o600)
     return load(home)
-
-
-def _safekeeper_of(port: str) -> int:
-    """The number of the safekeeper whose port this is; 0 for all others."""
-    words = port.split("_")
-    return int(words[1]) if words[0] == "safekeeper" else 0
-
-
-def _ports(path: Path, document: Mapping[str, Any], safekeepers: int) -> dict[str, int]:
-    """Of all that runs here. Unless told otherwise, spare safekeepers have the ports behind those of the first one,
-    and what an older settings file does not know is as far from the API as in a new one."""
-    ports: dict[str, int] = {}
-    for name, (usual, _) in PORTS.items():
-        number = _safekeeper_of(name)
-        if number > safekeepers:
-            continue
-        if number > SAFEKEEPERS:
-            default = ports[name.replace(f"_{number}_", "_1_")] + number - 1
-        elif name in _LATER:
-            default = ports["api"] + usual - FIRST_PORT
-        else:
-            default = usual
-        ports[name] = _port(path, document, name, default)
-    return ports
-
-
-def _port(path: Path, document: Mapping[str, Any], name: str, default: int) -> int:
-    variable = f"WEIR_PORT_{name.upper()}"
-    value = os.environ.get(variable) or sections.section(path, document, "ports").get(name, default)
-    port = sections.number(value)
-    if port is None or not 1 <= port <= 65535:
-        raise CliError(f"The port {name!r} is {value!r}; it must be 1-65535 ([ports] in {path}, or {variable}).")
-    return port
-
-
-def _safekeeper_count(path: Path, document: Mapping[str, Any]) -> int:
-    value = os.environ.get("WEIR_SAFEKEEPERS_COUNT") or sections.section(path, document, "safekeepers").get(
-        "count", SAFEKEEPERS
-    )
-    count = sections.number(value)
-    if count is None or not 1 <= count <= MOST_SAFEKEEPERS:
-        raise CliError(
-            f"The number of safekeepers is {value!r}; it must be 1-{MOST_SAFEKEEPERS} ([safekeepers] count in "
-            f"{path}, or "
-            "WEIR_SAFEKEEPERS_COUNT)."
-        )
-    return count
-
-
-def _refuse_duplicates(path: Path, ports: Mapping[str, int]) -> None:
-    owner: dict[int, str] = {}
-    for name, port in ports.items():
-        if port in owner:
-            raise CliError(f"Port {port} is given to both {owner[port]} and {name} ([ports] in {path}).")
-        owner[port] = name
 
 
 def python() -> str:

@@ -20,7 +20,8 @@ def prepare(installation: Installation) -> None:
     files = KeyFiles(installation.home)
     try:
         files.prepare(time.time())
-        here = [*parts.services(installation.home), *parts.computes(installation.home)]
+        own = parts.safekeepers(installation.home, installation.safekeepers)
+        here = [*parts.services(installation.home), *own, *parts.computes(installation.home)]
         parts.renew(read_signing_key(files.private), here, time.time())
     except KeyFileError as error:
         raise CliError(str(error)) from None

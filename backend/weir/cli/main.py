@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from weir.cli import installation as installations
-from weir.cli import keys
+from weir.cli import keys, proofs
 from weir.cli import safekeepers as members
 from weir.cli.doctor import doctor as run_doctor
 from weir.cli.down import down as run_down
+from weir.cli.encryption_commands import encryption_group
 from weir.cli.errors import CliError
 from weir.cli.log import log as run_log
 from weir.cli.logs import logs as run_logs
@@ -289,6 +290,36 @@ def keys_rotate(home: Path, at_once: bool) -> None:
         keys.rotate(home, at_once=at_once)
 
 
+@cli.group("certificates")
+def certificates_group() -> None:
+    """Show and change the CA by whose certificates the parts of Weir know each other ([security] tls).
+
+    \b
+      weir certificates list                 whose certificates count, and until when
+      weir certificates rotate               a new CA; the old one counts for a day more
+      weir certificates rotate --at-once     the old CA counts no longer: after its key was seen by others
+
+    Weir may run or be down. Nothing is interrupted: parts read their certificates again while they run.
+    """
+
+
+@certificates_group.command("list")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.pass_obj
+def certificates_list(home: Path, as_json: bool) -> None:
+    """List the CAs whose certificates count, the one that signs first. No secret is shown."""
+    proofs.listing(home, as_json=as_json)
+
+
+@certificates_group.command("rotate")
+@click.option("--at-once", is_flag=True, help="Certificates of all other CAs count no longer.")
+@click.pass_obj
+def certificates_rotate(home: Path, at_once: bool) -> None:
+    """Replace the CA that signs. Safe to repeat after it broke off."""
+    with only_one(installations.load(home)):
+        proofs.rotate(home, at_once=at_once)
+
+
 @cli.command("rotate-logs", hidden=True)
 @click.pass_obj
 def rotate_logs(home: Path) -> None:
@@ -371,6 +402,7 @@ def env(home: Path) -> None:
             click.echo(f"export {name}={shlex.quote(value)}")
 
 
+cli.add_command(encryption_group)
 for _command in COMMANDS:
     cli.add_command(_command)
 

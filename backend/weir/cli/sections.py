@@ -7,18 +7,16 @@ bounds when it makes no sense.
 import ipaddress
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from weir.cli.errors import CliError
-from weir.config import LEAST_BODY_BYTES, MOST_API_PROCESSES, MOST_BODY_BYTES, MOST_CU, MOST_MINUTES
+from weir.cli.service_users import POOL, SIZE
+from weir.config import MOST_CU, MOST_MINUTES
 from weir.durability.levels import WEAK
-from weir.front.rates import Rate
-from weir.front.settings import host_names
 from weir.kit.addresses import parse_range
-from weir.quotas.names import parse_defaults
 
 RUNTIMES = ("local", "simulated")
 # What the pageserver may take, MiB: by default, and at least. Its own options have the same names and defaults.
@@ -110,6 +108,18 @@ def offload(path: Path, document: Mapping[str, Any]) -> bool:
     return value
 
 
+def encryption(path: Path, document: Mapping[str, Any]) -> bool:
+    """Whether layers and offloaded WAL are encrypted."""
+    variable = "WEIR_STORAGE_ENCRYPTION"
+    value = os.environ.get(variable) or section(path, document, "storage").get("encryption", False)
+    known = {"true": True, "false": False}
+    if isinstance(value, str) and value in known:
+        value = known[value]
+    if not isinstance(value, bool):
+        raise CliError(f"encryption in [storage] is {value!r}; it must be true or false ({path}, or {variable}).")
+    return value
+
+
 def safekeeper_limits(path: Path, document: Mapping[str, Any]) -> dict[str, int]:
     """What each safekeeper may keep, MiB, by the names in `SAFEKEEPER_LIMITS`; 0 is no limit."""
     given = section(path, document, "safekeepers")
@@ -172,54 +182,6 @@ def durability_forbid(path: Path, document: Mapping[str, Any]) -> list[str]:
     return [str(level) for level in levels]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
-def api(path: Path, document: Mapping[str, Any]) -> dict[str, str]:
-    """What the API is told beside its port, by the variable that tells it."""
-    given = section(path, document, "api")
-    if unknown := given.keys() - API_SETTINGS.keys():
-        raise CliError(f"{path}: [api] has no setting {min(unknown)!r}; it has {', '.join(API_SETTINGS)}.")
-    told: dict[str, str] = {}
-    for name, check in API_SETTINGS.items():
-        variable = f"WEIR_{name.upper()}"
-        value: Any = os.environ.get(variable, given.get(name))
-        if value is None:
-            continue
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        try:
-            check(text)
-        except ValueError as error:
-            raise CliError(f"[api] {name} in {path}, or {variable}: {error}.") from None
-        told[variable] = text
-    return told
-
-
-def _switch(text: str) -> None:
-    if text not in {"true", "false"}:
-        raise ValueError(f"{text!r} must be true or false")
-
-
-def _body_bytes(text: str) -> None:
-    count = number(text)
-    if count is None or not LEAST_BODY_BYTES <= count <= MOST_BODY_BYTES:
-        raise ValueError(f"{text!r} must be a number of bytes from {LEAST_BODY_BYTES} to {MOST_BODY_BYTES}")
-
-
-def _api_processes(text: str) -> None:
-    count = number(text)
-    if count is None or not 1 <= count <= MOST_API_PROCESSES:
-        raise ValueError(f"{text!r} must be a number of processes from 1 to {MOST_API_PROCESSES}")
-
-
-# Settings of [api], each with what raises ValueError for a wrong one. The API checks them the same way.
-API_SETTINGS: Mapping[str, Callable[[str], object]] = {
-    "allowed_hosts": host_names,
-    "behind_tls": _switch,
-    "max_body_bytes": _body_bytes,
-    "api_processes": _api_processes,
-    **dict.fromkeys(("rate_reads", "rate_changes", "rate_reveals", "rate_sql", "rate_strangers"), Rate.parse),
-    "quotas": parse_defaults,
-}
-
-
 def number(value: Any) -> int | None:
     try:
         return int(value)
@@ -276,6 +238,44 @@ def users(path: Path, document: Mapping[str, Any]) -> str:
             f'"" for computes that share a user ([computes] users in {path}, or {variable}).'
         )
     return f"{int(low)}-{int(high)}"
+
+
+def service_users(path: Path, document: Mapping[str, Any]) -> range | None:
+    """Numbers of users for services; None: they have none of their own."""
+    variable = "WEIR_SERVICES_USERS"
+    given = section(path, document, "services")
+    if unknown := given.keys() - {"users"}:
+        raise CliError(f"{path}: [services] has no setting {min(unknown)!r}; it has users.")
+    value = os.environ.get(variable, given.get("users", POOL))
+    if value == "":
+        return None
+    low, _, high = value.partition("-") if isinstance(value, str) else ("", "", "")
+    pool = range(int(low), int(high) + 1) if low.isdecimal() and high.isdecimal() else range(0)
+    if len(pool) < SIZE or pool.start < LEAST_USER or pool[-1] > MOST_USER:
+        raise CliError(
+            f"The users of services are {value!r}; they must be numbers A-B from {LEAST_USER} to {MOST_USER}, {SIZE} "
+            f'at least, or "" for services without users of their own ([services] users in {path}, or {variable}).'
+        )
+    computes = [int(part) for part in users(path, document).split("-") if part]
+    if computes and pool.start <= computes[1] and computes[0] <= pool[-1]:
+        raise CliError(
+            f"{path}: users in [services], {value}, and in [computes], {computes[0]}-{computes[1]}, have numbers in "
+            "common; services and computes are to be strangers to each other."
+        )
+    return pool
+
+
+def tls(path: Path, document: Mapping[str, Any]) -> bool:
+    """Whether storage, computes and control plane prove to each other who they are, and encrypt what they say. The
+    model of a simulated fleet speaks plain HTTP."""
+    variable = "WEIR_TLS"
+    value: Any = os.environ.get(variable) or section(path, document, "security").get("tls", False)
+    value = {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+    if not isinstance(value, bool):
+        raise CliError(
+            f"TLS between parts is {value!r}; it must be true or false ([security] tls in {path}, or {variable})."
+        )
+    return value and runtime(path, document) != "simulated"
 
 
 def cgroup(path: Path, document: Mapping[str, Any]) -> str:

@@ -6,17 +6,21 @@ it drives all of them. Every service is restarted when it dies or stops answerin
 
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from weir.cli import launching, ownership
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation, python, script
+from weir.cli.launching import Own
 from weir.cli.sections import Proxy
-from weir.cli.system import SERVICE_VARIABLE
+from weir.cli.service_users import STORAGE
+from weir.cli.system import DATABASE_VARIABLE, SERVICE_VARIABLE
 from weir.kit.addresses import plain_range
 from weir.kit.http import bracketed
+from weir.tls import parts
 
 HEALTHY = "process_healthy"
 COMPLETED = "process_completed_successfully"
@@ -40,6 +44,12 @@ class Service:
     once: bool = False
     every: str = ""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    # Words before the program that root has to begin with, such as those that read a secret into the environment.
+    before: Sequence[str] = ()
+    # How it runs as a user of its own; None: it runs as who runs Weir.
+    own: Own | None = None
+    # Whether it is told how to reach the metadata database, with the password.
+    has_database: bool = False
 
     def probe(self) -> dict[str, Any] | None:
         """Asked every two seconds; after a minute and a half of silence the supervisor restarts the service."""
@@ -54,14 +64,11 @@ class Service:
 
 
 def as_postgres_user(installation: Installation) -> list[str]:
-    """The words that start a program as the unprivileged user; none when Weir is not root."""
+    """The words that start a program of Postgres which asks for the user's name; none when Weir is not root."""
     if os.geteuid() != 0:
         return []
-    setpriv = shutil.which("setpriv")
-    if setpriv is None:
-        raise CliError("The program `setpriv` is missing (package util-linux); root needs it to start Postgres.")
     user = installation.pg_user
-    return [setpriv, f"--reuid={user}", f"--regid={user}", "--init-groups", "--"]
+    return [launching.setpriv(), f"--reuid={user}", f"--regid={user}", "--init-groups", "--"]
 
 
 def services(installation: Installation) -> list[Service]:
@@ -75,6 +82,7 @@ def services(installation: Installation) -> list[Service]:
             [script("weir-admin"), "migrate"],
             after={"postgres": HEALTHY},
             once=True,
+            has_database=True,
         ),
         _api(installation),
         _prometheus(installation),
@@ -90,7 +98,6 @@ def _postgres(installation: Installation) -> Service:
         "postgres",
         "metadata",
         [
-            *as_postgres_user(installation),
             str(installation.metadata_pg_bin / "postgres"),
             "-D",
             str(installation.postgres_data),
@@ -104,6 +111,7 @@ def _postgres(installation: Installation) -> Service:
         ],
         stop_signal=2,  # fast shutdown: sessions are ended, nothing needs recovery
         stop_seconds=30,
+        own=Own("postgres", installation.postgres_data, otherwise=installation.pg_user),
     )
 
 
@@ -122,6 +130,8 @@ def _temporal(installation: Installation) -> Service:
         ],
         ports=("temporal", "temporal_ui", "temporal_http", "temporal_metrics"),
         health=f"{installation.address('temporal_http')}/api/v1/namespaces/default",
+        # It does not start without its user's name, which it puts into traces.
+        own=Own("temporal", installation.home / "temporal", has_account=True),
     )
 
 
@@ -142,27 +152,32 @@ def _simulator(installation: Installation) -> Service:
         ],
         ports=("simulator",),
         health=f"{installation.address('simulator')}/healthz",
+        own=Own("simulator", sees=launching.python_paths()),
     )
 
 
 def _safekeeper(installation: Installation, number: int) -> Service:
     wal, http = f"safekeeper_{number}_wal", f"safekeeper_{number}_http"
+    name = f"safekeeper-{number}"
     return Service(
-        f"safekeeper-{number}",
+        name,
         f"WAL, one of {installation.safekeeper_count}",
         [
-            *(with_object_store_variables(installation) if installation.offload else []),
             str(installation.bin_dir / "weir-safekeeper"),
             *("--id", str(number)),
             *("--listen-wal", installation.address(wal), "--listen-http", installation.address(http)),
-            *("--data-dir", str(installation.home / f"safekeeper-{number}")),
+            *("--data-dir", str(installation.home / name)),
             *("--peers", ",".join(installation.address(f"safekeeper_{n}_wal") for n in installation.safekeepers)),
             *_options(installation.safekeeper_limits),
-            *_tokens(installation, "safekeeper"),
+            *_tokens(installation, name),
+            *_tls(installation, name),
             *(("--object-store", installation.object_store) if installation.offload else ()),
+            *_encryption(installation),
         ],
         ports=(wal, http),
-        health=f"{installation.address(http)}/healthz",
+        health=_health(installation, name, http),
+        before=with_object_store_variables(installation) if installation.offload else (),
+        own=_of_storage(installation, name) if installation.offload else Own(name, installation.home / name),
     )
 
 
@@ -171,7 +186,6 @@ def _pageserver(installation: Installation) -> Service:
         "pageserver",
         "pages",
         [
-            *with_object_store_variables(installation),
             str(installation.bin_dir / "weir-pageserver"),
             *("--listen-pages", installation.address("pageserver_pages")),
             *("--listen-http", installation.address("pageserver_http")),
@@ -179,13 +193,29 @@ def _pageserver(installation: Installation) -> Service:
             *("--object-store", installation.object_store),
             *("--pg-bin-dir", str(installation.pg_bin), "--pg-user", installation.pg_user),
             *_options(installation.pageserver_limits),
+            *_encryption(installation),
             *_tokens(installation, "pageserver"),
+            *_tls(installation, "pageserver"),
         ],
         ports=("pageserver_pages", "pageserver_http"),
-        health=f"{installation.address('pageserver_http')}/healthz",
+        health=_health(installation, "pageserver", "pageserver_http"),
         after={f"safekeeper-{n}": HEALTHY for n in installation.safekeepers},
         stop_seconds=30,
+        before=with_object_store_variables(installation),
+        # It has `initdb` make what new databases begin with.
+        own=replace(
+            _of_storage(installation, "pageserver", installation.pg_bin.parent),
+            has_account=True,
+        ),
     )
+
+
+def _of_storage(installation: Installation, name: str, *sees: Path) -> Own:
+    """A program of storage, with the object store: a folder is shared, a bucket's key is in the environment."""
+    store = launching.object_store_folder(installation)
+    if store is None:
+        return Own(name, installation.home / name, (STORAGE,), sees)
+    return Own(name, installation.home / name, (STORAGE,), sees, shared=store)
 
 
 def _options(limits: Mapping[str, int]) -> list[str]:
@@ -196,6 +226,27 @@ def _options(limits: Mapping[str, int]) -> list[str]:
 def _tokens(installation: Installation, part: str) -> list[str]:
     """Whom a part lets in, and what it shows to others: files, which it reads again when they change."""
     return ["--token-keys", str(installation.token_keys_file), "--token", str(installation.token_file(part))]
+
+
+def _encryption(installation: Installation) -> list[str]:
+    """Keys for what is encrypted, which may be older than the setting, and whether everything is from now on."""
+    keys = ["--key-file", str(installation.storage_keys)]
+    if installation.encryption:
+        return [*keys, "--encrypt"]
+    return keys if installation.storage_keys.exists() else []
+
+
+def _tls(installation: Installation, part: str) -> list[str]:
+    """By what a part proves itself to others, and whom it believes."""
+    return ["--tls", str(parts.service_file(installation.home, part))] if installation.has_tls else []
+
+
+def _health(installation: Installation, part: str, port: str) -> str | list[str]:
+    """The supervisor can't prove itself to a part: a program does it for it, as the part itself."""
+    if not installation.has_tls:
+        return f"{installation.address(port)}/healthz"
+    kind = part.partition("-")[0]
+    return [str(installation.bin_dir / "weir-probe"), kind, installation.address(port), *_tls(installation, part)]
 
 
 def with_object_store_variables(installation: Installation) -> list[str]:
@@ -222,6 +273,9 @@ def _api(installation: Installation) -> Service:
         ports=("api",),
         health=f"{installation.address('api')}/healthz",
         after={"postgres": HEALTHY, "migrate": COMPLETED},
+        # It runs `pg_dump` of the programs of Postgres.
+        own=Own("api", sees=[*launching.python_paths(), installation.pg_bin.parent]),
+        has_database=True,
     )
 
 
@@ -231,7 +285,7 @@ def _prometheus(installation: Installation) -> Service:
         "metrics",
         [
             str(installation.tool("prometheus")),
-            f"--config.file={installation.home / 'prometheus' / 'prometheus.yml'}",
+            f"--config.file={installation.run_dir / 'prometheus.yml'}",
             f"--storage.tsdb.path={installation.home / 'prometheus' / 'data'}",
             f"--storage.tsdb.retention.time={installation.retention}",
             f"--web.listen-address={installation.address('prometheus')}",
@@ -239,6 +293,7 @@ def _prometheus(installation: Installation) -> Service:
         ],
         ports=("prometheus",),
         health=f"{installation.address('prometheus')}/-/ready",
+        own=Own("prometheus", installation.home / "prometheus"),
     )
 
 
@@ -257,6 +312,7 @@ def _worker(installation: Installation) -> Service:
         },
         # Verdicts multiply many small matrices: threads of the linear algebra library would only wait for each other.
         environment={"OPENBLAS_NUM_THREADS": "1"},
+        has_database=True,
     )
 
 
@@ -272,7 +328,7 @@ def _proxy(installation: Installation) -> Service:
             *("--certificate", str(files.certificate), "--private-key", str(files.key)),
             *(("--domain", settings.domain) if settings.domain else ()),
             *("--control-plane", installation.api_url),
-            *("--control-plane-token", str(installation.proxy_token_file)),
+            *("--control-plane-token", str(ownership.control_plane_token(installation.home))),
             *("--mock-secret", str(installation.proxy_mock_secret_file)),
             *("--drain-seconds", str(_DRAIN_SECONDS)),
             *(word for name, value in settings.pool.items() for word in (f"--{name.replace('_', '-')}", str(value))),
@@ -283,6 +339,7 @@ def _proxy(installation: Installation) -> Service:
         health=f"{installation.address('proxy_http')}/healthz",
         after={"api": HEALTHY},
         stop_seconds=_DRAIN_SECONDS + 5,
+        own=Own("proxy", given=settings.given or ()),
     )
 
 
@@ -310,9 +367,17 @@ def supervisor_config(installation: Installation, chosen: Sequence[Service]) -> 
 
 def _entry(installation: Installation, service: Service, environment: Mapping[str, str]) -> dict[str, Any]:
     marked = {**environment, **service.environment, SERVICE_VARIABLE: service.name}
+    if not service.has_database:
+        marked.pop(DATABASE_VARIABLE, None)
+    words = [*service.before, *service.command]
+    if service.own is not None:
+        as_user = launching.words(installation, service.own, service.command[0], service.ports)
+        words = [*service.before, *as_user, *service.command]
+        # What root has at home is not the service's.
+        marked |= {"HOME": str(service.own.folder or "/")} if as_user else {}
     entry: dict[str, Any] = {
         "description": service.what,
-        "entrypoint": [*_TO_ITS_LOG, str(installation.log_file(service.name)), *service.command],
+        "entrypoint": [*_TO_ITS_LOG, str(installation.log_file(service.name)), *words],
         "working_dir": str(installation.home),
         "environment": [f"{name}={value}" for name, value in marked.items()],
         "availability": _availability(service),
@@ -340,9 +405,22 @@ def _availability(service: Service) -> dict[str, Any]:
     return {"restart": "always", "backoff_seconds": 1}
 
 
+def _scraping(installation: Installation) -> dict[str, str]:
+    """How Prometheus reaches the targets that the API calls https. It can be told one name for all of them."""
+    file = str(parts.service_file(installation.home, "prometheus"))
+    return {
+        "ca_file": str(parts.authorities_file(installation.home)),
+        "cert_file": file,
+        "key_file": file,
+        "server_name": parts.ANY_PORT,
+        "min_version": "TLS13",
+    }
+
+
 def prometheus_config(installation: Installation) -> str:
     """The API tells Prometheus what to scrape, so that a compute is scraped as soon as it runs. Rules are in
-    `rules.yml` beside it (`weir.computes.recorded`)."""
+    `rules.yml` beside it (`weir.computes.recorded`). Both are in a folder of root's: in Prometheus's own one, root
+    would write to whatever Prometheus had put there."""
     interval = f"{installation.scrape_interval_seconds}s"
     document = {
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": "15s"},
@@ -351,6 +429,7 @@ def prometheus_config(installation: Installation) -> str:
             {
                 "job_name": "weir",
                 "authorization": {"credentials_file": str(installation.token_file("prometheus"))},
+                **({"tls_config": _scraping(installation)} if installation.has_tls else {}),
                 "http_sd_configs": [
                     {"url": f"{installation.api_url}/internal/prometheus/targets", "refresh_interval": "3s"}
                 ],

@@ -30,6 +30,18 @@ rate_strangers = "600/600"
 # `weir-admin quotas` shows and sets those of accounts and projects (docs/operate/limits.md).
 quotas = ""
 
+# Identity providers that people sign in by (docs/operating.md), a table each. The table's name, of small letters,
+# digits and underscores, is in the address that the provider knows: PUBLIC URL/api/v2/auth/oidc/NAME/callback.
+# [identity.oidc.corp]
+# name = "Example Corp"                     # on the button
+# issuer = "https://login.example.org"      # as the provider writes itself
+# client_id = "weir"
+# client_secret_file = "/absolute/path"     # readable for who runs Weir; none: a public client
+# scopes = ["openid", "email", "profile"]
+# allowed_domains = ["example.org"]         # people with verified emails there are made when they first sign in
+# organization = "admin"                    # by name: what they become members of; "": of none
+# role = "viewer"                           # there: viewer, member or admin
+
 [computes]
 # Postgres gets the even ports, the agent of each compute the odd port above.
 ports = "{computes}"
@@ -48,6 +60,12 @@ users = "{users}"
 # Where Weir is run by root: a control group that you have made for Weir, such as "/weir" for /sys/fs/cgroup/weir.
 # Each compute gets one below it, which bounds its memory, processor time and processes by its size. "": nothing does.
 cgroup = ""
+
+[services]
+# Where Weir is run by root, metadata store, Temporal, Prometheus, safekeepers, pageserver, API and proxy each have a
+# user of the operating system of their own, a number from this range, which nothing else on this machine may use.
+# Each installation takes {service_block} of them. "": all run as root, the metadata store as the user in [postgres].
+users = "{service_users}"
 
 [proxy]
 # One address with TLS for the databases of all endpoints (docs/operate/connect.md). Without it clients connect to
@@ -88,11 +106,20 @@ max_role_connections = {max_role_connections}
 behind_port = 0
 trusted_senders = ""
 
+[security]
+# Whether storage, computes and the control plane prove to each other which part they are, by certificates of a CA
+# that Weir makes and renews, and encrypt what they say. Connections to databases are not meant: see [proxy].
+tls = false
+
 [storage]
 # Where the databases' layers are kept: a directory (file:///...) or a bucket (s3://bucket/prefix). Empty: `objects`
 # in this directory. Endpoint, region and credentials of a bucket are lines NAME=VALUE (AWS_ENDPOINT_URL, AWS_REGION,
 # AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) of secrets/object_store.env. Choose before the first project.
 object_store = "{object_store}"
+# Whether layers, and WAL in the object store, are encrypted, each project's by a key of its own (docs/operate/
+# encryption.md). `weir up` makes the key that protects those keys, secrets/storage_keys. Keep a copy of that file
+# elsewhere: without it every database is lost. What was encrypted stays so when this is false again.
+encryption = false
 
 [durability]
 # Levels that no branch may have, of "off" and "receive" (docs/durability.md). Sessions may choose them all the same.

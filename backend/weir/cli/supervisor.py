@@ -101,6 +101,8 @@ class Supervisor:
         ]
         environment = {**self.installation.environment(), system.SERVICE_VARIABLE: "supervisor"}
         environment["PC_CONFIG"] = str(self.installation.run_dir)
+        # Services inherit what the supervisor has; those that are told the password have it from their entry.
+        environment.pop(system.DATABASE_VARIABLE, None)
         errors = self.installation.log_file("supervisor-errors")
         with errors.open("wb") as sink:
             process = subprocess.Popen(

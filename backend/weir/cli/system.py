@@ -1,5 +1,6 @@
 """What the kernel knows about an installation: its processes, its mounts, who holds a port."""
 
+import ctypes
 import os
 import socket
 import subprocess
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SERVICE_VARIABLE = "WEIR_SERVICE"
+# Has the password of the metadata database.
+DATABASE_VARIABLE = "WEIR_DATABASE_URL"
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,13 @@ def wait_gone(pids: Iterable[int], seconds: float) -> list[int]:
         if left:
             time.sleep(0.05)
     return [pid for pid in left if is_alive(pid)]
+
+
+def landlock_version() -> int:
+    """Of the kernel's Landlock; 0: it has none, or none that is switched on."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    # landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION), of one number on all processors.
+    return max(int(libc.syscall(444, None, ctypes.c_size_t(0), 1)), 0)
 
 
 def port_is_free(port: int) -> bool:

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import click
 
-from weir.cli import certificates, folders, keys, metadata, system
+from weir.cli import certificates, encryption, folders, keys, metadata, ownership, proofs, service_users, system
 from weir.cli import installation as installations
-from weir.cli.doctor import unbounded
+from weir.cli.doctor import together, unbounded
 from weir.cli.errors import CliError
-from weir.cli.installation import PORTS, Installation
+from weir.cli.files import write_whole
+from weir.cli.installation import Installation
 from weir.cli.output import note, span
+from weir.cli.port_section import PORTS
 from weir.cli.services import Service, prometheus_config, services, supervisor_config
 from weir.cli.supervisor import State, Supervisor
 
@@ -30,18 +32,24 @@ def up(home: Path, *, port_base: int | None, timeout: float) -> Installation:
     with only_one(installation):
         if first:
             note(f"new installation in {home}")
-        for folder in folders.close(home):
+        if (pool := installation.own_users.pool) is not None:
+            service_users.take(home, pool)
+            installation = installations.load(home)
+        for folder in folders.close(home, installation.own_users.group(service_users.STORAGE)):
             note(f"other users could look into {folder}; no longer")
         if installation.shared_user:
             note(f"computes are not kept apart from each other: {installation.shared_user}")
-        for reason in unbounded(installation):
-            note(reason)
         supervisor = Supervisor(installation)
         keys.prepare(installation)
-        chosen = services(installation)
-        config = supervisor_config(installation, chosen)
+        encryption.prepare(installation)
+        proofs.prepare(installation)
         if installation.has_proxy:
             renew_certificate(installation)
+        ownership.prepare(installation)
+        chosen = services(installation)
+        for reason in (*together(installation, chosen), *unbounded(installation)):
+            note(reason)
+        config = supervisor_config(installation, chosen)
         if supervisor.pid() is not None and supervisor.answers():
             return _already_up(installation, supervisor, chosen, config, timeout)
         _require_programs(installation, chosen)
@@ -60,7 +68,11 @@ def up(home: Path, *, port_base: int | None, timeout: float) -> Installation:
 @contextmanager
 def only_one(installation: Installation) -> Generator[None]:
     """Two `weir up` at once: the second waits for the first and then finds everything up."""
-    with (installation.run_dir / "lock").open("w") as lock:
+    # Services of the installation pass through the folder: one that could open the file could hold the lock.
+    path = installation.run_dir / "lock"
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -83,6 +95,7 @@ def _already_up(
 
 def _require_programs(installation: Installation, chosen: Sequence[Service]) -> None:
     wanted = {service.command[0] for service in chosen}
+    wanted |= {service.health[0] for service in chosen if service.health and not isinstance(service.health, str)}
     if not installation.is_simulated:
         # The worker starts computes later, so their program is looked for as well.
         wanted |= {str(installation.bin_dir / name) for name in ("weir-compute", "weir-pageserver")}
@@ -157,13 +170,18 @@ def _prepare_files(installation: Installation) -> None:
         *(path.name for path in installation.safekeeper_dirs),
     ):
         (installation.home / name).mkdir(mode=folders.OWN, exist_ok=True)
+    ownership.prepare_store(installation)
     if not metadata.is_initialised(installation):
         note("making the metadata store")
         metadata.initialise(installation)
-    (installation.home / "prometheus" / "prometheus.yml").write_text(prometheus_config(installation))
+    write_whole(installation.run_dir / "prometheus.yml", prometheus_config(installation), 0o644)
     from weir.computes import recorded  # noqa: PLC0415  no other command needs what speaks with Prometheus
 
-    (installation.home / "prometheus" / "rules.yml").write_text(recorded.rules(installation.scrape_interval_seconds))
+    for name in ("prometheus.yml", "rules.yml"):
+        # Where older versions wrote them, in what is Prometheus's own folder now.
+        (installation.home / "prometheus" / name).unlink(missing_ok=True)
+    rules = recorded.rules(installation.scrape_interval_seconds)
+    write_whole(installation.run_dir / "rules.yml", rules, 0o644)
     free = shutil.disk_usage(installation.home).free
     if free < 2 << 30:
         note(f"only {free >> 20} MiB are free in {installation.home}")

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from weir.clients.http import HttpClient, JsonClient, RemoteError, switch_lsn
 from weir.config import get_settings
+from weir.tls.parts import compute_name
 from weir.tokens.bearer import for_agent
 
 T = TypeVar("T")
@@ -117,7 +118,9 @@ class ComputeStatus:
 
 class ComputeAgent:
     def __init__(self, compute_id: str, base_url: str, client: HttpClient) -> None:
-        self._http = JsonClient("the compute's agent", base_url, client, lambda _: for_agent(compute_id))
+        self._http = JsonClient(
+            "the compute's agent", base_url, client, lambda _: for_agent(compute_id), compute_name(compute_id)
+        )
 
     async def status(self, timeout: float = 2.0) -> ComputeStatus:  # noqa: ASYNC109
         return await self._http.read(ComputeStatus.parse, "GET", "/status", timeout=timeout)
@@ -178,7 +181,7 @@ def agent_of(compute_id: str, host: str, postgres_port: int, client: HttpClient)
     settings = get_settings()
     if settings.compute_runtime == "simulated":
         return ComputeAgent(compute_id, f"{settings.simulator_url}/computes/{compute_id}", client)
-    return ComputeAgent(compute_id, f"http://{host}:{postgres_port + 1}", client)
+    return ComputeAgent(compute_id, f"{settings.parts_scheme}://{host}:{postgres_port + 1}", client)
 
 
 async def status_of(

@@ -28,7 +28,10 @@ class HttpClient(Protocol):
         data: dict[str, str] | None = None,
         headers: dict[str, str] | None = None,
         timeout: float = 10.0,  # noqa: ASYNC109
-    ) -> httpx.Response: ...
+        extensions: dict[str, Any] | None = None,
+    ) -> httpx.Response:
+        """`extensions`: `sni_hostname`, httpx's word for the name that the other side of TLS has to prove."""
+        ...
 
 
 class RemoteError(Exception):
@@ -56,15 +59,22 @@ class RemoteError(Exception):
 
 class JsonClient:
     """A thin JSON client of one program at one address. `bearer` has the token for a request to a path, None where
-    there is none to show."""
+    there is none to show. `part`: the name that the program has to prove where the address begins with https."""
 
     def __init__(
-        self, service: str, base_url: str, client: HttpClient, bearer: Callable[[str], str | None] | None = None
+        self,
+        service: str,
+        base_url: str,
+        client: HttpClient,
+        bearer: Callable[[str], str | None] | None = None,
+        part: str | None = None,
     ) -> None:
         self.service = service
         self.base_url = base_url
         self._client = client
         self._bearer = bearer
+        proven = part is not None and base_url.startswith("https://")
+        self._words: dict[str, Any] = {"extensions": {"sni_hostname": part}} if proven else {}
 
     async def _send(self, method: str, path: str, **words: Any) -> httpx.Response:
         """Raises httpx.HTTPError where there is no answer, RemoteError where there is no key for a token."""
@@ -74,7 +84,7 @@ class JsonClient:
             raise RemoteError(self.service, f"{method} {path}", None, NO_ANSWER, str(error)) from error
         if token is not None:
             words["headers"] = {"Authorization": f"Bearer {token}"}
-        return await self._client.request(method, self.base_url + path, **words)
+        return await self._client.request(method, self.base_url + path, **words, **self._words)
 
     async def call(
         self,
@@ -134,7 +144,7 @@ class JsonClient:
         """Any good status will do, whatever the body."""
         refuse_requests(self.service, f"GET {path}")
         try:
-            response = await self._client.request("GET", self.base_url + path, timeout=timeout)
+            response = await self._client.request("GET", self.base_url + path, timeout=timeout, **self._words)
         except httpx.HTTPError as error:
             where = f"{self.service} at {self.base_url}"
             raise RemoteError(where, f"GET {path}", None, NO_ANSWER, _describe(error)) from error

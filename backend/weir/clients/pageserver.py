@@ -84,7 +84,7 @@ class SickMark:
 
 class Pageserver:
     def __init__(self, base_url: str, client: HttpClient) -> None:
-        self._http = JsonClient("the pageserver", base_url, client, partial(for_storage, "pageserver"))
+        self._http = JsonClient("the pageserver", base_url, client, partial(for_storage, "pageserver"), "pageserver")
 
     async def healthy(self) -> None:
         await self._http.ping("/healthz", timeout=2)

@@ -110,7 +110,9 @@ class Safekeeper:
     def __init__(self, number: int, base_url: str, client: HttpClient) -> None:
         self.number = number
         self.base_url = base_url
-        self._http = JsonClient("the safekeeper", base_url, client, partial(for_storage, "safekeeper"))
+        self._http = JsonClient(
+            "the safekeeper", base_url, client, partial(for_storage, "safekeeper"), f"safekeeper-{number}"
+        )
 
     async def healthy(self) -> None:
         await self._http.ping("/healthz", timeout=2)

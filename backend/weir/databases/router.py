@@ -35,6 +35,7 @@ from weir.errors import (
     UnauthorizedError,
     responses,
 )
+from weir.kit.path_names import PathName
 from weir.kit.schemas import Id, PathId
 from weir.operations.schemas import OperationView
 
@@ -71,7 +72,7 @@ async def create_project_branch_role(
 
 @router.get(f"{_BRANCH}/roles/{{role_name}}", tags=["roles"])
 async def get_project_branch_role(
-    project_id: PathId, branch_id: PathId, role_name: str, access: Access
+    project_id: PathId, branch_id: PathId, role_name: PathName, access: Access
 ) -> RoleResponse:
     branch = await access.branch(await access.project(project_id), branch_id)
     return RoleResponse(role=RoleView.of(await service.get_role(access, branch, role_name)))
@@ -79,7 +80,7 @@ async def get_project_branch_role(
 
 @router.get(f"{_BRANCH}/roles/{{role_name}}/reveal_password", tags=["roles"])
 async def get_project_branch_role_password(
-    project_id: PathId, branch_id: PathId, role_name: str, access: Access
+    project_id: PathId, branch_id: PathId, role_name: PathName, access: Access
 ) -> RolePasswordResponse:
     branch = await access.branch(await access.project(project_id), branch_id)
     role = await service.get_role(access, branch, role_name)
@@ -90,7 +91,7 @@ async def get_project_branch_role_password(
 
 @router.post(f"{_BRANCH}/roles/{{role_name}}/reset_password", tags=["roles"], responses=_CHANGE)
 async def reset_project_branch_role_password(
-    project_id: PathId, branch_id: PathId, role_name: str, access: Access
+    project_id: PathId, branch_id: PathId, role_name: PathName, access: Access
 ) -> RoleOperations:
     role, password, operations = await service.reset_password(access, project_id, branch_id, role_name)
     return RoleOperations(role=RoleView.of(role, password), operations=[OperationView.of(row) for row in operations])
@@ -103,7 +104,7 @@ async def reset_project_branch_role_password(
     responses=_DELETE,
 )
 async def delete_project_branch_role(
-    project_id: PathId, branch_id: PathId, role_name: str, access: Access
+    project_id: PathId, branch_id: PathId, role_name: PathName, access: Access
 ) -> RoleOperations | Response:
     """Drops a role. What it owns goes to the owner of the database it is in. One that owns a database is refused with
     412, and so is the last one. A suspended compute drops it when it has started next; until then, and after a drop
@@ -138,7 +139,7 @@ async def create_project_branch_database(
 
 @router.get(f"{_BRANCH}/databases/{{database_name}}", tags=["databases"])
 async def get_project_branch_database(
-    project_id: PathId, branch_id: PathId, database_name: str, access: Access
+    project_id: PathId, branch_id: PathId, database_name: PathName, access: Access
 ) -> DatabaseResponse:
     branch = await access.branch(await access.project(project_id), branch_id)
     return DatabaseResponse(database=DatabaseView.of(await service.get_database(access, branch, database_name)))
@@ -150,7 +151,7 @@ async def get_project_branch_database(
     responses=_CHANGE | responses(BadRequestError, NotBuiltError),
 )
 async def update_project_branch_database(
-    project_id: PathId, branch_id: PathId, database_name: str, body: DatabaseUpdateRequest, access: Access
+    project_id: PathId, branch_id: PathId, database_name: PathName, body: DatabaseUpdateRequest, access: Access
 ) -> DatabaseOperations:
     """Gives a database another owner. Another name is refused."""
     row, operations = await service.change_owner(
@@ -168,7 +169,7 @@ async def update_project_branch_database(
     responses=_DELETE,
 )
 async def delete_project_branch_database(
-    project_id: PathId, branch_id: PathId, database_name: str, access: Access
+    project_id: PathId, branch_id: PathId, database_name: PathName, access: Access
 ) -> DatabaseOperations | Response:
     """Drops a database with all that is in it; sessions in it are ended. Branches keep theirs, and a branch of an
     earlier state has it. A suspended compute drops it when it has started next; until then, and after a drop that

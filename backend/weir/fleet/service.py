@@ -235,14 +235,18 @@ def targets(rows: list[ComputeRow], settings: Settings) -> list[TargetGroup]:
         # One scrape shows all computes; storage has no figures of its own there.
         labels = {"job": "compute", "region_id": settings.region_id}
         return [*groups, TargetGroup(targets=[urlsplit(settings.simulator_url).netloc], labels=labels)]
+    # What Prometheus takes for http without it.
+    scheme = {} if settings.tls_file is None else {"__scheme__": settings.parts_scheme}
     groups += [
         TargetGroup(
             targets=[urlsplit(settings.pageserver_http_url).netloc],
-            labels={"job": "pageserver", "pageserver_id": "1"},
+            labels={"job": "pageserver", "pageserver_id": "1", **scheme},
         ),
     ]
     groups += [
-        TargetGroup(targets=[urlsplit(url).netloc], labels={"job": "safekeeper", "safekeeper_id": str(index)})
+        TargetGroup(
+            targets=[urlsplit(url).netloc], labels={"job": "safekeeper", "safekeeper_id": str(index), **scheme}
+        )
         for index, url in enumerate(settings.safekeeper_http_urls, 1)
     ]
     groups += [
@@ -254,6 +258,7 @@ def targets(rows: list[ComputeRow], settings: Settings) -> list[TargetGroup]:
                 "project_id": row.project.id,
                 "branch_id": row.branch.id,
                 "endpoint_id": row.endpoint.id,
+                **scheme,
             },
         )
         for row in rows

@@ -124,16 +124,18 @@ def has_body(headers: Headers) -> bool:
     return bool(values(headers, b"transfer-encoding")) or any(length.strip() != "0" for length in lengths)
 
 
-def refuse_other_media(headers: Headers) -> None:
-    """JSON alone: what forms, and scripts of other sites, can send without asking first is none."""
+def refuse_other_media(headers: Headers, *, form: bool = False) -> None:
+    """JSON alone: what forms, and scripts of other sites, can send without asking first is none. `form`: of a route
+    that programs send forms to, a form alone."""
     types = values(headers, b"content-type")
     essence, _, parameters = (types[0] if len(types) == 1 else "").partition(";")
     if not has_body(headers) and (not types or essence.strip().lower() == _NO_TYPE_KNOWN):
         return
     known = {"", "charset=utf-8", 'charset="utf-8"'}
-    if essence.strip().lower() != "application/json" or parameters.strip().lower() not in known:
+    wanted, name = ("application/x-www-form-urlencoded", "a form") if form else ("application/json", "JSON")
+    if essence.strip().lower() != wanted or parameters.strip().lower() not in known:
         raise UnsupportedMediaTypeError(
-            f"a body has to be JSON, with `Content-Type: application/json`; this one is "
+            f"a body has to be {name}, with `Content-Type: {wanted}`; this one is "
             f"{shown(', '.join(types) or 'of no type')}; a request without a body needs no type"
         )
 

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from weir.errors import BadRequestError, RequestTimeoutError, TooLargeError, WeirError, error_response
 from weir.front import checks
-from weir.front.kinds import API, SAFE_METHODS
+from weir.front.kinds import API, SAFE_METHODS, takes_form
 
 BODY_SECONDS = 30.0
 # Asked by probes that know no name of the installation; tells nothing but whether the process works.
@@ -69,7 +69,7 @@ class Gate:
         if scope["method"] in SAFE_METHODS or not scope["path"].startswith(API):
             return
         checks.refuse_foreign_origin(headers, only_https=self._behind_tls)
-        checks.refuse_other_media(headers)
+        checks.refuse_other_media(headers, form=takes_form(scope["path"]))
         checks.refuse_announced_size(headers, self._most_body)
 
 

@@ -8,8 +8,10 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _SQL = re.compile(r"/branches/[^/]+/(schema|compare_schema|sql|query)(/|$)")
 _REVEAL = re.compile(r"/projects/[^/]+/(connection_uri|branches/[^/]+/roles/[^/]+/(reveal_password|reset_password))$")
-_KEYS = re.compile(r"/api_keys$")
+_KEYS = re.compile(r"/(api_keys|organizations/[^/]+/invitations)$")
 _POLL = re.compile(r"/api/v2/projects/[^/]+/operations(/[^/]+)?")
+# Identity providers send forms there, as OpenID Connect has it. What counts is a signed token, and no cookie.
+_FORM = re.compile(r"/api/v2/auth/oidc/[^/]+/backchannel-logout")
 
 
 class Kind(StrEnum):
@@ -36,6 +38,11 @@ def is_poll(method: str, path: str) -> bool:
     """Whether the request asks how operations are. Clients ask that in a loop until something is done, and one that
     is told to wait would not learn of a failure; it is never limited for whoever has a key."""
     return method in SAFE_METHODS and _POLL.fullmatch(path) is not None
+
+
+def takes_form(path: str) -> bool:
+    """Whether the body of a request to this path is a form, and not JSON."""
+    return _FORM.fullmatch(path) is not None
 
 
 def kind_of(method: str, path: str) -> Kind:

@@ -29,6 +29,17 @@ def set_cookie(request: Request, response: Response, token: str) -> None:
         max_age=get_settings().session_hours * 3600,
         httponly=True,
         samesite="lax",
-        secure=get_settings().behind_tls or request.url.scheme == "https",
+        secure=is_tls(request),
         path="/",
     )
+
+
+def is_tls(request: Request) -> bool:
+    """Whether the browser asks by TLS, as far as this program and its settings know."""
+    return get_settings().behind_tls or request.url.scheme == "https"
+
+
+def public_url(request: Request) -> str:
+    """Of this installation, as the browser has it, without a slash at the end. The gate has found the host to be one
+    of the installation's names."""
+    return f"{'https' if is_tls(request) else 'http'}://{request.headers['host']}"

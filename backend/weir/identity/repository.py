@@ -218,8 +218,11 @@ class IdentityRepository:
             others = [AuditEntry.account_id.is_(None)]
             others += [AuditEntry.resource.startswith(f"{kind}/") for kind in owned.kinds()]
         else:
-            projects = select(Project.id).where(Project.account_id == fleet)
-            others = [AuditEntry.project_id.in_(projects)]
+            # Of one that was another organisation's before, what has happened since: who did what there is not for
+            # this one to know.
+            since = or_(Project.transferred_at.is_(None), Project.transferred_at <= AuditEntry.at)
+            theirs = select(Project.id).where(Project.id == AuditEntry.project_id, Project.account_id == fleet, since)
+            others = [theirs.exists()]
             others += [AuditEntry.resource.in_(names) for names in owned.names_of(fleet)]
         statement = select(AuditEntry).where(or_(AuditEntry.account_id == account_id, *others))
         return await self._audit(wanted.narrow(statement), page)

@@ -33,6 +33,7 @@ from weir.identity.schemas import (
     AuthDetails,
     CurrentUser,
     SessionCreateRequest,
+    SessionPerson,
     SessionResponse,
     SessionUser,
 )
@@ -61,8 +62,11 @@ async def create_session(body: SessionCreateRequest, request: Request, response:
 
 
 @router.get("/auth/session", tags=["auth"])
-async def get_session(principal: CurrentPrincipal) -> SessionResponse:
+async def get_session(principal: CurrentPrincipal, session: Session) -> SessionResponse:
     named = principal.role is not None
+    person = None
+    if principal.is_person and principal.user_id is not None:
+        person = await PeopleRepository(session).user(principal.user_id)
     user = SessionUser(
         id=_id_of(principal),
         name=principal.name,
@@ -70,6 +74,9 @@ async def get_session(principal: CurrentPrincipal) -> SessionResponse:
         operator=principal.operator,
         organization_id=principal.account_id if named else None,
         role=principal.role,
+        person=SessionPerson.of(person) if person is not None else None,
+        project_id=principal.project_id,
+        read_only=principal.read_only,
     )
     return SessionResponse(user=user)
 

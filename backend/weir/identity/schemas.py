@@ -4,6 +4,7 @@ from uuid import UUID
 
 from weir.kit.pagination import Pagination
 from weir.kit.schemas import Body, Id, Name, Timestamp, View
+from weir.people.models import User
 from weir.people.roles import Role
 
 
@@ -64,9 +65,27 @@ class SessionCreateRequest(Body):
     api_key: str
 
 
+class SessionPerson(View):
+    """Who signed in as themselves. `has_password`: false for who signs in by an identity provider alone.
+    `second_factor`: signing in asks for a code."""
+
+    name: str
+    has_password: bool
+    second_factor: bool
+
+    @classmethod
+    def of(cls, row: User) -> "SessionPerson":
+        return cls(
+            name=row.name,
+            has_password=row.password_hash is not None,
+            second_factor=row.totp_confirmed_at is not None,
+        )
+
+
 class SessionUser(View):
     """Who is signed in, and the organization that requests act in where they name none; null for a person who is in
-    none. `operator`: it sees every organization's computes and rollouts."""
+    none. `operator`: it sees every organization's computes and rollouts. `person`: null where an API key signed in,
+    which `project_id` (its only project) and `read_only` are of."""
 
     id: UUID
     name: str
@@ -74,6 +93,9 @@ class SessionUser(View):
     operator: bool
     organization_id: UUID | None
     role: Role | None
+    person: SessionPerson | None
+    project_id: str | None
+    read_only: bool
 
 
 class SessionResponse(View):

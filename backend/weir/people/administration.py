@@ -1,6 +1,8 @@
 """What `weir-admin` does with people: whoever may run it on the machine makes the first ones, and helps those who
 have lost their way in."""
 
+from sqlalchemy import CursorResult, delete
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.errors import BadRequestError, ConflictError, NotFoundError
@@ -9,7 +11,7 @@ from weir.identity.repository import IdentityRepository
 from weir.identity.service import ADMIN
 from weir.kit.clock import now
 from weir.people import passwords, throttle
-from weir.people.models import Membership, User
+from weir.people.models import Membership, User, UserIdentity
 from weir.people.own import forget_second_factor
 from weir.people.repository import PeopleRepository
 from weir.people.roles import Role
@@ -52,6 +54,44 @@ async def end_second_factor(session: AsyncSession, email: str) -> None:
     user = await _user(session, email)
     await forget_second_factor(session, user)
     audit.record_system(session, ADMIN, "user.totp.end", f"user/{user.email}")
+
+
+async def link(session: AsyncSession, email: str, issuer: str, subject: str) -> None:
+    """From now on whoever an identity provider calls `subject` signs in as this person."""
+    user = await _user(session, email)
+    statement = (
+        insert(UserIdentity)
+        .values(issuer=issuer, subject=subject, user_id=user.id, email=user.email, linked_at=now())
+        .on_conflict_do_nothing(index_elements=["issuer", "subject"])
+    )
+    result = await session.execute(statement)
+    if isinstance(result, CursorResult) and result.rowcount == 0:
+        raise ConflictError(f"{subject!r} of {issuer} is linked already; `weir-admin user unlink EMAIL` ends a link")
+    audit.record_system(session, ADMIN, "user.link", f"user/{user.email}", issuer=issuer, subject=subject)
+
+
+async def unlink(session: AsyncSession, email: str) -> int:
+    """Ends all links of the person with identity providers, and all their sessions; how many links there were."""
+    user = await _user(session, email)
+    statement = delete(UserIdentity).where(UserIdentity.user_id == user.id)
+    result = await session.execute(statement.execution_options(synchronize_session=False))
+    ended = result.rowcount if isinstance(result, CursorResult) else 0
+    await IdentityRepository(session).end_sessions_of(user.id)
+    audit.record_system(session, ADMIN, "user.unlink", f"user/{user.email}", links=ended)
+    return ended
+
+
+async def end_password(session: AsyncSession, email: str) -> None:
+    """The person signs in by an identity provider alone: password, second factor and all sessions end, and so do the
+    API keys that were made with them, since somebody else may have known the password."""
+    user = await _user(session, email)
+    user.password_hash = None
+    await forget_second_factor(session, user)
+    identity = IdentityRepository(session)
+    await identity.end_sessions_of(user.id)
+    for _, account in await PeopleRepository(session).memberships_of(user.id):
+        await identity.revoke_keys_of(account.id, user.id, now())
+    audit.record_system(session, ADMIN, "user.password.end", f"user/{user.email}")
 
 
 async def set_member(session: AsyncSession, email: str, of: str, role: Role) -> None:

@@ -34,6 +34,16 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     password.add_argument("email")
     factor = verbs.add_parser("end-second-factor", help="for who has lost authenticator and recovery codes")
     factor.add_argument("email")
+    link = verbs.add_parser("link", help="have a person sign in as whoever an identity provider calls SUBJECT")
+    link.add_argument("email")
+    link.add_argument("issuer", help="as the provider's settings have it")
+    link.add_argument("subject", help="`sub` of the person at the provider")
+    unlink = verbs.add_parser("unlink", help="end all links of a person with identity providers, and their sessions")
+    unlink.add_argument("email")
+    alone = verbs.add_parser(
+        "provider-only", help="end password, second factor, sessions and keys: an identity provider signs them in"
+    )
+    alone.add_argument("email")
     member = verbs.add_parser("member", help="make a person a member of an organization, or change the role there")
     member.add_argument("email")
     member.add_argument("organization", help="by name")
@@ -55,6 +65,15 @@ async def run(session: AsyncSession, arguments: argparse.Namespace) -> str:
     if arguments.verb == "end-second-factor":
         await administration.end_second_factor(session, email)
         return f"{email} signs in with the password alone"
+    if arguments.verb == "link":
+        await administration.link(session, email, arguments.issuer, arguments.subject)
+        return f"{arguments.subject} of {arguments.issuer} signs in as {email}"
+    if arguments.verb == "unlink":
+        ended = await administration.unlink(session, email)
+        return f"{email} is linked with no identity provider ({ended} links ended); all sessions have ended"
+    if arguments.verb == "provider-only":
+        await administration.end_password(session, email)
+        return f"{email} has no password any more and signs in by an identity provider; sessions and keys have ended"
     await administration.set_member(session, email, arguments.organization, Role(arguments.role))
     return f"{email} is {arguments.role} of {arguments.organization}"
 

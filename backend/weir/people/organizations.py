@@ -27,7 +27,7 @@ async def organization(session: AsyncSession, principal: Principal) -> Account:
 
 async def add(session: AsyncSession, principal: Principal, email: str, role: Role) -> tuple[Membership, User]:
     people = PeopleRepository(session)
-    await _decides(session, principal, role)
+    await decides(session, principal, role)
     user = await people.user_of_email(email)
     if user is None:
         raise NotFoundError(f"nobody with the email {email} is known here; `weir-admin user create` makes a person")
@@ -41,9 +41,9 @@ async def add(session: AsyncSession, principal: Principal, email: str, role: Rol
 
 
 async def change(session: AsyncSession, principal: Principal, member_id: UUID, role: Role) -> tuple[Membership, User]:
-    await _decides(session, principal, role)
+    await decides(session, principal, role)
     row, user = await _member(session, principal, member_id)
-    await _decides(session, principal, row.role)
+    await decides(session, principal, row.role)
     if role is not Role.OWNER:
         await _refuse_last_owner(session, row, user)
     before, row.role = row.role, role
@@ -54,7 +54,7 @@ async def change(session: AsyncSession, principal: Principal, member_id: UUID, r
 async def remove(session: AsyncSession, principal: Principal, member_id: UUID) -> tuple[Membership, User]:
     await PeopleRepository(session).lock_organization(principal.account_id)
     row, user = await _member(session, principal, member_id)
-    await _decides(session, principal, row.role)
+    await decides(session, principal, row.role)
     await _refuse_last_owner(session, row, user)
     await _end(session, row)
     audit.record(session, principal, "member.remove", f"user/{user.email}", role=row.role.value)
@@ -80,7 +80,7 @@ async def _end(session: AsyncSession, row: Membership) -> None:
     await session.delete(row)
 
 
-async def _decides(session: AsyncSession, principal: Principal, role: Role) -> None:
+async def decides(session: AsyncSession, principal: Principal, role: Role) -> None:
     """Locks the organisation. Raises ForbiddenError unless who asks is an admin still, and decides on such a role."""
     people = PeopleRepository(session)
     await people.lock_organization(principal.account_id)

@@ -6,7 +6,7 @@ An email that nobody has, a wrong password and a wrong code are answered alike, 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -27,6 +27,26 @@ WRONG = "the email, the password or the code is wrong"
 # Refusals leave at multiples of this, counted from when the request came. Only what a refusal of a person does more
 # than one of nobody, to write an entry of the audit log, differs between them: some milliseconds.
 BEAT_SECONDS = 0.2
+
+
+class Coming(Protocol):
+    """Of a request that signs somebody in: the client's address, the request's id, and the moment."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def request_id(self) -> str: ...
+    @property
+    def at(self) -> datetime: ...
+
+
+@dataclass(frozen=True)
+class Came:
+    """A `Coming` without a password."""
+
+    address: str
+    request_id: str
+    at: datetime
 
 
 @dataclass(frozen=True)
@@ -70,33 +90,43 @@ async def sign_in(
     Raises UnauthorizedError; CodeRequiredError where the password is right and a code is missing;
     TooManyAttemptsError."""
     user = await proven(database, box, attempt)
-    token = crypto.new_api_key()
     async with database.transaction() as session:
-        identity, people = IdentityRepository(session), PeopleRepository(session)
-        current = await people.locked_user(user.id)
+        current = await PeopleRepository(session).locked_user(user.id)
         if current is None or _secrets(current) != _secrets(user):
             # What was proven is not what counts now: perhaps it was changed because somebody else has it.
             raise UnauthorizedError(WRONG)
         if current.password_hash is not None and passwords.outdated(current.password_hash):
             current.password_hash = await passwords.hashed(attempt.password)
         await throttle.succeeded(session, attempt.email, attempt.address)
-        await identity.drop_expired_sessions(attempt.at, lifetime.idle)
-        if before is not None:
-            await identity.end_session(crypto.hash_token(before))
-        memberships = await people.memberships_of(user.id)
-        row = ConsoleSession(
-            user_id=user.id,
-            account_id=memberships[0][1].id if memberships else None,
-            token_hash=crypto.hash_token(token),
-            address=attempt.address,
-            created_at=attempt.at,
-            last_seen_at=attempt.at,
-            expires_at=attempt.at + lifetime.most,
-        )
-        identity.add(row)
         second = current.totp_confirmed_at is not None
-        note(session, memberships, user.email, attempt, "session.create", second_factor=second)
+        token, _ = await open_session(session, current, attempt, lifetime, before, second_factor=second)
     return token
+
+
+async def open_session(
+    session: AsyncSession, user: User, coming: Coming, lifetime: Lifetime, before: str | None, **detail: Any
+) -> tuple[str, ConsoleSession]:
+    """The token of a new session of a person who has proven who they are, and its row. `before`: the token of a
+    session that the client had, which ends: nobody goes on in a session that somebody else may know. `detail` is for
+    the audit log."""
+    identity = IdentityRepository(session)
+    token = crypto.new_api_key()
+    await identity.drop_expired_sessions(coming.at, lifetime.idle)
+    if before is not None:
+        await identity.end_session(crypto.hash_token(before))
+    memberships = await PeopleRepository(session).memberships_of(user.id)
+    row = ConsoleSession(
+        user_id=user.id,
+        account_id=memberships[0][1].id if memberships else None,
+        token_hash=crypto.hash_token(token),
+        address=coming.address,
+        created_at=coming.at,
+        last_seen_at=coming.at,
+        expires_at=coming.at + lifetime.most,
+    )
+    identity.add(row)
+    note(session, memberships, user.email, coming, "session.create", **detail)
+    return token, row
 
 
 def _secrets(user: User) -> tuple[object, ...]:
@@ -145,11 +175,11 @@ def note(
     session: AsyncSession,
     memberships: Sequence[tuple[Membership, Account]],
     email: str,
-    attempt: Attempt,
+    coming: Coming,
     action: str,
     **detail: Any,
 ) -> None:
     """An entry of the audit log in each organisation of the person; one of no organisation when they are in none."""
     for account_id in [account.id for _, account in memberships] or [NOWHERE]:
-        doer = _Doer(account_id, email, attempt.request_id, attempt.address)
+        doer = _Doer(account_id, email, coming.request_id, coming.address)
         audit.record(session, doer, action, f"user/{email}", **detail)

@@ -57,6 +57,8 @@ class Project(Timestamps, Base):
     history_retention_seconds: Mapped[int]
     settings: Mapped[dict[str, Any]] = mapped_column(default=dict)
     default_endpoint_settings: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    # When it became the organisation's; null of one that has been its own from the start.
+    transferred_at: Mapped[datetime | None]
     delete_requested_at: Mapped[datetime | None]
     deleted_at: Mapped[datetime | None]
 

@@ -2,6 +2,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi import status as http
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.authz.access import Access
 from weir.authz.principal import CurrentPrincipal
@@ -21,6 +22,7 @@ from weir.errors import (
     UnavailableError,
     responses,
 )
+from weir.kit.clock import now
 from weir.kit.pagination import Page, Pagination
 from weir.kit.schemas import PathId
 from weir.operations.schemas import OperationView
@@ -38,12 +40,14 @@ from weir.projects.schemas import (
     Regions,
     RegionView,
 )
+from weir.usage import reading as usage
 
 router = APIRouter(tags=["projects"], responses=responses(UnauthorizedError, BadRequestError))
 
 
-def _view(project: service.Project) -> ProjectView:
-    return ProjectView.of(project, get_settings().public_host)
+async def _view(session: AsyncSession, project: service.Project) -> ProjectView:
+    consumed = await usage.this_month(session, [project], now())
+    return ProjectView.of(project, get_settings().public_host, consumed[project.id])
 
 
 @router.get("/projects")
@@ -59,7 +63,9 @@ async def list_projects(
     found = await ProjectRepository(session).page(principal.account_id, search, page, only=principal.project_id)
     rows, pagination = page.split(found)
     host = get_settings().public_host
-    return ProjectsPage(projects=[ProjectListItem.of(row, host) for row in rows], pagination=pagination)
+    consumed = await usage.this_month(session, rows, now())
+    items = [ProjectListItem.of(row, host, consumed[row.id]) for row in rows]
+    return ProjectsPage(projects=items, pagination=pagination)
 
 
 @router.get("/projects/shared")
@@ -87,7 +93,7 @@ async def create_project(body: ProjectCreateRequest, access: Access) -> ProjectC
     created = await service.create(access, body.project)
     project = created.project
     return ProjectCreated(
-        project=_view(project),
+        project=ProjectView.of(project, get_settings().public_host, usage.nothing(project.created_at)),
         branch=BranchView.of(created.branch),
         roles=[RoleView.of(created.role, created.password)],
         databases=[DatabaseView.of(created.database)],
@@ -101,7 +107,7 @@ async def create_project(body: ProjectCreateRequest, access: Access) -> ProjectC
 
 @router.get("/projects/{project_id}", responses=responses(NotFoundError))
 async def get_project(project_id: PathId, access: Access) -> ProjectResponse:
-    return ProjectResponse(project=_view(await access.project(project_id)))
+    return ProjectResponse(project=await _view(access.session, await access.project(project_id)))
 
 
 @router.patch(
@@ -112,11 +118,13 @@ async def update_project(project_id: PathId, body: ProjectUpdateRequest, access:
     """A changed `history_retention_seconds` reaches storage by the operation it answers with. What a shorter one
     gives up is gone for good, branches' own points aside."""
     project, operations = await service.update(access, project_id, body.project)
-    return ProjectOperations(project=_view(project), operations=[OperationView.of(row) for row in operations])
+    view = await _view(access.session, project)
+    return ProjectOperations(project=view, operations=[OperationView.of(row) for row in operations])
 
 
 @router.delete("/projects/{project_id}", responses=responses(NotFoundError, ProjectBusyError))
 async def delete_project(project_id: PathId, access: Access) -> ProjectOperations:
     """Deletes the project with everything in it. Its operations stay readable, to follow the deletion."""
     project, operations = await service.delete(access, project_id)
-    return ProjectOperations(project=_view(project), operations=[OperationView.of(row) for row in operations])
+    view = await _view(access.session, project)
+    return ProjectOperations(project=view, operations=[OperationView.of(row) for row in operations])

@@ -14,6 +14,7 @@ from weir.kit.schemas import Body, Id, Label, Name, SqlName, SuspendTimeout, Tag
 from weir.kit.windows import WeeklyWindow
 from weir.operations.schemas import OperationsResponse
 from weir.projects.models import Project, UnloggedOnSuspend
+from weir.usage.reading import Consumed
 
 MAX_RETENTION_SECONDS = 30 * 86400
 Retention = Annotated[int, Field(ge=0, le=MAX_RETENTION_SECONDS)]
@@ -144,12 +145,14 @@ class ProjectListItem(View):
     branch_logical_size_limit: int = 0
     branch_logical_size_limit_bytes: int = 0
     store_passwords: bool = True
-    active_time: int = 0
-    cpu_used_sec: int = 0
+    # Of the current month (UTC): seconds that computes ran, and that they kept processors busy.
+    active_time: int
+    cpu_used_sec: int
     creation_source: str = "console"
     created_at: datetime
     updated_at: datetime
-    synthetic_storage_size: int | None = None
+    # Bytes of data and of the WAL of the history, when storage was asked last; null where it was not this month.
+    synthetic_storage_size: int | None
     owner_id: str
     org_id: str
     history_retention_seconds: int
@@ -157,28 +160,48 @@ class ProjectListItem(View):
     tags: dict[str, str]
 
     @classmethod
-    def of(cls, row: Project, host: str) -> "ProjectListItem":
-        return cls(**_fields(row, host))
+    def of(cls, row: Project, host: str, consumed: Consumed) -> "ProjectListItem":
+        return cls(**_fields(row, host, consumed))
 
 
 class ProjectView(ProjectListItem):
-    data_storage_bytes_hour: int = 0
+    """What it used is of the current month (UTC), from `consumption_period_start` on; measured about each minute."""
+
+    data_storage_bytes_hour: int
+    # Nobody counts what clients are sent: always 0.
     data_transfer_bytes: int = 0
-    written_data_bytes: int = 0
-    compute_time_seconds: int = 0
-    active_time_seconds: int = 0
+    written_data_bytes: int
+    compute_time_seconds: int
+    active_time_seconds: int
     consumption_period_start: datetime
     consumption_period_end: datetime
 
     @classmethod
-    def of(cls, row: Project, host: str) -> "ProjectView":
-        fields = _fields(row, host)
-        fields["consumption_period_start"] = fields["consumption_period_end"] = row.created_at
-        return cls(**fields)
+    def of(cls, row: Project, host: str, consumed: Consumed) -> "ProjectView":
+        amounts = consumed.amounts
+        return cls(
+            **_fields(row, host, consumed),
+            data_storage_bytes_hour=round(
+                amounts.root_byte_hours
+                + amounts.child_byte_hours
+                + amounts.snapshot_byte_hours
+                + amounts.history_byte_hours
+            ),
+            written_data_bytes=amounts.written_bytes,
+            compute_time_seconds=round(amounts.unit_seconds),
+            active_time_seconds=round(amounts.active_seconds),
+            consumption_period_start=consumed.start,
+            consumption_period_end=consumed.end,
+        )
 
 
-def _fields(row: Project, host: str) -> dict[str, Any]:
+def _fields(row: Project, host: str, consumed: Consumed) -> dict[str, Any]:
+    amounts = consumed.amounts
+    data, history = amounts.logical_bytes, amounts.history_bytes
     return {
+        "active_time": round(amounts.active_seconds),
+        "cpu_used_sec": round(amounts.processor_seconds),
+        "synthetic_storage_size": None if data is None else data + (history or 0),
         "id": row.id,
         "region_id": row.region_id,
         "name": row.name,

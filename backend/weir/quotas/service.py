@@ -19,9 +19,10 @@ from weir.errors import QuotaExceededError
 from weir.identity.models import Account
 from weir.projects.models import Project
 from weir.quotas import owners
-from weir.quotas.names import DEFAULTS, SUMS, WORDS, OwnerKind, QuotaName, parse_defaults
+from weir.quotas.names import DEFAULTS, SUMS, WORDS, OwnerKind, QuotaName, names_of, parse_defaults
 from weir.quotas.owners import Owner
 from weir.quotas.repository import QuotaRepository
+from weir.usage.models import StorageMeter
 
 Limits = Mapping[QuotaName, int | None]
 _HOW_TO_FREE = {
@@ -77,6 +78,23 @@ async def admit_branch(session: AsyncSession, project: Project) -> None:
     await _compare(session, itself, QuotaName.BRANCHES, limits.project)
     await _refuse_full_storage(session, itself, limits.project)
     await _refuse_full_storage(session, owner, limits.owner)
+
+
+async def admit_transfer(session: AsyncSession, project: Project, owner: Owner) -> None:
+    """With the project locked, before it becomes this owner's, with all that is in it. Its own quotas go with it."""
+    repository, itself = QuotaRepository(session), owners.itself(project.id)
+    limits = await in_force(session, owner, project.id)
+    await _admit(session, owner, QuotaName.PROJECTS, limits.owner)
+    for name in sorted(SUMS):
+        used = (await repository.used(itself, name)).amount or 0
+        if name is QuotaName.STORAGE_BYTES:
+            # Measured of all projects, not only of those with a quota of it.
+            meter = await session.get(StorageMeter, project.id)
+            used = max(used, 0 if meter is None else meter.bytes)
+        if used:
+            await _admit(session, owner, name, limits.owner, used)
+    for name in names_of(OwnerKind.PROJECT):
+        await _compare(session, itself, name, limits.project, 0)
 
 
 async def admit_compute(session: AsyncSession, project: Project, endpoint: Endpoint | float) -> None:

@@ -12,6 +12,7 @@ import base64
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -130,7 +131,7 @@ class KeyFiles:
         key = SigningKey(Ed25519PrivateKey.generate())
         self._publish([*others, PublicKey(key.public)])
         pause(READ_SECONDS)
-        write_private(self.private, _pem(key), durable=True)
+        write_private(self.private, _pem(key), durable=True, keeps_owner=True)
         until = int(now()) + OVERLAP_SECONDS
         ending = [other if other.retires else replace(other, retires=until) for other in others]
         self._publish([PublicKey(key.public), *ending])
@@ -150,7 +151,12 @@ class KeyFiles:
                 return
         except OSError:
             pass
-        write_private(self.public, text, durable=True)
+        # Who could read the public keys can go on, as parts that run as users of their own.
+        try:
+            mode = stat.S_IMODE(self.public.lstat().st_mode) & 0o644
+        except FileNotFoundError:
+            mode = 0o600
+        write_private(self.public, text, durable=True, mode=mode, keeps_owner=True)
 
 
 def signing_key_file(home: Path) -> Path:

@@ -38,8 +38,16 @@ def tokens_dir(home: Path) -> Path:
 
 
 def services(home: Path) -> list[Part]:
-    """Of what runs whether or not there are computes."""
-    return [Part(tokens_dir(home) / grant.subject, grant) for grant in _SERVICES]
+    """Of what runs whether or not there are computes, and of safekeepers that have a file of their own."""
+    folder = tokens_dir(home)
+    numbers = [path.name.removeprefix("safekeeper-") for path in folder.glob("safekeeper-*")]
+    own = safekeepers(home, sorted(int(number) for number in numbers if number.isdecimal()))
+    return [*(Part(folder / grant.subject, grant) for grant in _SERVICES), *own]
+
+
+def safekeepers(home: Path, numbers: Iterable[int]) -> list[Part]:
+    """The token of safekeepers in a file for each, which its own user alone reads."""
+    return [Part(tokens_dir(home) / f"safekeeper-{number}", _SAFEKEEPER) for number in numbers]
 
 
 def services_apart(folder: Path) -> list[Part]:
@@ -98,7 +106,11 @@ def renew(key: SigningKey, parts: Iterable[Part], now: float) -> int:
     for part in parts:
         if not _is_good(part, key, now):
             part.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_private(part.file, sign(key, part.grant, now, PART_SECONDS) + "\n", durable=False)
+            # A service's token may be in a folder of root's, with the service's user as its owner. What lies in the
+            # folder of a compute may be anybody's.
+            is_service = part.grant.timeline is None
+            text = sign(key, part.grant, now, PART_SECONDS) + "\n"
+            write_private(part.file, text, durable=False, keeps_owner=is_service)
             written += 1
     return written
 

@@ -1,8 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod/mini'
 
-import { boundsOf, issueText, longest } from './bounds'
-import { zBranchRestoreRequest, zProjectUpdate, zStrategy, zWaveSpec } from './generated/zod/zod.gen'
+import { boundsOf, issueText, longest, shortest } from './bounds'
+import {
+  zApiKeyCreateRequest,
+  zBranchRestoreRequest,
+  zProjectUpdate,
+  zStrategy,
+  zWaveSpec,
+} from './generated/zod/zod.gen'
 
 describe('what the generated schemas say of a field', () => {
   it('is what the API takes of a number', () => {
@@ -32,6 +38,8 @@ describe('what the generated schemas say of a field', () => {
   it('is how long a text may be', () => {
     expect(longest(zBranchRestoreRequest.shape.preserve_under_name)).toBe(256)
     expect(longest(zBranchRestoreRequest.shape.source_lsn)).toBeUndefined()
+    expect(shortest(zApiKeyCreateRequest.shape.key_name)).toBe(1)
+    expect(shortest(zBranchRestoreRequest.shape.source_lsn)).toBe(0)
   })
 
   it('is said in words where a value breaks it', () => {

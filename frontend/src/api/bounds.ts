@@ -19,6 +19,7 @@ type Facts = {
   minimum?: number
   exclusiveMinimum?: number
   maximum?: number
+  minLength?: number
   maxLength?: number
   default?: unknown
 }
@@ -44,6 +45,11 @@ export function boundsOf(field: Schema): Bounds {
 /** Characters that a text in a generated schema may have; undefined where there is no limit. */
 export function longest(field: Schema): number | undefined {
   return factsOf(field).maxLength
+}
+
+/** Characters that a text in a generated schema has to have at least; 0 where that is not said. */
+export function shortest(field: Schema): number {
+  return factsOf(field).minLength ?? 0
 }
 
 /** What is wrong with a value, in words: the schemas come without any. */

@@ -11,6 +11,6 @@ type Result<T> = { data?: T; error?: unknown; response: Response }
 /** The body of a successful answer, or an `ApiError`. */
 export async function unwrap<T>(pending: Promise<Result<T>>): Promise<NonNullable<T>> {
   const { data, error, response } = await pending
-  if (!response.ok) throw apiError(response.status, error)
+  if (!response.ok) throw apiError(response.status, error, response.headers.get('Retry-After'))
   return data as NonNullable<T>
 }

@@ -3,13 +3,16 @@ export class ApiError extends Error {
   readonly status: number
   readonly code: string
   readonly requestId: string | undefined
+  /** Seconds to wait before it is worth trying again, where the answer said so. */
+  readonly retryAfter: number | undefined
 
-  constructor(status: number, code: string, message: string, requestId?: string) {
+  constructor(status: number, code: string, message: string, requestId?: string, retryAfter?: number) {
     super(message)
     this.name = 'ApiError'
     this.status = status
     this.code = code
     this.requestId = requestId
+    this.retryAfter = retryAfter
   }
 }
 
@@ -19,12 +22,14 @@ function field(body: unknown, name: string): string | undefined {
   return typeof value === 'string' ? value : undefined
 }
 
-export function apiError(status: number, body: unknown): ApiError {
+/** `retryAfter`: the header of that name, which the API gives in seconds. */
+export function apiError(status: number, body: unknown, retryAfter: string | null = null): ApiError {
   return new ApiError(
     status,
     field(body, 'code') ?? 'UNKNOWN',
     field(body, 'message') ?? `The server answered ${String(status)} without saying why.`,
     field(body, 'request_id'),
+    retryAfter !== null && /^\d{1,6}$/.test(retryAfter.trim()) ? Number(retryAfter) : undefined,
   )
 }
 

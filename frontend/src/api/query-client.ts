@@ -2,6 +2,13 @@ import { MutationCache, QueryCache, QueryClient } from '@tanstack/react-query'
 
 import { ApiError } from './errors'
 
+declare module '@tanstack/react-query' {
+  interface Register {
+    /** `proves`: the request carries a password or a code, so that 401 may mean that one of them is wrong. */
+    mutationMeta: { proves?: boolean }
+  }
+}
+
 /** `onSignedOut` runs when any answer says that there is no session. */
 export function createQueryClient(onSignedOut: () => void): QueryClient {
   const onError = (error: unknown) => {
@@ -9,7 +16,11 @@ export function createQueryClient(onSignedOut: () => void): QueryClient {
   }
   return new QueryClient({
     queryCache: new QueryCache({ onError }),
-    mutationCache: new MutationCache({ onError }),
+    mutationCache: new MutationCache({
+      onError: (error, _variables, _result, mutation) => {
+        if (!mutation.meta?.proves) onError(error)
+      },
+    }),
     defaultOptions: {
       queries: {
         staleTime: 2_000,

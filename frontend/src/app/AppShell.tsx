@@ -1,22 +1,40 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { Link, Outlet, useNavigate } from '@tanstack/react-router'
-import { Activity, Database, Gauge, KeyRound, LogOut, ScrollText, Waves } from 'lucide-react'
+import {
+  Activity,
+  Building2,
+  ChartColumn,
+  CircleUser,
+  Database,
+  Gauge,
+  LogOut,
+  ScrollText,
+  Waves,
+} from 'lucide-react'
 
+import { OrganizationSwitch } from '~/features/session/OrganizationSwitch'
 import { signOut } from '~/features/session/queries'
+import { useSessionUser } from '~/features/session/use-session'
+import { Permission } from '~/ui/permission'
 import { ThemeToggle } from '~/ui/ThemeToggle'
+
+import { usePermission } from './use-permission'
 
 const SECTIONS = [
   { to: '/projects', label: 'Projects', icon: Database },
   { to: '/computes', label: 'Computes', icon: Gauge },
   { to: '/rollouts', label: 'Rollouts', icon: Waves },
   { to: '/fleet', label: 'Fleet', icon: Activity },
-  { to: '/keys', label: 'Keys', icon: KeyRound },
+  { to: '/usage', label: 'Usage', icon: ChartColumn },
+  { to: '/organisation', label: 'Organisation', icon: Building2 },
   { to: '/audit', label: 'Audit', icon: ScrollText },
 ] as const
 
 export function AppShell() {
   const navigate = useNavigate()
   const queryClient = useQueryClient()
+  const user = useSessionUser()
+  const permission = usePermission()
   return (
     <div className="min-h-dvh">
       <a href="#content" className="sr-only focus:not-sr-only focus:absolute focus:z-50 focus:bg-panel focus:p-2">
@@ -42,16 +60,27 @@ export function AppShell() {
             ))}
           </nav>
           <div className="ml-auto flex items-center gap-1">
+            <OrganizationSwitch />
+            <Link
+              to="/account"
+              aria-label={`Your account, ${user.name}`}
+              title={user.name}
+              className="inline-flex size-8 items-center justify-center rounded-md hover:bg-raised"
+              activeProps={{ className: 'bg-accent-soft text-accent', 'aria-current': 'page' }}
+            >
+              <CircleUser aria-hidden size={16} />
+            </Link>
             <ThemeToggle />
             <button
               type="button"
               aria-label="Sign out"
               className="inline-flex size-8 items-center justify-center rounded-md hover:bg-raised"
               onClick={() => {
-                void signOut().finally(() => {
-                  queryClient.clear()
-                  void navigate({ to: '/login' })
-                })
+                void signOut()
+                  .finally(() => navigate({ to: '/login' }))
+                  .finally(() => {
+                    queryClient.clear()
+                  })
               }}
             >
               <LogOut aria-hidden size={16} />
@@ -60,7 +89,9 @@ export function AppShell() {
         </div>
       </header>
       <main id="content" tabIndex={-1} className="mx-auto max-w-7xl px-4 py-6 outline-none">
-        <Outlet />
+        <Permission value={permission}>
+          <Outlet />
+        </Permission>
       </main>
     </div>
   )

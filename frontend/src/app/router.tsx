@@ -16,13 +16,14 @@ import { computeQuery } from '~/features/computes/queries'
 import { parseComputes } from '~/features/computes/search'
 import { fleetQuery, storageQuery } from '~/features/fleet/queries'
 import { parseCoverage } from '~/features/fleet/search'
-import { keysQuery } from '~/features/keys/queries'
 import { projectQuery, projectSearchQuery } from '~/features/projects/queries'
 import { rolloutGridQuery, rolloutQuery, rolloutsQuery } from '~/features/rollouts/queries'
 import { parseRolloutSearch } from '~/features/rollouts/search'
 import { parseSchemaDiff } from '~/features/schemas/search'
-import { sessionQuery } from '~/features/session/queries'
+import { organizationsQuery, sessionQuery } from '~/features/session/queries'
 import { snapshotsQuery } from '~/features/snapshots/queries'
+import { accountUsageQuery, projectUsageQuery } from '~/features/usage/queries'
+import { parseUsage, USUAL_RANGE } from '~/features/usage/range'
 
 import { AppShell } from './AppShell'
 import { RouteError, RouteNotFound, RoutePending } from './RouteStates'
@@ -38,8 +39,14 @@ const login = createRoute({
   path: '/login',
   // Only a path of this site may follow, never another site's address.
   validateSearch: (search: Record<string, unknown>): { then?: string } =>
-    typeof search.then === 'string' && /^\/(?!\/)/.test(search.then) ? { then: search.then } : {},
+    typeof search.then === 'string' && /^\/(?![/\\])/.test(search.then) ? { then: search.then } : {},
   component: lazyRouteComponent(() => import('~/routes/LoginPage'), 'LoginPage'),
+})
+
+const acceptInvitation = createRoute({
+  getParentRoute: () => root,
+  path: '/accept-invitation',
+  component: lazyRouteComponent(() => import('~/routes/AcceptInvitationPage'), 'AcceptInvitationPage'),
 })
 
 const app = createRoute({
@@ -122,6 +129,29 @@ const schemaDiff = createRoute({
   component: lazyRouteComponent(() => import('~/routes/SchemaDiffPage'), 'SchemaDiffPage'),
 })
 
+const projectUsage = createRoute({
+  getParentRoute: () => app,
+  path: '/projects/$projectId/usage',
+  validateSearch: parseUsage,
+  loaderDeps: ({ search }) => search,
+  loader: ({ context: { queryClient }, params: { projectId }, deps: { range } }) =>
+    Promise.all([
+      queryClient.ensureQueryData(projectQuery(projectId)),
+      queryClient.ensureQueryData(projectUsageQuery(projectId, range ?? USUAL_RANGE)),
+    ]),
+  component: lazyRouteComponent(() => import('~/routes/ProjectUsagePage'), 'ProjectUsagePage'),
+})
+
+const usage = createRoute({
+  getParentRoute: () => app,
+  path: '/usage',
+  validateSearch: parseUsage,
+  loaderDeps: ({ search }) => search,
+  loader: ({ context: { queryClient }, deps: { range } }) =>
+    queryClient.ensureQueryData(accountUsageQuery(range ?? USUAL_RANGE)),
+  component: lazyRouteComponent(() => import('~/routes/UsagePage'), 'UsagePage'),
+})
+
 const computes = createRoute({
   getParentRoute: () => app,
   path: '/computes',
@@ -176,11 +206,27 @@ const coverage = createRoute({
   component: lazyRouteComponent(() => import('~/routes/CoveragePage'), 'CoveragePage'),
 })
 
+const organization = createRoute({
+  getParentRoute: () => app,
+  path: '/organisation',
+  loader: ({ context }) => context.queryClient.ensureQueryData(organizationsQuery),
+  component: lazyRouteComponent(() => import('~/routes/OrganizationPage'), 'OrganizationPage'),
+})
+
+// Where keys were a page of their own, for links that there are.
 const keys = createRoute({
   getParentRoute: () => app,
   path: '/keys',
-  loader: ({ context }) => context.queryClient.ensureQueryData(keysQuery),
-  component: lazyRouteComponent(() => import('~/routes/KeysPage'), 'KeysPage'),
+  beforeLoad: () => {
+    throw redirect({ to: '/organisation' })
+  },
+})
+
+const account = createRoute({
+  getParentRoute: () => app,
+  path: '/account',
+  loader: ({ context }) => context.queryClient.ensureQueryData(organizationsQuery),
+  component: lazyRouteComponent(() => import('~/routes/AccountPage'), 'AccountPage'),
 })
 
 const audit = createRoute({
@@ -192,6 +238,7 @@ const audit = createRoute({
 
 const routeTree = root.addChildren([
   login,
+  acceptInvitation,
   app.addChildren([
     index,
     projects,
@@ -199,6 +246,8 @@ const routeTree = root.addChildren([
     branch,
     snapshots,
     schemaDiff,
+    projectUsage,
+    usage,
     computes,
     compute,
     rollouts,
@@ -206,7 +255,9 @@ const routeTree = root.addChildren([
     rollout,
     fleet,
     coverage,
+    organization,
     keys,
+    account,
     audit,
   ]),
 ])

@@ -1,34 +1,44 @@
 import { useInfiniteQuery } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
-import { useDeferredValue } from 'react'
+import { useDeferredValue, useState } from 'react'
 
+import type { AuditEntry } from '~/api/types'
+import { AuditEntryDrawer } from '~/features/audit/AuditEntryDrawer'
+import { AuditFilterFields } from '~/features/audit/AuditFilterFields'
 import { AuditTable } from '~/features/audit/AuditTable'
 import { auditQuery, exportPath } from '~/features/audit/queries'
 import { parseAudit } from '~/features/audit/search'
+import { useRefusal } from '~/features/session/use-session'
 import { PagedList } from '~/shared/PagedList'
 import { PageHeader } from '~/shared/PageHeader'
 import { BUTTON_LINK } from '~/ui/button-link'
 import { Card } from '~/ui/Card'
-import { TextField } from '~/ui/Field'
+import { Notice } from '~/ui/Notice'
 
-const FIELDS = [
-  { name: 'project', label: 'Project', placeholder: 'its id' },
-  { name: 'resource', label: 'Resource', placeholder: 'such as branch/br-…' },
-  { name: 'actor', label: 'Who', placeholder: 'an account’s name' },
-  { name: 'action', label: 'Action', placeholder: 'role.delete, or role. for all' },
-] as const
+const TITLE = 'Audit log'
 
 export function AuditPage() {
+  const refused = useRefusal({ least: 'admin', whole: true })
+  if (refused !== null)
+    return (
+      <>
+        <PageHeader title={TITLE} />
+        <Notice tone="warn">{refused}</Notice>
+      </>
+    )
+  return <AuditLog />
+}
+
+function AuditLog() {
   const filter = useSearch({ from: '/app/audit' })
   const navigate = useNavigate({ from: '/audit' })
   const query = useInfiniteQuery(auditQuery(useDeferredValue(filter)))
+  const [open, setOpen] = useState<AuditEntry | null>(null)
   const entries = query.data?.pages.flatMap((page) => page.entries) ?? []
-  const set = (change: Record<string, unknown>) =>
-    void navigate({ search: parseAudit({ ...filter, ...change }), replace: true, resetScroll: false })
   return (
     <>
       <PageHeader
-        title="Audit log"
+        title={TITLE}
         note="Every change, every password that was shown and every sign-in. Newest first."
         actions={
           <a href={exportPath(filter)} download="weir-audit.ndjson" className={BUTTON_LINK}>
@@ -37,24 +47,28 @@ export function AuditPage() {
         }
       />
       <Card>
-        <div className="mb-2 grid gap-x-3 sm:grid-cols-2 lg:grid-cols-4">
-          {FIELDS.map(({ name, label, placeholder }) => (
-            <TextField
-              key={name}
-              label={label}
-              type="search"
-              placeholder={placeholder}
-              value={filter[name] ?? ''}
-              onChange={(event) => {
-                set({ [name]: event.target.value })
-              }}
-            />
-          ))}
-        </div>
+        <AuditFilterFields
+          filter={filter}
+          onChange={(change) =>
+            void navigate({ search: parseAudit({ ...filter, ...change }), replace: true, resetScroll: false })
+          }
+        />
         <PagedList query={query} what="audit log" shown={entries.length}>
-          <AuditTable entries={entries} partial={query.hasNextPage} />
+          <AuditTable entries={entries} partial={query.hasNextPage} onOpen={setOpen} />
         </PagedList>
+        <p className="mt-3 text-xs text-muted">
+          Entries are sealed by a chain of hashes, which <code>weir-admin audit verify</code> checks on the
+          installation’s machine.
+        </p>
       </Card>
+      {open && (
+        <AuditEntryDrawer
+          entry={open}
+          onClose={() => {
+            setOpen(null)
+          }}
+        />
+      )}
     </>
   )
 }

@@ -109,7 +109,7 @@ function Computes({ projectId, branch, endpoints }: Of & { endpoints: Endpoint[]
     return (
       <>
         {own.map((endpoint) => (
-          <ComputeRow key={endpoint.id} projectId={projectId} endpoint={endpoint} />
+          <ComputeRow key={endpoint.id} projectId={projectId} endpoint={endpoint} withLoad />
         ))}
       </>
     )
@@ -117,6 +117,7 @@ function Computes({ projectId, branch, endpoints }: Of & { endpoints: Endpoint[]
     <div className="flex flex-wrap items-center gap-3">
       <p className="text-muted">It has no compute: nobody can connect to it.</p>
       <Button
+        needs="works"
         busy={add.isPending}
         onClick={() => {
           add.mutate(undefined)
@@ -137,6 +138,7 @@ function Protect({ projectId, branch }: Of) {
   })
   return (
     <Button
+      needs="works"
       title={
         branch.protected ? 'It can be deleted and restored again.' : 'It can then be neither deleted nor restored.'
       }
@@ -198,6 +200,7 @@ export function BranchPage() {
         actions={
           <>
             <Button
+              needs="works"
               variant="primary"
               onClick={() => {
                 setAsk({ what: 'branch', branch })
@@ -206,6 +209,7 @@ export function BranchPage() {
               Branch
             </Button>
             <Button
+              needs="works"
               disabledReason={restoreRefusal(branch)}
               onClick={() => {
                 setAsk({ what: 'restore', branch })
@@ -215,6 +219,7 @@ export function BranchPage() {
             </Button>
             {branch.parent_id && (
               <Button
+                needs="works"
                 disabledReason={detachRefusal(branch)}
                 onClick={() => {
                   setAsk({ what: 'detach', branch })
@@ -225,6 +230,7 @@ export function BranchPage() {
             )}
             <Protect projectId={projectId} branch={branch} />
             <Button
+              needs="works"
               variant="danger"
               disabledReason={deleteRefusal(branch, branchesBelow(branches, branch.id))}
               onClick={() => {

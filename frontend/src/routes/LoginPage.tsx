@@ -1,33 +1,23 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { useRouter, useSearch } from '@tanstack/react-router'
-import { type SyntheticEvent, useState } from 'react'
+import { useState } from 'react'
 
-import { errorText } from '~/api/errors'
-import { sessionQuery, signIn } from '~/features/session/queries'
+import { FirstPerson } from '~/features/session/FirstPerson'
+import { KeySignInForm } from '~/features/session/KeySignInForm'
+import { ProviderLinks } from '~/features/session/ProviderLinks'
+import { SignInForm } from '~/features/session/SignInForm'
 import { Button } from '~/ui/Button'
-import { TextField } from '~/ui/Field'
 
 export function LoginPage() {
   const router = useRouter()
   const queryClient = useQueryClient()
-  const { then } = useSearch({ from: '/login' })
-  const [apiKey, setApiKey] = useState('')
-  const [error, setError] = useState<string | null>(null)
-  const [busy, setBusy] = useState(false)
+  const { then = '/projects' } = useSearch({ from: '/login' })
+  const [byKey, setByKey] = useState(false)
 
-  async function submit(event: SyntheticEvent) {
-    event.preventDefault()
-    setBusy(true)
-    setError(null)
-    try {
-      await signIn(apiKey.trim())
-      await queryClient.invalidateQueries({ queryKey: sessionQuery.queryKey })
-      router.history.push(then ?? '/projects')
-    } catch (failure) {
-      setError(errorText(failure))
-    } finally {
-      setBusy(false)
-    }
+  const signedIn = () => {
+    // Another person may have used the console before, in this browser.
+    queryClient.clear()
+    router.history.push(then)
   }
 
   return (
@@ -36,28 +26,32 @@ export function LoginPage() {
         <img src="/weir.svg" alt="" width={36} height={36} />
         Sign in to Weir
       </h1>
-      <form onSubmit={(event) => void submit(event)}>
-        <TextField
-          label="API key"
-          type="password"
-          autoComplete="current-password"
-          required
-          value={apiKey}
-          error={error}
-          hint={
-            <>
-              The first key is in <code>secrets/api_key</code> below <code>WEIR_HOME</code>; <code>weir status</code>{' '}
-              prints where.
-            </>
-          }
-          onChange={(event) => {
-            setApiKey(event.target.value)
-          }}
-        />
-        <Button variant="primary" type="submit" className="w-full" busy={busy}>
-          Sign in
-        </Button>
-      </form>
+      {byKey ? <KeySignInForm onSignedIn={signedIn} /> : <SignInForm onSignedIn={signedIn} />}
+      <Button
+        variant="quiet"
+        className="mt-2 w-full"
+        onClick={() => {
+          setByKey(!byKey)
+        }}
+      >
+        {byKey ? 'Use email and password' : 'Use an API key'}
+      </Button>
+      <ProviderLinks then={then} />
+      {!byKey && (
+        <details className="mt-4 text-sm text-muted">
+          <summary className="cursor-pointer rounded-sm">No account, or locked out?</summary>
+          <div className="mt-2 grid gap-2">
+            <p>
+              An admin of your organisation adds you. Whoever runs the installation sets another password by{' '}
+              <code>weir-admin user password EMAIL</code>, and ends a second factor that is lost by{' '}
+              <code>weir-admin user end-second-factor EMAIL</code>.
+            </p>
+            <div>
+              <FirstPerson />
+            </div>
+          </div>
+        </details>
+      )}
     </main>
   )
 }

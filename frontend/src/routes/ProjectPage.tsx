@@ -20,6 +20,7 @@ import { BUTTON_LINK } from '~/ui/button-link'
 import { Card } from '~/ui/Card'
 import { DeleteDialog } from '~/ui/DeleteDialog'
 
+const ProjectOfferForm = lazyDialog(() => import('~/features/projects/ProjectOfferForm'), 'ProjectOfferForm')
 const BranchDialogs = lazyDialog(() => import('~/features/branches/BranchDialogs'), 'BranchDialogs')
 
 function DeleteProject({ id, name }: { id: string; name: string }) {
@@ -33,6 +34,7 @@ function DeleteProject({ id, name }: { id: string; name: string }) {
   return (
     <>
       <Button
+        needs="decides"
         variant="danger"
         onClick={() => {
           setOpen(true)
@@ -64,6 +66,7 @@ export function ProjectPage() {
   const { branches } = useSuspenseQuery(branchesQuery(projectId)).data
   const { endpoints } = useSuspenseQuery(endpointsQuery(projectId)).data
   const [ask, setAsk] = useState<BranchAsk | null>(null)
+  const [offering, setOffering] = useState(false)
   const main = branches.find((branch) => branch.default) ?? branches[0]
   return (
     <>
@@ -87,6 +90,16 @@ export function ProjectPage() {
             <Link to="/projects/$projectId/schemas" params={{ projectId }} className={BUTTON_LINK}>
               Compare schemas
             </Link>
+            <Link to="/projects/$projectId/usage" params={{ projectId }} className={BUTTON_LINK}>
+              Usage
+            </Link>
+            <Button
+              onClick={() => {
+                setOffering(true)
+              }}
+            >
+              Transfer
+            </Button>
             <DeleteProject id={project.id} name={project.name} />
           </>
         }
@@ -106,6 +119,14 @@ export function ProjectPage() {
         <Quotas projectId={projectId} />
         <Operations projectId={projectId} branches={branches} />
       </div>
+      {offering && (
+        <ProjectOfferForm
+          project={project}
+          onClose={() => {
+            setOffering(false)
+          }}
+        />
+      )}
       {ask && (
         <BranchDialogs
           projectId={projectId}

@@ -14,28 +14,48 @@ import { TextField } from '~/ui/Field'
 import { Loading, Notice } from '~/ui/Notice'
 import { Table } from '~/ui/Table'
 
+const ProjectAcceptForm = lazyDialog(() => import('~/features/projects/ProjectAcceptForm'), 'ProjectAcceptForm')
 const ProjectCreateForm = lazyDialog(() => import('~/features/projects/ProjectCreateForm'), 'ProjectCreateForm')
 
 export function ProjectsPage() {
   const [search, setSearch] = useState('')
   const { data, error } = useQuery(projectSearchQuery(useDeferredValue(search.trim())))
   const [creating, setCreating] = useState(false)
+  const [accepting, setAccepting] = useState(false)
   const now = useNow()
   return (
     <>
       <PageHeader
         title="Projects"
         actions={
-          <Button
-            variant="primary"
-            onClick={() => {
-              setCreating(true)
-            }}
-          >
-            New project
-          </Button>
+          <>
+            <Button
+              needs="works-in-all"
+              onClick={() => {
+                setAccepting(true)
+              }}
+            >
+              Accept a project
+            </Button>
+            <Button
+              needs="works-in-all"
+              variant="primary"
+              onClick={() => {
+                setCreating(true)
+              }}
+            >
+              New project
+            </Button>
+          </>
         }
       />
+      {accepting && (
+        <ProjectAcceptForm
+          onClose={() => {
+            setAccepting(false)
+          }}
+        />
+      )}
       {creating && (
         <ProjectCreateForm
           onClose={() => {

@@ -137,7 +137,7 @@ export function RolloutNewPage() {
           'What you see is a dry run; nothing changes before you start it.'
         }
         actions={
-          <Button variant="primary" type="submit" form="plan" disabledReason={refusal}>
+          <Button needs="decides-on-all" variant="primary" type="submit" form="plan" disabledReason={refusal}>
             Start rollout
           </Button>
         }

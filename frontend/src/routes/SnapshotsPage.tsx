@@ -34,6 +34,7 @@ export function SnapshotsPage() {
         note="A snapshot keeps one state of a branch for longer than the project keeps history."
         actions={
           <Button
+            needs="works"
             variant="primary"
             onClick={() => {
               setAsk({ what: 'create' })

@@ -11,17 +11,20 @@ type Options<Result> = {
   onDone?: (result: Result) => void
   /** Takes a failure that is more than a message; true when there is nothing left to say. */
   takes?: (error: Error) => boolean
+  /** The request carries a password or a code: that it is wrong does not mean that nobody is signed in. */
+  proves?: boolean
 }
 
 /** A mutation that says what it did or why it could not, and refreshes what it changed. */
 export function useAction<Input, Result>(
   run: (input: Input) => Promise<Result>,
-  { done, invalidate, onDone, takes }: Options<Result>,
+  { done, invalidate, onDone, takes, proves = false }: Options<Result>,
 ) {
   const toast = useToast()
   const queryClient = useQueryClient()
   return useMutation({
     mutationFn: run,
+    meta: { proves },
     onSuccess: async (result) => {
       toast(done)
       await Promise.all(invalidate.map((queryKey) => queryClient.invalidateQueries({ queryKey })))

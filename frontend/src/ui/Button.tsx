@@ -1,5 +1,7 @@
 import { clsx } from 'clsx'
-import type { ButtonHTMLAttributes } from 'react'
+import { type ButtonHTMLAttributes, useContext } from 'react'
+
+import { type Needs, Permission } from './permission'
 
 type Variant = 'primary' | 'secondary' | 'danger' | 'quiet'
 
@@ -16,23 +18,28 @@ type Props = ButtonHTMLAttributes<HTMLButtonElement> & {
   busy?: boolean
   /** Why the action is not possible now; disables the button and becomes its tooltip. */
   disabledReason?: string | null | undefined
+  /** What the person has to be allowed for it; that they are not disables the button, before any other reason. */
+  needs?: Needs
 }
 
 export function Button({
   variant = 'secondary',
   busy,
   disabledReason,
+  needs,
   className,
   children,
   disabled,
   ...rest
 }: Props) {
+  const permission = useContext(Permission)
+  const reason = (needs && permission(needs)) ?? disabledReason
   return (
     <button
       type="button"
       {...rest}
-      disabled={disabled || busy || Boolean(disabledReason)}
-      title={disabledReason ?? rest.title}
+      disabled={disabled || busy || Boolean(reason)}
+      title={reason ?? rest.title}
       aria-busy={busy}
       className={clsx(
         'inline-flex min-h-8 items-center justify-center gap-1.5 rounded-md border px-3 py-1 text-sm font-medium',

@@ -8,7 +8,7 @@ from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
-from devtools.paths import BIN, E2E, FRONTEND, PG_BIN, REPO, STORAGE
+from devtools.paths import BIN, E2E, FRONTEND, IDENTITY_PROVIDER, PG_BIN, REPO, STORAGE
 from devtools.run import StepError, capture, say
 from devtools.sbom import crates, licences, npm, programs, python
 
@@ -24,6 +24,7 @@ def collect() -> list[Part]:
             *python.parts(REPO),
             *npm.parts(FRONTEND, "console", ships=True),
             *npm.parts(E2E, "journeys", ships=False),
+            *npm.parts(IDENTITY_PROVIDER, "tests of signing in", ships=False),
             *programs.parts(BIN, PG_BIN),
         ]
     )

@@ -6,11 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+mod encrypted;
 mod frames;
 mod http;
 mod layer;
 mod protocol;
 
+pub use encrypted::encrypted;
 pub use frames::frames;
 pub use http::sql_over_http;
 pub use layer::layer;

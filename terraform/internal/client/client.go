@@ -26,9 +26,11 @@ const (
 
 // Pace says how long the client repeats and waits. Every wait ends earlier when its context does.
 type Pace struct {
-	// Busy bounds for how long one request is repeated while another operation holds its project (423).
+	// Busy bounds for how long one request is repeated while another operation holds its project (423), or while the key
+	// has made too many (429 RATE_LIMITED).
 	Busy time.Duration
-	// Away bounds for how long one read is repeated while the API does not answer, or answers 429, 502, 503 or 504.
+	// Away bounds for how long one read is repeated while the API does not answer, or answers 502, 503 or 504, or a
+	// server in between answers 429.
 	Away time.Duration
 	// FirstPause is the pause before the first repeat; each further pause is half as long again, up to LongestPause.
 	FirstPause, LongestPause time.Duration
@@ -105,7 +107,8 @@ func Path(parts ...string) string {
 }
 
 // Call makes one request and reads the answer into out, which may be nil. A request is repeated while its project is
-// busy, which the API answers before it has done anything; a read also while the API is away. A write that was not
+// busy, and while the key has made too many, both of which the API answers before it has done anything; a read also
+// while the API is away. Between repeats lies at least what the answer asks for (`Retry-After`). A write that was not
 // answered is not repeated, since it may have been done. The error is an *Error where the API refused.
 func (c *Client) Call(ctx context.Context, method, path string, body, out any) error {
 	var sent []byte
@@ -126,10 +129,11 @@ func (c *Client) Call(ctx context.Context, method, path string, body, out any) e
 		if limit == 0 || ctx.Err() != nil {
 			return c.explain(ctx, method, err)
 		}
-		if time.Since(started)+pause > limit {
+		wait := max(jittered(pause), askedFor(err))
+		if time.Since(started)+wait > limit {
 			return fmt.Errorf("%w; repeated for %s", c.explain(ctx, method, err), limit)
 		}
-		if waited := sleep(ctx, jittered(pause)); waited != nil {
+		if waited := sleep(ctx, wait); waited != nil {
 			return fmt.Errorf("%w; %w", c.explain(ctx, method, err), waited)
 		}
 		pause = min(pause*3/2, c.pace.LongestPause)
@@ -143,8 +147,14 @@ func (c *Client) patience(method string, err error) time.Duration {
 		switch refused.Status {
 		case http.StatusLocked:
 			return c.pace.Busy
-		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
-			http.StatusGatewayTimeout:
+		case http.StatusTooManyRequests:
+			if refused.Code == rateLimited {
+				return c.pace.Busy
+			}
+			if method == http.MethodGet {
+				return c.pace.Away
+			}
+		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 			if method == http.MethodGet {
 				return c.pace.Away
 			}
@@ -153,6 +163,15 @@ func (c *Client) patience(method string, err error) time.Duration {
 	}
 	if method == http.MethodGet {
 		return c.pace.Away
+	}
+	return 0
+}
+
+// askedFor is how long the answer asks to wait before the request is repeated; 0 where it does not say.
+func askedFor(err error) time.Duration {
+	var refused *Error
+	if errors.As(err, &refused) {
+		return refused.RetryAfter
 	}
 	return 0
 }

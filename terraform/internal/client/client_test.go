@@ -93,6 +93,63 @@ func TestAWriteThatWasNotAnsweredIsNotRepeated(t *testing.T) {
 	}
 }
 
+// Of a request too many the API has done nothing, and says when to come back.
+func TestAWriteTooManyIsRepeatedWhenTheAPISaysSo(t *testing.T) {
+	var asked atomic.Int32
+	var first time.Time
+	pace := quick
+	pace.Busy = 5 * time.Second
+	api := serving(t, pace, func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 1 {
+			first = time.Now()
+			w.Header().Set("Retry-After", "1")
+			refuse(w, http.StatusTooManyRequests, "RATE_LIMITED", "too many changes")
+			return
+		}
+		if waited := time.Since(first); waited < time.Second {
+			t.Errorf("repeated after %s", waited)
+		}
+		fmt.Fprint(w, `{"operations": []}`)
+	})
+	if _, err := api.Change(context.Background(), http.MethodPost, "/projects", Fields{}); err != nil {
+		t.Fatal(err)
+	}
+	if asked.Load() != 2 {
+		t.Errorf("asked %d times, not 2", asked.Load())
+	}
+}
+
+func TestARequestTooManyIsNotWaitedForBeyondTheBound(t *testing.T) {
+	started := time.Now()
+	api := serving(t, quick, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "3600")
+		refuse(w, http.StatusTooManyRequests, "RATE_LIMITED", "too many changes of this key")
+	})
+	_, err := api.Change(context.Background(), http.MethodPost, "/projects", Fields{})
+	if err == nil || !strings.Contains(err.Error(), "too many changes of this key") {
+		t.Errorf("got %v", err)
+	}
+	if time.Since(started) > quick.Busy {
+		t.Errorf("waited for %s", time.Since(started))
+	}
+}
+
+// A server in between may have passed the request on: its 429 says nothing of what was done.
+func TestAWriteThatAnotherServerRefusedIsNotRepeated(t *testing.T) {
+	var asked atomic.Int32
+	api := serving(t, quick, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Retry-After", "0")
+		http.Error(w, "slow down", http.StatusTooManyRequests)
+	})
+	if _, err := api.Change(context.Background(), http.MethodPost, "/projects", Fields{}); err == nil {
+		t.Error("no error")
+	}
+	if asked.Load() != 1 {
+		t.Errorf("asked %d times", asked.Load())
+	}
+}
+
 func TestAReadIsRepeatedWhileTheAPIIsAway(t *testing.T) {
 	var asked atomic.Int32
 	api := serving(t, quick, func(w http.ResponseWriter, _ *http.Request) {

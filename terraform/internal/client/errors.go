@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Error is a refusal by the API.
@@ -17,7 +19,12 @@ type Error struct {
 	Code, Message string
 	// RequestID finds the request in the API's log and in the audit log.
 	RequestID string
+	// RetryAfter is how long the answer asks to wait before the request is repeated; 0 where it does not say.
+	RetryAfter time.Duration
 }
+
+// rateLimited is the code of a request too many, of which the API has done nothing. A server in between has none.
+const rateLimited = "RATE_LIMITED"
 
 // Error gives the API's own message, what was asked, and the id to ask for in the log.
 func (e *Error) Error() string {
@@ -41,6 +48,9 @@ func IsNotFound(err error) bool {
 
 func refusal(method, path string, answer *http.Response, content []byte) *Error {
 	refused := &Error{Method: method, Path: path, Status: answer.StatusCode}
+	if seconds, err := strconv.ParseUint(answer.Header.Get("Retry-After"), 10, 31); err == nil {
+		refused.RetryAfter = time.Duration(seconds) * time.Second
+	}
 	var body struct {
 		RequestID string `json:"request_id"`
 		Code      string `json:"code"`

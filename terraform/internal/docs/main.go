@@ -42,6 +42,10 @@ var importIDs = map[string]string{
 	"weir_database": "PROJECT_ID/BRANCH_ID/NAME",
 	"weir_api_key":  "KEY_NUMBER",
 	"weir_rollout":  "ROLLOUT_ID",
+
+	"weir_organization_member": "ORGANIZATION_ID/MEMBERSHIP_ID",
+	"weir_snapshot":            "PROJECT_ID/SNAPSHOT_ID",
+	"weir_snapshot_schedule":   "PROJECT_ID/BRANCH_ID",
 }
 
 var kindsOfChange = map[string]string{

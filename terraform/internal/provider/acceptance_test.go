@@ -150,7 +150,7 @@ resource "weir_endpoint" "dev" {
 resource "weir_role" "app" {
   project_id       = weir_project.this.id
   branch_id        = weir_branch.dev.id
-  name             = "app one"
+  name             = "app/one"
   password_version = %q
   depends_on       = [weir_endpoint.dev]
 }
@@ -270,7 +270,7 @@ func TestAccBranchWithAllInIt(t *testing.T) {
 			{
 				PreConfig: func() {
 					doing(t, api, http.MethodDelete, inBranch("databases", "app"), nil)()
-					doing(t, api, http.MethodDelete, inBranch("roles", "app one"), nil)()
+					doing(t, api, http.MethodDelete, inBranch("roles", "app/one"), nil)()
 				},
 				Config: last,
 				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{

@@ -3,11 +3,9 @@ package provider
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -15,7 +13,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"weir/terraform-provider-weir/internal/client"
@@ -71,13 +68,13 @@ func within(
 	return context.WithTimeout(ctx, limit)
 }
 
-// importParts reads an import id of the form a/b/c into attributes.
+// importParts reads an import id of the form a/b/c into attributes. Of them a name, which comes last, may have slashes.
 func importParts(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse, names ...string,
 ) {
-	parts := strings.Split(req.ID, "/")
+	parts := strings.SplitN(req.ID, "/", len(names))
 	for _, part := range parts {
-		if len(parts) != len(names) || part == "" {
+		if len(parts) != len(names) || part == "" || (names[len(names)-1] != "name" && strings.Contains(part, "/")) {
 			resp.Diagnostics.AddError("The import id is not of this kind",
 				fmt.Sprintf("%q was given; the id is %s.", req.ID, strings.ToUpper(strings.Join(names, "/"))))
 			return
@@ -146,17 +143,6 @@ func fixedAttribute(about string) schema.StringAttribute {
 		PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 	}
 }
-
-// nameAttribute is the name of a role or a database, by which the API addresses it.
-func nameAttribute(about string) schema.StringAttribute {
-	attribute := fixedAttribute(about)
-	attribute.Validators = []validator.String{
-		stringvalidator.RegexMatches(addressable, "the API cannot address a role or a database with a slash in its name"),
-	}
-	return attribute
-}
-
-var addressable = regexp.MustCompile(`^[^/]+$`)
 
 // lastingAttribute is a text that the API chooses once.
 func lastingAttribute(about string) schema.StringAttribute {

@@ -35,7 +35,7 @@ func (r *databaseResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 			"id":         lastingAttribute("`PROJECT_ID/BRANCH_ID/NAME`."),
 			"project_id": fixedAttribute("Id of the project."),
 			"branch_id":  fixedAttribute("Id of the branch."),
-			"name":       nameAttribute("Name of the database, without a slash."),
+			"name":       fixedAttribute("Name of the database."),
 			"owner_name": schema.StringAttribute{
 				MarkdownDescription: "Name of the role that owns the database.", Required: true,
 			},

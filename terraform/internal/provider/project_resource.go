@@ -75,7 +75,7 @@ func projectAttributes() map[string]schema.Attribute {
 		"region_id":   birthAttribute("Region of the project; the installation's unless given."),
 		"cell":        birthAttribute("Cell in which the project's computes run; the region's first unless given."),
 		"branch_name": birthAttribute("Name of the project's first branch; `main` unless given."),
-		"role_name":   birthAttribute("Name of the first role, without a slash; the API chooses it unless given."),
+		"role_name":   birthAttribute("Name of the first role; the API chooses it unless given."),
 		"database_name": birthAttribute(
 			"Name of the first database, which the first role owns; the API chooses it unless given."),
 		"history_retention_seconds": schema.Int64Attribute{

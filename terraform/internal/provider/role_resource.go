@@ -39,7 +39,7 @@ func (r *roleResource) Schema(ctx context.Context, _ resource.SchemaRequest, res
 			"id":         lastingAttribute("`PROJECT_ID/BRANCH_ID/NAME`."),
 			"project_id": fixedAttribute("Id of the project."),
 			"branch_id":  fixedAttribute("Id of the branch."),
-			"name":       nameAttribute("Name of the role, without a slash."),
+			"name":       fixedAttribute("Name of the role."),
 			"password_version": schema.StringAttribute{
 				MarkdownDescription: "Any text. When it changes from one text to another, Weir gives the role a new password.",
 				Optional:            true,

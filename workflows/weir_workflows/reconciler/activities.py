@@ -52,6 +52,7 @@ from weir_workflows.reconciler.rollouts import confirm_deferred, watch_deadlines
 from weir_workflows.reconciler.safekeepers import repair_part
 from weir_workflows.reconciler.snapshots import take_due
 from weir_workflows.reconciler.storage import repair_descriptions, repair_tenants
+from weir_workflows.reconciler.usage import Metering
 from weir_workflows.reconciler.versions import finish_restarts, keep_servers, record_versions
 from weir_workflows.runtime.local import BusyError
 
@@ -101,6 +102,7 @@ class ReconcilerActivities:
         self._to_drop: set[str] = set()
         self._replacements = Replacements(resources)
         self._autoscaling = Autoscaling(resources)
+        self._metering = Metering(resources)
 
     @activity.defn
     async def reconcile(self) -> Round:
@@ -129,6 +131,7 @@ class ReconcilerActivities:
             await self._autoscaling.resize(rows, seen, rolling)
             await finish_rollbacks(self._r, rows, seen)
             await restore_thresholds(self._r)
+            await self._metering.round(rows, seen, now())
             # Last, since it talks to computes that may not answer.
             switched = await self._repair_switches(rows, seen, rolling)
             await self._check_storage()

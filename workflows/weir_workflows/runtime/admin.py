@@ -8,8 +8,7 @@ import argparse
 import asyncio
 import sys
 
-import httpx
-
+from weir.clients.connections import Connections
 from weir.config import get_settings
 from weir_workflows.computes import control
 from weir_workflows.runtime.local import LocalRuntime
@@ -17,7 +16,7 @@ from weir_workflows.runtime.local import LocalRuntime
 
 async def _stop_all(runtime: LocalRuntime, mode: str) -> int:
     known = runtime.known()
-    async with httpx.AsyncClient() as http:
+    async with Connections() as http:
         results = await asyncio.gather(
             *(control.stop(runtime, http, compute_id, mode) for compute_id in known), return_exceptions=True
         )

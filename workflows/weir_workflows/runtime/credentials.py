@@ -1,4 +1,5 @@
-"""Tokens of the parts of this machine, as files that the worker keeps good (`weir.tokens.parts`)."""
+"""Tokens and certificates of the parts of this machine, as files that the worker keeps good (`weir.tokens.parts`,
+`weir.tls.parts`)."""
 
 import asyncio
 import time
@@ -8,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import structlog
 
 from weir.config import Settings
+from weir.tls import parts as tls_parts
 from weir.tokens import parts
 from weir.tokens.bearer import signer_for
 from weir.tokens.keys import KeyFileError
@@ -28,9 +30,19 @@ def renew(settings: Settings) -> int:
     return parts.renew(signer.key(), [*services, *parts.computes(settings.home)], time.time())
 
 
+def renew_certificates(settings: Settings) -> int:
+    """Those of all parts, and the CA, where parts speak TLS. How many files were written. Raises KeyFileError, and
+    OSError."""
+    if settings.tls_file is None:
+        return 0
+    numbers = range(1, len(settings.safekeeper_http_urls) + 1)
+    services = tls_parts.services(settings.home, numbers)
+    return tls_parts.tend(settings.home, [*services, *tls_parts.computes(settings.home)])
+
+
 @asynccontextmanager
 async def kept(settings: Settings) -> AsyncGenerator[None]:
-    """Tokens are good while the body runs."""
+    """Tokens and certificates are good while the body runs."""
     task = asyncio.create_task(keep(settings))
     try:
         yield
@@ -40,13 +52,21 @@ async def kept(settings: Settings) -> AsyncGenerator[None]:
             await task
 
 
+# What the log says when it was done, and when it could not be.
+_KEPT = (
+    ("tokens_renewed", "tokens_not_renewed", renew),
+    ("certificates_renewed", "certificates_not_renewed", renew_certificates),
+)
+
+
 async def keep(settings: Settings) -> None:
     """Goes on until it is cancelled; what goes wrong is logged and tried again."""
     while True:
-        try:
-            written = await asyncio.to_thread(renew, settings)
-            if written:
-                log.info("tokens_renewed", count=written)
-        except (KeyFileError, OSError) as error:
-            log.warning("tokens_not_renewed", error=str(error))
+        for done, failed, renewing in _KEPT:
+            try:
+                written = await asyncio.to_thread(renewing, settings)
+                if written:
+                    log.info(done, count=written)
+            except (KeyFileError, OSError) as error:
+                log.warning(failed, error=str(error))
         await asyncio.sleep(LOOK_SECONDS)

@@ -24,6 +24,7 @@ from typing import Any
 from weir.config import Settings
 from weir.kit import cgroups
 from weir.kit.http import bracketed
+from weir.tls import parts as tls_parts
 from weir.tokens import parts
 from weir.tokens.bearer import signer_for
 from weir.tokens.keys import key_set_file
@@ -120,6 +121,7 @@ class LocalRuntime:
             "--listen-http",
             agent_address(spec["listen"], spec["port"] + 1),
             *self._token_arguments(directory, spec),
+            *self._tls_arguments(compute_id),
         ]
         if self._settings.compute_cgroup:
             arguments += ["--cgroup", self._settings.compute_cgroup]
@@ -159,6 +161,14 @@ class LocalRuntime:
         parts.renew(signer.key(), [part], time.time())
         return ["--token-keys", str(key_set_file(self._settings.keys_home)), "--token", str(part.file)]
 
+    def _tls_arguments(self, compute_id: str) -> list[str]:
+        """Makes the compute's certificate; none where parts speak plain TCP."""
+        if self._settings.tls_file is None:
+            return []
+        part = tls_parts.compute(self._settings.home, compute_id)
+        tls_parts.make(self._settings.home, part)
+        return ["--tls", str(part.file)]
+
     def clean(self, compute_id: str) -> bool:
         """Removes what a dead compute left: its pid file, its mounts and its control groups; and closes its folder to
         the user it had. True if there was anything to remove."""
@@ -183,6 +193,7 @@ class LocalRuntime:
             raise RuntimeError(f"{left[0]} is still mounted, so the directory of {compute_id} is not deleted")
         shutil.rmtree(directory, ignore_errors=True)
         parts.forget(self._settings.home, compute_id)
+        tls_parts.forget(self._settings.home, compute_id)
 
     def known(self) -> list[str]:
         """Ids of computes that have a directory here."""

@@ -244,8 +244,13 @@ class Servers:
     @contextmanager
     def _locked(self) -> Generator[None]:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(0o711)
-        with (self.folder / ".lock").open("w") as file:
+        # Users of computes read what is in copies, and the API, which has a user of its own, which copies there are.
+        self.folder.chmod(0o755)
+        lock = self.folder / ".lock"
+        # Who could open it could hold it.
+        lock.touch(mode=0o600)
+        lock.chmod(0o600)
+        with lock.open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 

@@ -16,16 +16,16 @@ given to another compute.
 
 import fcntl
 import os
-import pwd
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import structlog
 
+from weir.kit.users import LOCK, USERS_DIR, has_account, of_processes
+
 log = structlog.get_logger()
 
-USERS_DIR = Path("/var/lib/weir-users")
 _CLOSED = 0o700
 _FOR_GROUP = 0o710
 _SHARED = 0o711
@@ -67,12 +67,12 @@ class Users:
     def _take(self, pool: Sequence[int], folder: Path) -> tuple[int, int]:
         self._directory.mkdir(mode=0o700, exist_ok=True)
         with self._alone():
-            others = _users_of_processes()
+            others = of_processes()
             for number in pool:
                 descriptor = self._lock(number)
                 if descriptor is None:
                     continue
-                if number in others or _has_name(number):
+                if number in others or has_account(number):
                     log.warning("compute_user_skipped", user=number, reason="processes or an account have it")
                     os.close(descriptor)
                     continue
@@ -90,7 +90,7 @@ class Users:
     @contextmanager
     def _alone(self) -> Generator[None]:
         """One at a time on this machine: folders are opened and closed under this lock only."""
-        with (self._directory / "lock").open("w") as lock:
+        with (self._directory / LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
@@ -127,22 +127,3 @@ def _give(folder: Path, group: int, mode: int) -> None:
         os.fchmod(descriptor, mode)
     finally:
         os.close(descriptor)
-
-
-def _has_name(number: int) -> bool:
-    try:
-        pwd.getpwuid(number)
-    except KeyError:
-        return False
-    return True
-
-
-def _users_of_processes() -> set[int]:
-    """Effective users of all processes: without the right to change it a process has no other. The owner of a
-    process's folder in /proc is that user even where the process hides what is in the folder."""
-    found: set[int] = set()
-    for name in os.listdir("/proc"):  # noqa: PTH208  names, thousands of them
-        if name.isdigit():
-            with suppress(FileNotFoundError, ProcessLookupError):
-                found.add(os.stat(f"/proc/{name}").st_uid)  # noqa: PTH116
-    return found

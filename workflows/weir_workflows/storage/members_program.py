@@ -36,16 +36,19 @@ async def change(
     timeout_ms: int,
     descriptors: Sequence[int],
     token: str | None = None,
+    tls_file: Path | None = None,
 ) -> None:
     """Makes the change `words` says, such as `["promote", "4"]`, with these descriptors open in the program. Raises
     MembersProgramError when it has not succeeded. The program has ended on return, however this ends. `token`: what
-    the safekeepers are shown; it goes by a pipe, since arguments can be read by others."""
+    the safekeepers are shown; it goes by a pipe, since arguments can be read by others. `tls_file`: by what the
+    program proves itself to them."""
     process = await asyncio.create_subprocess_exec(
         str(bin_dir / "weir-members"),
         *("--tenant", log.tenant, "--timeline", log.timeline),
         *("--safekeepers", ",".join(log.safekeepers), "--ingested-lsn", log.ingested_lsn),
         *("--timeout-ms", str(timeout_ms)),
         *(() if token is None else ("--token-on-stdin",)),
+        *(() if tls_file is None else ("--tls", str(tls_file))),
         *words,
         stdin=asyncio.subprocess.DEVNULL if token is None else asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.DEVNULL,

@@ -230,6 +230,7 @@ class ReplaceActivities:
                 CHANGE_TIMEOUT_MS,
                 held,
                 bearer.for_members(self._r.settings, what.project.tenant_id, what.branch.timeline_id),
+                self._r.settings.tls_file,
             )
         return None
 

@@ -8,11 +8,12 @@ from weir.cli.resources.computes import computes
 from weir.cli.resources.connect import ca_certificate, connection_string, psql
 from weir.cli.resources.databases import databases, roles
 from weir.cli.resources.operations import operations
-from weir.cli.resources.organizations import api_keys, members, organizations
+from weir.cli.resources.organizations import api_keys, invitations, members, organizations
 from weir.cli.resources.projects import projects
 from weir.cli.resources.quotas import quotas
 from weir.cli.resources.rollouts import rollouts
 from weir.cli.resources.snapshots import snapshots
+from weir.cli.resources.usage import usage
 
 COMMANDS: tuple[click.Command, ...] = (
     projects,
@@ -24,8 +25,10 @@ COMMANDS: tuple[click.Command, ...] = (
     operations,
     rollouts,
     quotas,
+    usage,
     organizations,
     members,
+    invitations,
     api_keys,
     connection_string,
     ca_certificate,

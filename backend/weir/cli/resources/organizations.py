@@ -1,4 +1,4 @@
-"""`weir orgs`, `weir members` and `weir api-keys`."""
+"""`weir orgs`, `weir members`, `weir invitations` and `weir api-keys`."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,6 +24,12 @@ _MEMBERS = [
     ("ROLE", lambda row: row["member"]["role"]),
     ("SECOND FACTOR", lambda row: row["user"]["has_mfa"]),
     ("SINCE", lambda row: moment(row["member"]["joined_at"])),
+]
+_INVITATIONS = [
+    ("EMAIL", lambda row: row["email"]),
+    ("ROLE", lambda row: row["role"]),
+    ("SINCE", lambda row: moment(row["invited_at"])),
+    ("UNTIL", lambda row: moment(row["expires_at"])),
 ]
 _KEYS = [
     ("ID", lambda row: row["id"]),
@@ -129,6 +135,62 @@ def remove_member(use: Use, email: str, organization: str | None, yes: bool) -> 
     confirm(f"Take {email} ({row['member']['role']}) out, and revoke the API keys that they made?", yes=yes)
     removed = use.api.call("DELETE", where)
     use.say(removed, f"{email} is out.")
+
+
+@click.group("invitations", short_help="Show, make and revoke invitations.")
+def invitations() -> None:
+    """Invite people to an organization, by email.
+
+    \b
+      weir invitations create name@example.org --role viewer
+      weir invitations list
+      weir invitations revoke name@example.org
+
+    Weir sends no mail: hand on the link that `create` prints. It counts once, for 7 days. Whoever opens it signs in
+    with that email, or makes an account for it.
+    """
+
+
+@invitations.command("list")
+@organization_option
+@resource(project=False)
+def list_invitations(use: Use, organization: str | None) -> None:
+    """List the invitations that can still be accepted."""
+    found = use.api.call("GET", path("organizations", _organization(use, organization), "invitations"))
+    use.say(found, listed(_INVITATIONS, found["invitations"], "No open invitation."))
+
+
+@invitations.command("create")
+@click.argument("email")
+@click.option("--role", type=ROLES, default="member", show_default=True)
+@organization_option
+@resource(project=False)
+def create_invitation(use: Use, email: str, role: str, organization: str | None) -> None:
+    """Invite somebody and print the link: this is the only time that it is shown. An earlier one of theirs ends."""
+    where = path("organizations", _organization(use, organization), "invitations")
+    made = use.api.call("POST", where, {"invitations": [{"email": email, "role": role}]})
+    (row,) = made["invitations"]
+    pairs: list[tuple[str, object]] = [
+        ("Link", row["link"]),
+        ("For", row["email"]),
+        ("Role", row["role"]),
+        ("Until", moment(row["expires_at"])),
+    ]
+    use.say(made, fields(pairs))
+
+
+@invitations.command("revoke")
+@click.argument("email")
+@organization_option
+@resource(project=False)
+def revoke_invitation(use: Use, email: str, organization: str | None) -> None:
+    """Take an invitation back. Its link opens nothing any more."""
+    where = path("organizations", _organization(use, organization), "invitations")
+    for row in use.api.call("GET", where)["invitations"]:
+        if row["email"] == email.lower():
+            use.say(use.api.call("DELETE", where + path(row["id"])), f"{email} is not invited any more.")
+            return
+    raise CliError(f"{email} has no open invitation. `weir invitations list` shows those that there are.")
 
 
 @click.group("api-keys", short_help="Show, make and revoke API keys.")

@@ -120,6 +120,43 @@ def update_project(use: Use, name: str | None, history: int | None) -> None:
     use.finish(answer, "changed")
 
 
+@projects.command("offer")
+@project_argument
+@click.option("--for", "seconds", type=SPAN, help="For how long it is offered: 2h, 3d [default: 1d]")
+@click.option("--end", is_flag=True, help="End all offers of the project that nobody has taken.")
+@resource(project=False)
+def offer_project(use: Use, seconds: int | None, *, end: bool) -> None:
+    """Offer a project to another organization.
+
+    Whoever is told the answer's words may take the project, with all that is in it, once and while the offer lasts.
+    Computes run on; API keys for the project alone are revoked when it goes.
+    """
+    found = use.project()
+    where = path("projects", found["id"], "transfer_requests")
+    if end:
+        if seconds is not None:
+            raise click.UsageError("--for and --end contradict each other; leave one of them out.")
+        use.api.call("DELETE", where)
+        use.say({}, f"Nobody can take {found['name']} any more.")
+        return
+    made = use.api.call("POST", where, {} if seconds is None else {"ttl_seconds": seconds})
+    take = f"weir projects accept {found['id']} {made['id']}"
+    use.say(made, fields([("Until", moment(made["expires_at"])), ("To take it", take)]))
+
+
+@projects.command("accept")
+@click.argument("project_id")
+@click.argument("offer")
+@resource(project=False)
+def accept_project(use: Use, project_id: str, offer: str) -> None:
+    """Take a project that another organization has offered, into yours.
+
+    PROJECT_ID and OFFER are what `weir projects offer` has said there. Your organization's quotas need room for it.
+    """
+    use.api.call("PUT", path("projects", project_id, "transfer_requests", offer), {})
+    use.say({}, f"Project {project_id} is your organization's.")
+
+
 @projects.command("delete")
 @project_argument
 @yes_option

@@ -3,10 +3,13 @@ import { Link } from '@tanstack/react-router'
 import type { AuditEntry } from '~/api/types'
 import { time } from '~/lib/format'
 import { detailText } from '~/shared/audit-text'
+import { Button } from '~/ui/Button'
 import { Table } from '~/ui/Table'
 
+type Props = { entries: AuditEntry[]; partial: boolean; onOpen: (entry: AuditEntry) => void }
+
 /** Who changed what, and when. */
-export function AuditTable({ entries, partial }: { entries: AuditEntry[]; partial: boolean }) {
+export function AuditTable({ entries, partial, onOpen }: Props) {
   return (
     <Table
       caption="Audit log"
@@ -69,6 +72,23 @@ export function AuditTable({ entries, partial }: { entries: AuditEntry[]; partia
           key: 'request',
           header: 'Request',
           cell: (row) => <code className="text-xs break-all">{row.request_id || '—'}</code>,
+        },
+        {
+          key: 'open',
+          header: <span className="sr-only">Actions</span>,
+          cell: (row) => (
+            <span className="flex w-full justify-end">
+              <Button
+                variant="quiet"
+                aria-label={`Show entry ${String(row.id)}, ${row.action} on ${row.resource}`}
+                onClick={() => {
+                  onOpen(row)
+                }}
+              >
+                Show
+              </Button>
+            </span>
+          ),
         },
       ]}
     />

@@ -3,8 +3,15 @@ import { infiniteQueryOptions, keepPreviousData } from '@tanstack/react-query'
 import { client, unwrap } from '~/api/client'
 
 /** Which entries: those of one project, of one resource such as `branch/br-...`, of one account or action, or all.
- * An action that ends in a dot means all that begin with it. */
-export type AuditFilter = { project?: string; resource?: string; actor?: string; action?: string }
+ * An action that ends in a dot means all that begin with it. From `since` on, and before `until`: as ISO 8601. */
+export type AuditFilter = {
+  project?: string
+  resource?: string
+  actor?: string
+  action?: string
+  since?: string
+  until?: string
+}
 
 const asked = ({ project, ...rest }: AuditFilter) => ({ ...rest, ...(project ? { project_id: project } : {}) })
 

@@ -61,6 +61,7 @@ function BranchRow({ projectId, node, endpoints, quota, onAsk }: Shared & { node
         <span className="ml-auto flex flex-wrap gap-2">
           {own.length === 0 && (
             <Button
+              needs="works"
               busy={add.isPending}
               onClick={() => {
                 add.mutate(undefined)
@@ -70,6 +71,7 @@ function BranchRow({ projectId, node, endpoints, quota, onAsk }: Shared & { node
             </Button>
           )}
           <Button
+            needs="works"
             onClick={() => {
               onAsk({ what: 'branch', branch })
             }}
@@ -79,6 +81,7 @@ function BranchRow({ projectId, node, endpoints, quota, onAsk }: Shared & { node
           {/* A narrow screen has no room for all; the branch's page has them. */}
           <span className="hidden sm:block">
             <Button
+              needs="works"
               disabledReason={restoreRefusal(branch)}
               onClick={() => {
                 onAsk({ what: 'restore', branch })
@@ -88,6 +91,7 @@ function BranchRow({ projectId, node, endpoints, quota, onAsk }: Shared & { node
             </Button>
           </span>
           <Button
+            needs="works"
             variant="danger"
             disabledReason={deleteRefusal(branch, below)}
             onClick={() => {

@@ -69,7 +69,7 @@ export function ConnectionString({ projectId, branch }: { projectId: string; bra
           }}
         />
       ) : (
-        <Button busy={busy} onClick={() => void show()}>
+        <Button needs="works" busy={busy} onClick={() => void show()}>
           Show connection string
         </Button>
       )}

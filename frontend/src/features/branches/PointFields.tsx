@@ -1,9 +1,9 @@
 import type { Branch } from '~/api/types'
 import { time } from '~/lib/format'
+import { localField } from '~/lib/local-time'
 import { SelectField, TextField } from '~/ui/Field'
 import { Loading, Notice } from '~/ui/Notice'
 
-import { localField } from './history-window'
 import { BranchMark, HistoryStrip } from './HistoryStrip'
 import type { Point } from './queries'
 import type { ChosenPoint } from './use-point'

@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest'
 
 import type { BranchHistory } from '~/api/types'
+import { localField } from '~/lib/local-time'
 
-import { localField, lsnValue, pointRefusal, shareOf, strip } from './history-window'
+import { lsnValue, pointRefusal, shareOf, strip } from './history-window'
 
 const history: BranchHistory = {
   branch_id: 'br-main',

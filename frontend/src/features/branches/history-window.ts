@@ -12,12 +12,6 @@ export function lsnValue(text: string): number | null {
   return parseInt(high, 16) * 2 ** 32 + parseInt(low, 16)
 }
 
-/** A moment as a `datetime-local` field has it: of the reader's time zone, to the second. */
-export function localField(moment: number): string {
-  const local = new Date(moment - new Date(moment).getTimezoneOffset() * 60_000)
-  return local.toISOString().slice(0, 19)
-}
-
 /** Why a branch cannot have such a state, as far as is known without asking storage; null when it may. */
 export function pointRefusal(point: Point, history: BranchHistory | undefined, now: number): string | null {
   const at = point.at.trim()

@@ -9,13 +9,21 @@ import { useAction } from '~/shared/use-action'
 import { Button } from '~/ui/Button'
 
 import { endpointCan } from './can'
+import { ComputeLoad } from './ComputeLoad'
 import { startEndpoint, suspendEndpoint } from './endpoint-queries'
 import { idleTimeText } from './idle-time'
 import { IdleTimeForm } from './IdleTimeForm'
 import { UnloggedRowsForm } from './UnloggedRowsForm'
 
+type Props = {
+  projectId: string
+  endpoint: Endpoint
+  /** Ask its agent for the load too; in a list of many it would be too many questions. */
+  withLoad?: boolean
+}
+
 /** A branch's compute, and starting or suspending it. */
-export function ComputeRow({ projectId, endpoint }: { projectId: string; endpoint: Endpoint }) {
+export function ComputeRow({ projectId, endpoint, withLoad = false }: Props) {
   const invalidate = [projectKeys.one(projectId)]
   const start = useAction(() => startEndpoint(projectId, endpoint.id), { done: 'Compute is starting', invalidate })
   const suspend = useAction(() => suspendEndpoint(projectId, endpoint.id), {
@@ -41,6 +49,7 @@ export function ComputeRow({ projectId, endpoint }: { projectId: string; endpoin
         {endpoint.id}
       </Link>
       <StateBadge state={endpoint.current_state} pending={endpoint.pending_state} />
+      {withLoad && <ComputeLoad endpoint={endpoint} />}
       <button
         type="button"
         className="text-xs text-muted underline"
@@ -72,6 +81,7 @@ export function ComputeRow({ projectId, endpoint }: { projectId: string; endpoin
       <span className="ml-auto">
         {stopped ? (
           <Button
+            needs="works"
             disabledReason={endpointCan.start(endpoint)}
             busy={start.isPending}
             onClick={() => {
@@ -82,6 +92,7 @@ export function ComputeRow({ projectId, endpoint }: { projectId: string; endpoin
           </Button>
         ) : (
           <Button
+            needs="works"
             disabledReason={endpointCan.suspend(endpoint)}
             busy={suspend.isPending}
             onClick={() => {

@@ -63,6 +63,7 @@ export function IdleTimeForm({ projectId, endpoint, onClose }: Props) {
         <div className="flex flex-wrap justify-end gap-2">
           <Button onClick={onClose}>Cancel</Button>
           <Button
+            needs="works"
             variant="primary"
             type="submit"
             busy={change.isPending}

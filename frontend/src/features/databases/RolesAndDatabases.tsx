@@ -29,6 +29,7 @@ export function RolesAndDatabases(place: BranchPlace) {
       actions={
         <>
           <Button
+            needs="works"
             onClick={() => {
               setAsk({ what: 'create-role' })
             }}
@@ -36,6 +37,7 @@ export function RolesAndDatabases(place: BranchPlace) {
             New role
           </Button>
           <Button
+            needs="works"
             onClick={() => {
               setAsk({ what: 'create-database' })
             }}
@@ -92,6 +94,7 @@ function RoleTable({ roles, databases, onAsk }: Asking & { roles: Role[]; databa
           cell: (role) => (
             <span className="flex flex-wrap justify-end gap-2">
               <Button
+                needs="works"
                 aria-label={`Reset the password of ${role.name}`}
                 onClick={() => {
                   onAsk({ what: 'reset-password', role })
@@ -100,6 +103,7 @@ function RoleTable({ roles, databases, onAsk }: Asking & { roles: Role[]; databa
                 Reset password
               </Button>
               <Button
+                needs="works"
                 variant="danger"
                 aria-label={`Delete role ${role.name}`}
                 disabledReason={deleteRoleRefusal(role, roles, databases)}
@@ -139,6 +143,7 @@ function DatabaseTable({ databases, onAsk }: Asking & { databases: BranchDatabas
           cell: (database) => (
             <span className="flex flex-wrap justify-end gap-2">
               <Button
+                needs="works"
                 aria-label={`Change the owner of ${database.name}`}
                 onClick={() => {
                   onAsk({ what: 'change-owner', database })
@@ -147,6 +152,7 @@ function DatabaseTable({ databases, onAsk }: Asking & { databases: BranchDatabas
                 Change owner
               </Button>
               <Button
+                needs="works"
                 variant="danger"
                 aria-label={`Delete database ${database.name}`}
                 onClick={() => {

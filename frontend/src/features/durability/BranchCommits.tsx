@@ -28,6 +28,7 @@ export function BranchCommits({ projectId, branch, endpoints }: Props) {
       note="What a client that was told COMMIT may rely on."
       actions={
         <Button
+          needs="works"
           disabledReason={data ? null : 'The levels are being read.'}
           onClick={() => {
             setAsked(true)

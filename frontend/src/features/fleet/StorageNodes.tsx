@@ -140,6 +140,7 @@ export function StorageNodes({ storage }: { storage: StorageHealth }) {
                     header: 'Actions',
                     cell: (row: SafekeeperHealth) => (
                       <Button
+                        needs="runs"
                         aria-label={`Replace safekeeper ${String(row.id)}`}
                         disabledReason={refused(row)}
                         onClick={() => {

@@ -10,9 +10,21 @@ export const keysQuery = queryOptions({
   refetchInterval: 10_000,
 })
 
+/** A key that may do what its maker may, or less: in one project, reading alone, up to a moment. */
+export type NewKey = { name: string; projectId: string | null; readOnly: boolean; expiresAt: string | null }
+
 /** The answer has the key itself, which no later answer has. */
-export function createKey(name: string) {
-  return unwrap(client.POST('/api/v2/api_keys', { body: { key_name: name } }))
+export function createKey({ name, projectId, readOnly, expiresAt }: NewKey) {
+  return unwrap(
+    client.POST('/api/v2/api_keys', {
+      body: {
+        key_name: name,
+        ...(projectId === null ? {} : { project_id: projectId }),
+        ...(readOnly ? { read_only: true } : {}),
+        ...(expiresAt === null ? {} : { expires_at: expiresAt }),
+      },
+    }),
+  )
 }
 
 export function revokeKey(id: number) {

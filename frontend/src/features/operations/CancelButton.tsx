@@ -14,6 +14,7 @@ export function CancelButton({ operation }: { operation: Operation }) {
   })
   return (
     <Button
+      needs="works"
       aria-label={`Cancel ${operationText(operation)}`}
       busy={cancel.isPending}
       onClick={() => {

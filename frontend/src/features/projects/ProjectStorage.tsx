@@ -40,6 +40,7 @@ export function ProjectStorage({ project, branches }: { project: Project; branch
       actions={
         <>
           <Button
+            needs="decides"
             onClick={() => {
               setAsked('window')
             }}
@@ -47,6 +48,7 @@ export function ProjectStorage({ project, branches }: { project: Project; branch
             History window
           </Button>
           <Button
+            needs="decides"
             onClick={() => {
               setAsked('quota')
             }}
@@ -54,6 +56,7 @@ export function ProjectStorage({ project, branches }: { project: Project; branch
             Quota
           </Button>
           <Button
+            needs="decides"
             onClick={() => {
               setAsked('wal')
             }}
@@ -61,6 +64,7 @@ export function ProjectStorage({ project, branches }: { project: Project; branch
             Limit of WAL
           </Button>
           <Button
+            needs="decides"
             onClick={() => {
               setAsked('commits')
             }}

@@ -56,6 +56,27 @@ export function updateProject(
   )
 }
 
+/** The answer has the id by which the project can be taken, which no later answer has. */
+export function offerProject(id: string, seconds: number) {
+  return unwrap(
+    client.POST('/api/v2/projects/{project_id}/transfer_requests', {
+      params: { path: { project_id: id } },
+      body: { ttl_seconds: seconds },
+    }),
+  )
+}
+
+/** Takes an offered project; the answer is its id. */
+export async function acceptProject({ project, request }: { project: string; request: string }) {
+  await unwrap(
+    client.PUT('/api/v2/projects/{offered_project_id}/transfer_requests/{request_id}', {
+      params: { path: { offered_project_id: project, request_id: request } },
+      body: {},
+    }),
+  )
+  return project
+}
+
 export function deleteProject(id: string) {
   return unwrap(client.DELETE('/api/v2/projects/{project_id}', { params: { path: { project_id: id } } }))
 }

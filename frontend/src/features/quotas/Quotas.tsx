@@ -39,6 +39,20 @@ export function QuotaBars({ quotas, owner }: { quotas: Quota[]; owner: 'account'
   )
 }
 
+/** The quotas of the organisation that the console acts in. */
+export function OrganizationQuotas() {
+  const { data, error } = useQuery(accountQuotasQuery)
+  return (
+    <Card
+      title="Quotas"
+      note="What may be made, and what is there, over all projects. The installation’s operator sets the limits."
+    >
+      {error && <p className="text-sm text-bad">{errorText(error)}</p>}
+      {data && <QuotaBars quotas={data.quotas} owner="account" />}
+    </Card>
+  )
+}
+
 /** A project's quotas, and those of the account that it is one project of. */
 export function Quotas({ projectId }: { projectId: string }) {
   const project = useQuery(projectQuotasQuery(projectId))

@@ -45,6 +45,7 @@ export function ControlButton({ rollout, control, target = null, refusal, label,
   return (
     <>
       <Button
+        needs="decides-on-all"
         variant={calm ? 'secondary' : words.variant}
         aria-label={label}
         disabledReason={refusal === undefined ? controlRefusal(control, rollout) : refusal}

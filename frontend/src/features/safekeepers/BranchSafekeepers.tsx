@@ -37,6 +37,7 @@ export function BranchSafekeepers({ projectId, branch }: Props) {
       note="Who holds its log, as they say themselves. A commit waits for a majority of the voters."
       actions={
         <Button
+          needs="decides"
           disabledReason={refused}
           onClick={() => {
             setAsked(true)

@@ -19,6 +19,7 @@ export function PendingRestores({ branches, onAsk }: { branches: Branch[]; onAsk
             <strong className="font-medium">{target.name}</strong>.
           </span>
           <Button
+            needs="works"
             className="ml-auto"
             aria-label={`Put ${branch.name} in place of ${target.name}`}
             disabledReason={branch.current_state === 'ready' ? null : 'It is still being made.'}

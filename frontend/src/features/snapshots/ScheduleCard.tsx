@@ -72,6 +72,7 @@ function Entries({ projectId, branch }: { projectId: string; branch: Branch }) {
             cell: (entry) => (
               <span className="flex justify-end">
                 <Button
+                  needs="works"
                   variant="danger"
                   aria-label={`Remove: ${whenText(asItem(entry))}`}
                   busy={change.isPending}

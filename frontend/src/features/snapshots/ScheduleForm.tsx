@@ -96,7 +96,7 @@ export function ScheduleForm({ busy, onAdd }: { busy: boolean; onAdd: (entry: Ba
         )}
       </form.AppField>
       <div className="mb-3">
-        <Button type="submit" busy={busy}>
+        <Button needs="works" type="submit" busy={busy}>
           Add to schedule
         </Button>
       </div>

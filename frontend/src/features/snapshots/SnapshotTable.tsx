@@ -66,6 +66,7 @@ export function SnapshotTable({ snapshots, branches, onAsk }: Props) {
           cell: (snapshot) => (
             <span className="flex flex-wrap justify-end gap-2">
               <Button
+                needs="works"
                 aria-label={`Restore ${snapshot.name}`}
                 disabledReason={snapshot.current_state === 'ready' ? null : 'It is still being taken.'}
                 onClick={() => {
@@ -75,6 +76,7 @@ export function SnapshotTable({ snapshots, branches, onAsk }: Props) {
                 Restore
               </Button>
               <Button
+                needs="works"
                 variant="danger"
                 aria-label={`Delete ${snapshot.name}`}
                 onClick={() => {

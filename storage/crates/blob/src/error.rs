@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use encryption::EncryptionError;
 use layers::LayerError;
-use pg_types::TimelineId;
+use pg_types::{TenantId, TimelineId};
 
 use crate::generation::Generation;
 
@@ -70,6 +71,25 @@ pub enum BlobError {
     /// A layer's content cannot be read or written.
     #[error(transparent)]
     Layer(#[from] LayerError),
+    /// An object is encrypted and cannot be decrypted, or should be encrypted and is not. Trying again can help where
+    /// [another key file would](EncryptionError::may_be_mended).
+    #[error("object {path}: {source}")]
+    Encryption {
+        /// Where the object is, below the store's prefix.
+        path: String,
+        /// What is wrong.
+        source: EncryptionError,
+    },
+    /// The key-encryption keys cannot be had. Put the right key file in place.
+    #[error(transparent)]
+    Keys(EncryptionError),
+    /// A tenant whose files are encrypted has lost the object with its data key, or has not got it yet. Nothing of it
+    /// is written in clear meanwhile. Trying again can help.
+    #[error(
+        "{0}/keys.json is not in the object store: without this object, which holds the tenant's data key, nothing of \
+         the tenant can be encrypted or decrypted; put it back if it was there"
+    )]
+    NoDataKey(TenantId),
     /// An address cannot be opened as it stands; it, or a variable of the environment, has to be changed.
     #[error("object store address {address:?} is not supported: {reason}")]
     Address {
@@ -86,10 +106,23 @@ pub enum BlobError {
 impl BlobError {
     /// Whether trying again can help.
     pub fn is_transient(&self) -> bool {
-        matches!(
-            self,
-            BlobError::Store(_) | BlobError::Put { .. } | BlobError::File { .. }
-        )
+        match self {
+            BlobError::Store(_)
+            | BlobError::Put { .. }
+            | BlobError::File { .. }
+            | BlobError::NoDataKey(_) => true,
+            BlobError::Encryption { source, .. } => source.may_be_mended(),
+            _ => false,
+        }
+    }
+
+    /// Whether an object is not what its writer put there.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            BlobError::Corrupt { .. } => true,
+            BlobError::Encryption { source, .. } => !source.may_be_mended(),
+            _ => false,
+        }
     }
 }
 

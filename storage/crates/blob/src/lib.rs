@@ -10,6 +10,8 @@
 //! deleted                       the timeline is being deleted; everything else here is garbage
 //! ```
 //!
+//! Beside a tenant's timelines, `{tenant}/keys.json` holds its data key, if its layers and WAL are encrypted (see
+//! `keys`).
 //! Beside the tenants, `deleted/{tenant}-{timeline}` says for a while that a timeline was deleted (see `deleted`).
 //!
 //! Invariants:
@@ -42,11 +44,14 @@
 mod copy;
 mod deleted;
 mod direct;
+mod encrypted;
 mod error;
 mod file;
 mod generation;
 mod http_client;
 mod index;
+mod keys;
+mod known_keys;
 mod queue;
 mod resident;
 mod s3;
@@ -56,6 +61,9 @@ mod timeline;
 mod wal;
 
 pub use deleted::Tombstone;
+pub use encryption::{
+    EncryptionError, KeyFile, KeyProvider, Plain, TenantKey, Wrapped, stored_length,
+};
 pub use error::BlobError;
 pub use file::LocalLayerFile;
 pub use generation::Generation;

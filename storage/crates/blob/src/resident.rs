@@ -3,18 +3,20 @@
 use std::path::{Path, PathBuf};
 
 use futures::StreamExt;
+use layers::BlockSource;
 use object_store::ObjectStoreExt;
 use tokio::io::AsyncWriteExt;
 
 use crate::error::BlobError;
+use crate::file::LocalLayerFile;
 use crate::index::RemoteLayer;
 use crate::timeline::TimelineStore;
 
 impl TimelineStore {
     /// A local file with the layer's bytes: the object itself when the store is a local directory, else a copy in
-    /// `cache`, fetched now if it is not there, and checked against the layer's checksum. When the fetch ends early,
-    /// by an error or because the caller drops it, the bytes fetched so far are removed, because no limit of the disk
-    /// cache counts them.
+    /// `cache`, fetched now if it is not there, and checked against the layer's checksum. An encrypted layer is
+    /// encrypted in the copy, too. When the fetch ends early, by an error or because the caller drops it, the bytes
+    /// fetched so far are removed, because no limit of the disk cache counts them.
     pub async fn make_resident(
         &self,
         layer: &RemoteLayer,
@@ -56,6 +58,13 @@ impl TimelineStore {
             file.write_all(&chunk).await.map_err(failed(&staging))?;
             crash::point!("download.first-chunk");
         }
+        // Only this tells of an error of the last write, such as a full disk: syncing does not.
+        file.flush().await.map_err(failed(&staging))?;
+        self.store.tenant_key(self.tenant()).await?;
+        let copy = stalls::off_worker(|| self.open_layer(layer, &staging))?;
+        if copy.is_encrypted() {
+            check = stalls::off_worker(|| Checksum::of(&copy, layer.desc.size));
+        }
         if !check.matches(layer.desc.checksum) {
             let path = self.layer_path(layer).to_string();
             return Err(BlobError::Corrupt {
@@ -63,8 +72,6 @@ impl TimelineStore {
                 reason: "size or checksum does not match its name".to_owned(),
             });
         }
-        // Only this tells of an error of the last write, such as a full disk: syncing does not.
-        file.flush().await.map_err(failed(&staging))?;
         file.sync_all().await.map_err(failed(&staging))?;
         crash::point!("download.before-rename");
         stalls::off_worker(|| unfinished.persist(&target))
@@ -90,6 +97,20 @@ impl Checksum {
             seen: 0,
             crc: 0,
         }
+    }
+
+    /// Of a file that decrypts what it reads. A block that cannot be decrypted leaves it without its end.
+    fn of(file: &LocalLayerFile, size: u64) -> Checksum {
+        const PART: u64 = 1 << 20;
+        let mut check = Checksum::new(size);
+        while check.seen < file.size() {
+            let len = PART.min(file.size() - check.seen) as usize;
+            match file.read_at(check.seen, len) {
+                Ok(part) => check.add(&part),
+                Err(_) => break,
+            }
+        }
+        check
     }
 
     fn add(&mut self, chunk: &[u8]) {

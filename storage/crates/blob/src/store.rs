@@ -11,6 +11,7 @@ use pg_types::{TenantId, TimelineId};
 
 use crate::direct;
 use crate::error::BlobError;
+use crate::known_keys::Keys;
 use crate::s3;
 use crate::staged;
 
@@ -25,6 +26,8 @@ pub struct Store {
     directory: Option<LocalFileSystem>,
     /// Whether the store is a local directory, of which layers are read in place.
     in_place: bool,
+    /// Data keys of tenants.
+    pub(crate) keys: Arc<Keys>,
 }
 
 impl Store {
@@ -41,6 +44,7 @@ impl Store {
             objects: Arc::new(local.clone()),
             directory: Some(local),
             in_place: true,
+            keys: Arc::default(),
         })
     }
 
@@ -85,6 +89,7 @@ impl Store {
             objects,
             directory: None,
             in_place: false,
+            keys: Arc::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path as ObjectPath;
-use object_store::{ObjectMeta, ObjectStoreExt, PutMode, PutPayload};
+use object_store::{ObjectMeta, PutMode};
 use pg_types::{TenantId, TimelineId};
 
 use crate::error::BlobError;
@@ -299,41 +299,6 @@ impl TimelineStore {
     }
 
     // ---- layers
-
-    /// Writes a layer; durable on return. Writing the same layer again is fine: equal names mean equal bytes.
-    pub async fn put_layer(
-        &self,
-        layer: &RemoteLayer,
-        content: impl Into<PutPayload>,
-    ) -> Result<(), BlobError> {
-        self.store
-            .put_layer(&self.layer_path(layer), content.into())
-            .await
-    }
-
-    /// The whole layer, not verified.
-    pub async fn get_layer(&self, layer: &RemoteLayer) -> Result<Bytes, BlobError> {
-        Ok(self
-            .store
-            .objects
-            .get(&self.layer_path(layer))
-            .await?
-            .bytes()
-            .await?)
-    }
-
-    /// Some ranges of a layer.
-    pub async fn get_layer_ranges(
-        &self,
-        layer: &RemoteLayer,
-        ranges: &[std::ops::Range<u64>],
-    ) -> Result<Vec<Bytes>, BlobError> {
-        Ok(self
-            .store
-            .objects
-            .get_ranges(&self.layer_path(layer), ranges)
-            .await?)
-    }
 
     /// Where the layer lies on local disk when the store is a local directory.
     pub fn local_layer_path(&self, layer: &RemoteLayer) -> Option<PathBuf> {

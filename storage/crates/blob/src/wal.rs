@@ -1,8 +1,8 @@
 //! Finished WAL of a timeline: what safekeepers put into object storage so that it outlives their disks.
 //!
 //! Objects are `wal/{begin}-{end}-{term}-{crc}` below the timeline's prefix, each a header and bytes of one WAL
-//! segment; `docs/formats.md` has the format. The name carries the positions, the term that wrote the last byte, and
-//! the checksum of the bytes.
+//! segment, encrypted as a whole if the tenant has a data key; `docs/formats.md` has the format. The name carries the
+//! positions, the term that wrote the last byte, and the checksum of the bytes.
 //!
 //! Invariants:
 //!
@@ -18,6 +18,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use encryption::{BLOCK_BYTES, CONTENT_BYTES, HEADER_BYTES, Kind};
 use object_store::{ObjectMeta, ObjectStoreExt, PutMode, PutPayload};
 use pg_types::{Lsn, TenantId, Term, TimelineId, WAL_SEGMENT_BYTES};
 
@@ -34,6 +35,8 @@ const ENTRY_BYTES: usize = 16;
 const CRC_BYTES: usize = 4;
 /// More than any history takes; a damaged length must not become an allocation.
 const MAX_HEADER_BYTES: usize = FIXED_BYTES + 4096 * ENTRY_BYTES + CRC_BYTES;
+/// Enough of an object to decode its header, encrypted or not.
+const HEAD_BYTES: usize = HEADER_BYTES + MAX_HEADER_BYTES.div_ceil(CONTENT_BYTES) * BLOCK_BYTES;
 
 /// What an object's name says of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -288,13 +291,17 @@ impl TimelineStore {
         })
     }
 
-    /// Makes the object, durably, unless it is there already. `content` is what the header describes.
+    /// Makes the object, durably, unless it is there already. `content` is what the header describes. Fails with
+    /// [`BlobError::Deleted`] if the timeline's data key went with it.
     pub async fn put_wal(&self, header: &WalHeader, content: Bytes) -> Result<WalPut, BlobError> {
         debug_assert_eq!(content.len() as u64, header.name().length());
         let path = self.wal_path(header.name());
         let payload: PutPayload = [Bytes::from(header.encode()), content]
             .into_iter()
             .collect();
+        let payload = self
+            .encrypted(Kind::Wal, &header.name().to_string(), &path, payload)
+            .await?;
         match self.store.put(&path, payload, PutMode::Create).await {
             Ok(()) => Ok(WalPut::Written),
             Err(BlobError::Store(object_store::Error::AlreadyExists { .. })) => {
@@ -309,7 +316,7 @@ impl TimelineStore {
         }
     }
 
-    /// An object's header, and the length of the whole object; `None` if there is no such object.
+    /// An object's header, and the length of the whole object before encryption; `None` if there is no such object.
     pub async fn wal_header(&self, name: WalName) -> Result<Option<(WalHeader, u64)>, BlobError> {
         let path = self.wal_path(name);
         let size = match self.store.objects.head(&path).await {
@@ -317,13 +324,16 @@ impl TimelineStore {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let range = 0..size.min(MAX_HEADER_BYTES as u64);
+        let range = 0..size.min(HEAD_BYTES as u64);
         let bytes = match self.store.objects.get_range(&path, range).await {
             Ok(bytes) => bytes,
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let (header, _) = self.checked(name, &bytes)?;
+        let (head, size) = self
+            .decrypted_head(Kind::Wal, &name.to_string(), &path, bytes, size)
+            .await?;
+        let (header, _) = self.checked(name, &head)?;
         Ok(Some((header, size)))
     }
 
@@ -349,9 +359,12 @@ impl TimelineStore {
     /// The WAL of an object and its header, with every checksum verified; `None` if there is no such object.
     pub async fn get_wal(&self, name: WalName) -> Result<Option<(WalHeader, Bytes)>, BlobError> {
         let path = self.wal_path(name);
-        let Some(mut bytes) = self.store.get(&path).await? else {
+        let Some(stored) = self.store.get(&path).await? else {
             return Ok(None);
         };
+        let mut bytes = self
+            .decrypted(Kind::Wal, &name.to_string(), &path, stored)
+            .await?;
         let (header, length) = self.checked(name, &bytes)?;
         let content = bytes.split_off(length);
         let corrupt = |reason: String| BlobError::Corrupt {

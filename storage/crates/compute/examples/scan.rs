@@ -75,6 +75,7 @@ fn main() -> Result<()> {
         traceparent: String::new(),
         opened: IntCounter::new("opened", "connections opened")?,
         token: token::OwnToken::default(),
+        dialer: part_tls::Dialer::default(),
     });
     let reads = Reads {
         seconds: Histogram::with_opts(HistogramOpts::new("seconds", "of a request"))?,

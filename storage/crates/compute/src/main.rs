@@ -17,6 +17,7 @@ use compute::volume::WriteMode;
 use nix::mount::MsFlags;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use part_tls::{HttpListener, TlsOptions, names};
 use token::TokenOptions;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::Instrument as _;
@@ -64,6 +65,8 @@ struct Arguments {
     traceparent: String,
     #[command(flatten)]
     tokens: TokenOptions,
+    #[command(flatten)]
+    tls: TlsOptions,
 }
 
 fn main() -> ExitCode {
@@ -154,12 +157,14 @@ async fn serve(
     };
     let gate = arguments.tokens.gate(http::audiences(&spec.compute_id))?;
     let token = arguments.tokens.own()?;
+    let tls = arguments.tls.open()?;
     let agent =
         Agent::new(spec, &arguments.dir, options, rights).context("the spec can't be followed")?;
-    let agent = Arc::new(agent.showing(token).within(arguments.cgroup));
+    let agent = Arc::new(agent.showing(token, tls.dialer()).within(arguments.cgroup));
     let listener = tokio::net::TcpListener::bind(arguments.listen_http)
         .await
         .with_context(|| format!("listen on {}", arguments.listen_http))?;
+    let listener = HttpListener::new(listener, tls.acceptor(names::TO_AGENT));
     let router = http::protected(agent.clone(), gate);
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
     suspend_on_signal(agent.clone())?;

@@ -15,6 +15,8 @@ use nix::libc;
 const IGNORED: i64 = 1 << 40;
 /// Numbers of the x32 calls.
 const X32: i64 = 0x4000_0000;
+/// Kinds of sockets that there are.
+const FAMILIES: [libc::c_int; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
 
 /// Runs `what` in a thread that is under the filters.
 fn filtered<T: Send>(what: impl FnOnce() -> T + Send) -> T {
@@ -107,33 +109,56 @@ fn socket(family: i64, kind: i64, protocol: i64) -> Option<Errno> {
 }
 
 #[test]
-fn sockets_are_of_three_families_and_carry_streams_or_datagrams() {
+fn sockets_are_of_three_families_and_carry_streams() {
     let usual = i64::from(libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
     let inet = i64::from(libc::AF_INET);
     filtered(|| {
         for family in 0..64 {
-            let ours = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6].contains(&(family as i32));
+            let ours = FAMILIES.contains(&(family as i32));
             for family in [family, family | IGNORED] {
                 let refused = socket(family, usual, 0) == Some(Errno::EPERM);
                 assert_eq!(refused, !ours, "family {family:x}");
             }
         }
-        for kind in [3, 4, 5, 6, 10] {
-            for kind in [kind, kind | i64::from(libc::SOCK_NONBLOCK), kind | IGNORED] {
-                assert_eq!(socket(inet, kind, 0), Some(Errno::EPERM), "type {kind:x}");
+        for family in FAMILIES.map(i64::from) {
+            for kind in [2, 3, 4, 5, 6, 10] {
+                for kind in [kind, kind | i64::from(libc::SOCK_NONBLOCK), kind | IGNORED] {
+                    let answer = socket(family, kind, 0);
+                    assert_eq!(answer, Some(Errno::EPERM), "{family}, type {kind:x}");
+                }
             }
         }
-        // ICMP, DCCP, SCTP, UDP-Lite, MPTCP: code that the kernel may load for the asking.
-        for protocol in [1, 33, 132, 136, 262, 132 | IGNORED] {
+        // ICMP, UDP, DCCP, SCTP, UDP-Lite, MPTCP: code that the kernel may load for the asking.
+        for protocol in [1, 17, 33, 132, 136, 262, 132 | IGNORED] {
             let answer = socket(inet, usual, protocol);
             assert_eq!(answer, Some(Errno::EPERM), "protocol {protocol:x}");
         }
         assert_eq!(socket(inet, usual, 0), None);
         assert_eq!(socket(inet, usual, 6), None);
-        assert_eq!(socket(inet, libc::SOCK_DGRAM.into(), 17), None);
+        assert_eq!(socket(libc::AF_UNIX.into(), usual, 0), None);
         let pair = call(libc::SYS_socketpair, [inet, usual, 0, 0]);
         assert_eq!(pair, Some(Errno::EPERM));
     });
+}
+
+#[test]
+fn no_data_goes_out_with_the_first_packet_of_a_connection() {
+    let flag = i64::from(libc::MSG_FASTOPEN);
+    for (number, position) in [
+        (libc::SYS_sendto, 3),
+        (libc::SYS_sendmsg, 2),
+        (libc::SYS_sendmmsg, 3),
+    ] {
+        for flags in [flag, flag | i64::from(libc::MSG_NOSIGNAL), flag | IGNORED] {
+            let mut arguments = [-1, 0, 0, 0];
+            arguments[position] = flags;
+            assert_eq!(call(number, arguments), Some(Errno::EBADF));
+            let answer = under_filters(number, arguments);
+            assert_eq!(answer, Some(Errno::EPERM), "call {number}, {flags:x}");
+        }
+        let usual = under_filters(number, [-1, 0, 0, 0]);
+        assert_eq!(usual, Some(Errno::EBADF), "call {number}");
+    }
 }
 
 #[test]

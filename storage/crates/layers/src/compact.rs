@@ -5,8 +5,8 @@
 //! horizon, the layer is merged with the level-2 layers of the same keys into new ones that hold only versions that
 //! are still needed ([`plan_settling`]); this merge gives space back.
 //!
-//! Invariant: a merge adds no version, and leaves out only what no readable LSN needs ([`Retention`]), so a read
-//! before and after the merge gives the same answer. What one record wrote to one key stays in one output, because
+//! Invariant: a merge adds no version, and leaves out only what no readable LSN needs ([`Retention`]) and what says
+//! nothing ([`Facts::is_needless`]), so a read before and after the merge gives the same answer. What one record wrote to one key stays in one output, because
 //! chain lengths are added up from whole layers ([`ChainCounts::load`](crate::ChainCounts::load)), in no order within
 //! an LSN. The caller puts the outputs into the layer map and takes the inputs out in one step. Plans and merges keep
 //! no state; what a crash leaves is the caller's matter.
@@ -21,7 +21,7 @@ use crate::desc::LayerDesc;
 use crate::error::LayerError;
 use crate::format::MANY_KEYS;
 use crate::map::LayerMap;
-use crate::retain::{Filter, Retention};
+use crate::retain::{Facts, Filter, Retention};
 use crate::value::Version;
 use crate::versions::PersistentLayer;
 use crate::writer::{LayerWriter, WriterOptions};
@@ -148,12 +148,12 @@ impl Default for MergeOptions {
 }
 
 /// Merges sorted inputs into delta layers, handing each to `output` when it is complete. A version that several
-/// inputs hold is written once, one that no readable LSN needs not at all. `floor_of` says up to where a page's
-/// versions are hidden by truncation as of the horizon ([`Lsn::INVALID`]: none is).
+/// inputs hold is written once, one that no readable LSN needs not at all. `facts` says what the inputs alone do not:
+/// a closure gives the floor of a page, as of the horizon.
 pub fn merge_layers<I, E>(
     inputs: Vec<I>,
     options: &MergeOptions,
-    mut floor_of: impl FnMut(&Key) -> Result<Lsn, E>,
+    facts: &mut impl Facts<E>,
     output: impl FnMut(LayerDesc, Bytes) -> Result<(), E>,
 ) -> Result<(), E>
 where
@@ -174,11 +174,11 @@ where
             continue;
         }
         previous = Some(order);
-        filter.push(key, version, &mut floor_of, &mut |key, version| {
+        filter.push(key, version, facts, &mut |key, version| {
             outputs.push(key, version)
         })?;
     }
-    filter.finish(&mut |key, version| outputs.push(key, version))?;
+    filter.finish(facts, &mut |key, version| outputs.push(key, version))?;
     outputs.close()
 }
 

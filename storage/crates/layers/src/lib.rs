@@ -59,13 +59,13 @@ pub use map::LayerMap;
 pub use memory::MemoryLayer;
 pub use name::LayerName;
 pub use pace::Brake;
-pub use pieces::Pieces;
+pub use pieces::{Pieces, Regions};
 pub use read::{
     Base, Chain, ChainCollector, ChainDelta, RangeScan, View, collect, history, newest_lsn,
 };
 pub use reader::{LayerIter, LayerReader};
 pub use region::{give_back_spare, keep_spare};
-pub use retain::Retention;
+pub use retain::{Facts, Retention};
 pub use source::BlockSource;
 pub use value::{LsnRange, Put, Value, Version, Window};
 pub use vectored::{ChainsCollector, collect_all};

@@ -65,9 +65,9 @@ impl BlockSource for Pieces {
     }
 }
 
-/// A file in memory: one region behind the other, all but the last of them full.
+/// A file in memory: one region behind the other, all but the last of them full. A region begins at a page's border.
 #[derive(Default)]
-pub(crate) struct Regions {
+pub struct Regions {
     regions: Vec<Region>,
     large: bool,
 }

@@ -13,7 +13,8 @@ use crate::format::{INDEX_ENTRY_BYTES, IndexEntry, Input, Section};
 
 /// Where a layer's bytes are: a file, memory, a remote object.
 pub trait BlockSource {
-    /// Exactly `len` bytes from `offset`; an error if the source ends before.
+    /// Exactly `len` bytes from `offset`; an error if the source ends before, and [`io::ErrorKind::InvalidData`] if
+    /// what is there shows that it is damaged.
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes>;
 
     /// Length of the file in bytes.
@@ -70,9 +71,12 @@ pub(crate) fn read_raw(
 ) -> Result<Bytes, LayerError> {
     source
         .read_at(offset, len)
-        .map_err(|source| LayerError::Io {
-            layer: name.to_owned(),
-            source,
+        .map_err(|source| match source.kind() {
+            io::ErrorKind::InvalidData => LayerError::corrupt(name, source.to_string()),
+            _ => LayerError::Io {
+                layer: name.to_owned(),
+                source,
+            },
         })
 }
 

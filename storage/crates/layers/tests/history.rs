@@ -41,7 +41,7 @@ fn merge(timeline: &mut Timeline, choice: u64, retention: &Retention, truncation
     merge_layers(
         inputs.iter().map(|file| file.reader.iter()).collect(),
         &merge,
-        |key| Ok(floor(truncations, key, retention.horizon())),
+        &mut |key: &Key| Ok(floor(truncations, key, retention.horizon())),
         |desc, bytes| {
             outputs.push(File::new((desc, bytes)));
             Ok::<(), LayerError>(())

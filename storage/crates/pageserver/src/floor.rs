@@ -7,7 +7,8 @@
 //! gap it leaves: within the size and without a visible version, a block is zeroes.
 //!
 //! Invariant: events are in LSN order and their sizes strictly increase. A truncation hides everything
-//! that an earlier one to the same or a larger size hid, so those are removed ("dominated").
+//! that an earlier one to the same or a larger size hid, so those are removed ("dominated"). The whole list goes once
+//! nothing is left that it hides (`timeline::compaction`).
 
 use pg_types::Lsn;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,16 @@ impl RelFloor {
         self.events.push(Truncation { lsn, blocks });
     }
 
+    /// The first block of which it hides anything; `None` when it hides nothing.
+    pub fn first_block(&self) -> Option<u32> {
+        self.events.first().map(|event| event.blocks)
+    }
+
+    /// The newest truncation; [`Lsn::INVALID`] without any.
+    pub fn newest(&self) -> Lsn {
+        self.events.last().map_or(Lsn::INVALID, |event| event.lsn)
+    }
+
     /// Versions of `block` at or below this LSN are invisible; `Lsn::INVALID` when none is.
     pub fn of_block(&self, block: u32) -> Lsn {
         let hiding = self.events.iter().rev().find(|event| event.blocks <= block);
@@ -59,6 +70,9 @@ mod tests {
         floor.truncate(Lsn(300), 0);
         assert_eq!(floor.of_block(0), Lsn(300));
         assert_eq!(floor.of_block(u32::MAX), Lsn(300));
+        floor.truncate(Lsn(400), 20);
+        assert_eq!((floor.first_block(), floor.newest()), (Some(0), Lsn(400)));
+        floor.truncate(Lsn(500), 0);
         assert_eq!(
             floor.events.len(),
             1,

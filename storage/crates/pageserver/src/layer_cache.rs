@@ -8,7 +8,7 @@ use blob::{RemoteLayer, TimelineStore};
 use layers::{BlockCache, Pieces};
 
 use crate::disk::DiskCache;
-use crate::layer_file::LayerFile;
+use crate::layer_file::{LayerFile, Place};
 use crate::recent::RecentLayers;
 
 /// Where one timeline's layer files are on local disk.
@@ -54,7 +54,12 @@ impl LayerCache {
         let is_copy = object.is_none();
         let path = object.unwrap_or_else(|| self.directory.join(remote.object_name()));
         let (blocks, looks) = (self.blocks.clone(), self.disk.looks().clone());
-        let file = Arc::new(LayerFile::new(remote, path, is_copy, blocks, looks));
+        let place = Place {
+            store: self.remote.clone(),
+            path,
+            is_copy,
+        };
+        let file = Arc::new(LayerFile::new(remote, place, blocks, looks));
         if is_copy {
             self.disk.add(&file);
         }

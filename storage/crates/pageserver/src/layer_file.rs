@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
-use blob::{BlobError, LocalLayerFile, RemoteLayer};
+use blob::{BlobError, LocalLayerFile, RemoteLayer, TimelineStore};
 use bytes::Bytes;
 use layers::{
     BlockCache, BlockSource, LayerDesc, LayerError, LayerName, LayerReader, PersistentLayer,
@@ -48,13 +48,20 @@ impl BlockSource for LayerBytes {
     }
 }
 
+/// Where a layer's file is.
+pub(crate) struct Place {
+    /// The timeline whose layer it is.
+    pub store: TimelineStore,
+    pub path: PathBuf,
+    /// Whether `path` is a copy, not the object itself.
+    pub is_copy: bool,
+}
+
 /// One layer of a timeline: its place in the object store, and its open reader once it was needed.
 pub struct LayerFile {
     remote: RemoteLayer,
     name: LayerName,
-    path: PathBuf,
-    /// Whether `path` is a copy, not the object itself.
-    is_copy: bool,
+    place: Place,
     resident: AtomicBool,
     used: AtomicU64,
     blocks: Arc<BlockCache>,
@@ -66,21 +73,19 @@ pub struct LayerFile {
 }
 
 impl LayerFile {
-    /// A handle of the layer at `path`, which is a copy of the object or, where `is_copy` is false, the object itself.
+    /// A handle of the layer at a place.
     pub(crate) fn new(
         remote: RemoteLayer,
-        path: PathBuf,
-        is_copy: bool,
+        place: Place,
         blocks: Arc<BlockCache>,
         looks: Arc<Looks>,
     ) -> LayerFile {
         LayerFile {
             name: remote.desc.name(),
-            resident: AtomicBool::new(!is_copy || path.exists()),
+            resident: AtomicBool::new(!place.is_copy || place.path.exists()),
             used: AtomicU64::new(looks.now()),
             remote,
-            path,
-            is_copy,
+            place,
             blocks,
             looks,
             reader: RwLock::new(None),
@@ -99,7 +104,7 @@ impl LayerFile {
         &self,
         fetch: impl Future<Output = Result<PathBuf, BlobError>>,
     ) -> Result<()> {
-        if self.is_copy && self.is_resident() && self.path.exists() {
+        if self.place.is_copy && self.is_resident() && self.place.path.exists() {
             return Ok(());
         }
         let _one_at_a_time = self.fetching.lock().await;
@@ -137,7 +142,7 @@ impl LayerFile {
 
     /// Whether a read of it may have to fetch it: it is no file of a local object store.
     pub(crate) fn is_copy(&self) -> bool {
-        self.is_copy
+        self.place.is_copy
     }
 
     /// The layer's name in the object store.
@@ -184,10 +189,17 @@ impl LayerFile {
             return Ok(reader.clone());
         }
         // A compaction may remove the file at any moment: only opening it shows whether it is there.
-        let file = LocalLayerFile::open(&self.path).map_err(|error| match error {
+        let opened = self.place.store.open_layer(&self.remote, &self.place.path);
+        let file = opened.map_err(|error| match error {
             BlobError::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 self.resident.store(false, Ordering::Relaxed);
                 LayerError::NotResident(self.name.clone())
+            }
+            BlobError::Encryption { source, .. } if !source.may_be_mended() => {
+                LayerError::Corrupt {
+                    layer: self.name.to_string(),
+                    reason: source.to_string(),
+                }
             }
             error => LayerError::Io {
                 layer: self.name.to_string(),
@@ -210,7 +222,7 @@ impl LayerFile {
 
     /// Removes the local copy. A read that has the file open reads on.
     pub fn evict(&self) -> Result<()> {
-        if !self.is_copy {
+        if !self.place.is_copy {
             return Ok(());
         }
         // A copy that is being fetched is wanted by a read and stays.
@@ -222,12 +234,12 @@ impl LayerFile {
             *slot = None;
             self.resident.store(false, Ordering::Relaxed);
             crash::point!("evict.before-remove");
-            std::fs::remove_file(&self.path)
+            std::fs::remove_file(&self.place.path)
         });
         crash::point!("evict.removed");
         match removed {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("remove {}", self.path.display()))
+                Err(error).with_context(|| format!("remove {}", self.place.path.display()))
             }
             _ => Ok(()),
         }
@@ -239,7 +251,7 @@ impl LayerFile {
         self.let_go_of_memory();
         *self.reader.write() = None;
         self.evict()?;
-        Ok(self.is_copy)
+        Ok(self.place.is_copy)
     }
 }
 

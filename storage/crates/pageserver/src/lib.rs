@@ -30,6 +30,7 @@ mod floor;
 pub mod http;
 pub mod import;
 mod inventory;
+mod key_tool;
 mod large_records;
 mod layer_cache;
 mod layer_file;

@@ -1,7 +1,7 @@
 //! The pageserver as a program: parses its command line, opens its timelines, serves until told to stop.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -11,6 +11,7 @@ use pageserver::import::PostgresInstall;
 use pageserver::manager::{ManagerOptions, Safekeepers, TenantManager};
 use pageserver::tool::{self, Tool};
 use pageserver::{http, page_service};
+use part_tls::{HttpListener, TlsOptions, names};
 use token::TokenOptions;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -77,8 +78,16 @@ struct Args {
     /// then goes again.
     #[arg(long, default_value_t = 7 * 86_400)]
     tombstone_seconds: u64,
+    /// Keys that unwrap the data keys of tenants whose layers and WAL are encrypted (docs/operate/encryption.md).
+    #[arg(long)]
+    key_file: Option<PathBuf>,
+    /// Every tenant gets a data key, those that have none yet too, and all that is written from now on is encrypted.
+    #[arg(long, requires = "key_file")]
+    encrypt: bool,
     #[command(flatten)]
     tokens: TokenOptions,
+    #[command(flatten)]
+    tls: TlsOptions,
 }
 
 fn main() -> Result<()> {
@@ -103,14 +112,13 @@ async fn run(args: Args) -> Result<()> {
     telemetry::end_at_panics();
     raise_open_file_limit();
     let own = args.tokens.own()?;
+    let tls = args.tls.open()?;
     let gate = args.tokens.gate(vec![http::access::AUDIENCE.to_owned()])?;
     std::fs::create_dir_all(&data_dir).with_context(|| format!("create {}", data_dir.display()))?;
     // Listen first: a port in use is reported before anything is claimed in the object store.
     let pages = listen(args.listen_pages).await?;
     let api = listen(args.listen_http).await?;
-    let objects = blob::Store::from_address(&object_store).context("open the object store")?;
-    let checked = objects.check().await;
-    checked.with_context(|| format!("object store {object_store} can't be used"))?;
+    let objects = open_objects(&object_store, args.key_file.as_deref(), args.encrypt).await?;
     let options = ManagerOptions {
         objects,
         postgres: PostgresInstall {
@@ -127,6 +135,7 @@ async fn run(args: Args) -> Result<()> {
         wal: Arc::new(Safekeepers {
             reader: reader_name(&object_store),
             token: own,
+            dialer: tls.dialer(),
         }),
         data_dir,
     };
@@ -134,9 +143,16 @@ async fn run(args: Args) -> Result<()> {
     let cancel = CancellationToken::new();
     let mut page_server = stalls::spawn(
         "page listener",
-        page_service::serve_behind(gate.clone(), pages, manager.clone(), cancel.clone()),
+        page_service::serve_behind(
+            gate.clone(),
+            tls.acceptor(names::TO_PAGES),
+            pages,
+            manager.clone(),
+            cancel.clone(),
+        ),
     );
     let stop_http = cancel.clone().cancelled_owned();
+    let api = HttpListener::new(api, tls.acceptor(names::TO_PAGESERVER_API));
     let mut http_server = stalls::spawn(
         "http listener",
         axum::serve(api, http::protected(manager.clone(), gate))
@@ -164,6 +180,16 @@ async fn run(args: Args) -> Result<()> {
     manager.shutdown().await;
     telemetry.shutdown();
     Ok(())
+}
+
+async fn open_objects(address: &str, keys: Option<&Path>, encrypt: bool) -> Result<blob::Store> {
+    let objects = blob::Store::from_address(address)
+        .context("open the object store")?
+        .with_key_file(keys, encrypt)
+        .context("open the keys")?;
+    let checked = objects.check().await;
+    checked.with_context(|| format!("object store {address} can't be used"))?;
+    Ok(objects)
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener> {

@@ -10,6 +10,7 @@ mod deleted;
 mod detach;
 mod found;
 mod history;
+mod keys;
 mod open;
 mod safekeepers;
 mod warm;
@@ -17,6 +18,7 @@ mod warm;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -45,7 +47,7 @@ use crate::version_store::VersionStore;
 use broken::{Broken, check_broken_branches};
 pub use safekeepers::{Safekeepers, WalSources};
 
-const CONFIG_DOCUMENT: &str = "config.json";
+pub(crate) const CONFIG_DOCUMENT: &str = "config.json";
 
 /// What the manager needs to know about its surroundings.
 pub struct ManagerOptions {
@@ -79,6 +81,8 @@ pub struct Tenant {
     /// Id of the tenant, chosen by the control plane.
     pub id: TenantId,
     config: SharedConfig,
+    /// Whether the tenant has a data key, which its configuration keeps in mind.
+    encrypted: AtomicBool,
     /// Of the description in the object store.
     about_revision: RwLock<Option<String>>,
     timelines: RwLock<BTreeMap<TimelineId, Arc<Timeline>>>,
@@ -89,10 +93,11 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    fn new(id: TenantId, config: TenantConfig) -> Arc<Tenant> {
+    fn new(id: TenantId, config: TenantConfig, encrypted: bool) -> Arc<Tenant> {
         Arc::new(Tenant {
             id,
             config: Arc::new(RwLock::new(Arc::new(config))),
+            encrypted: AtomicBool::new(encrypted),
             about_revision: RwLock::default(),
             timelines: RwLock::default(),
             broken: RwLock::default(),
@@ -271,23 +276,12 @@ impl TenantManager {
             return Ok(tenant);
         }
         let config = TenantConfig::default();
-        self.store_config(id, &config).await?;
-        let tenant = Tenant::new(id, config);
+        let encrypted = self.first_key(id).await?;
+        self.store_config(id, &config, encrypted).await?;
+        let tenant = Tenant::new(id, config, encrypted);
         self.tenants.write().insert(id, tenant.clone());
         tracing::info!(tenant = %id, "created the tenant");
         Ok(tenant)
-    }
-
-    async fn store_config(&self, id: TenantId, config: &TenantConfig) -> Result<()> {
-        let json = serde_json::to_vec_pretty(config).context("encode the configuration")?;
-        crash::point!("tenant.before-config");
-        self.options
-            .objects
-            .put_document(id, CONFIG_DOCUMENT, json.into())
-            .await
-            .context("store the configuration")?;
-        crash::point!("tenant.config-stored");
-        Ok(())
     }
 
     /// Changes a tenant's settings, for all its timelines at once; stored before it takes effect. Fails with
@@ -299,7 +293,8 @@ impl TenantManager {
         let changed = current
             .patched(patch)
             .map_err(|error| Error::BadRequest(error.to_string()))?;
-        self.store_config(tenant.id, &changed).await?;
+        self.store_config(tenant.id, &changed, tenant.is_encrypted())
+            .await?;
         tracing::info!(tenant = %tenant.id, config = ?changed, "changed the configuration");
         *tenant.config.write() = Arc::new(changed);
         Ok(())
@@ -340,11 +335,15 @@ impl TenantManager {
         }
         about::delete(&self.options.objects, id).await?;
         self.forget_hot(id).await?;
-        self.options
-            .objects
+        let objects = &self.options.objects;
+        let key = "delete the data key";
+        objects.delete_tenant_key(id).await.context(key)?;
+        objects
             .delete_document(id, CONFIG_DOCUMENT)
             .await
             .context("delete the configuration")?;
+        // A rotation may have put it there again meanwhile; it puts none of a tenant without a configuration.
+        objects.delete_tenant_key(id).await.context(key)?;
         self.tenants.write().remove(&id);
         tracing::info!(tenant = %id, "deleted the tenant");
         Ok(())

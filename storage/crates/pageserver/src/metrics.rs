@@ -1,5 +1,7 @@
 //! Prometheus metrics of the pageserver, one set of series per timeline, in the default registry.
 
+mod image_reason;
+
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -9,6 +11,8 @@ use prometheus::{
     core::Collector,
 };
 
+pub use self::image_reason::ImageReason;
+
 /// Chain lengths are counted in these bars; `/chains` reports the same ones.
 pub const CHAIN_BARS: [u32; 14] = [0, 1, 2, 4, 8, 12, 16, 24, 32, 64, 128, 256, 512, 1024];
 const REQUEST_SECONDS: [f64; 14] = [
@@ -16,37 +20,6 @@ const REQUEST_SECONDS: [f64; 14] = [
 ];
 const WORK_SECONDS: [f64; 8] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 20.0, 60.0];
 const TIMELINE: [&str; 2] = ["tenant_id", "timeline_id"];
-
-/// Why an image was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ImageReason {
-    /// The chain reached the threshold that holds while Postgres logs page images.
-    Threshold,
-    /// The chain reached the threshold of image generation pushdown.
-    Pushdown,
-    /// Adaptive mode: for the reads there are, below the bound.
-    Read,
-    /// Adaptive mode: the chain reached the bound.
-    Bound,
-}
-
-impl ImageReason {
-    fn label(self) -> &'static str {
-        match self {
-            ImageReason::Threshold => "threshold",
-            ImageReason::Pushdown => "pushdown",
-            ImageReason::Read => "read",
-            ImageReason::Bound => "bound",
-        }
-    }
-
-    const ALL: [ImageReason; 4] = [
-        ImageReason::Threshold,
-        ImageReason::Pushdown,
-        ImageReason::Read,
-        ImageReason::Bound,
-    ];
-}
 
 struct Families {
     requests: HistogramVec,
@@ -68,6 +41,7 @@ struct Families {
     flushed_bytes: IntCounterVec,
     compaction: HistogramVec,
     compacted_bytes: IntCounterVec,
+    entries_dropped: IntCounterVec,
     l0_layers: IntGaugeVec,
     braked: IntCounterVec,
     history: IntGaugeVec,
@@ -199,6 +173,11 @@ static FAMILIES: LazyLock<Families> = LazyLock::new(|| Families {
         "weir_pageserver_compaction_bytes_total",
         "Bytes of layers read and written by compactions, by the level written",
         &["level", "direction"],
+    ),
+    entries_dropped: counters(
+        "weir_pageserver_entries_dropped_total",
+        "Tombstones and truncations of relations that compaction dropped because they hide nothing any more",
+        &["entry"],
     ),
     l0_layers: gauges(
         "weir_pageserver_l0_layers",
@@ -332,6 +311,13 @@ impl TimelineMetrics {
         }
     }
 
+    /// So many entries that hide nothing were dropped; `entry` is one of [`ENTRIES`].
+    pub fn observe_dropped(&self, entry: &str, count: usize) {
+        let labels = [self.tenant.as_str(), self.timeline.as_str(), entry];
+        let dropped = FAMILIES.entries_dropped.with_label_values(&labels);
+        dropped.inc_by(count as u64);
+    }
+
     /// From where to where the timeline can be read.
     pub fn set_horizon(&self, last: Lsn, oldest: Lsn) {
         self.history.set(gauge(last.0.saturating_sub(oldest.0)));
@@ -409,6 +395,9 @@ impl Drop for TimelineMetrics {
                 .image_bytes
                 .remove_label_values(&with(reason.label()));
         }
+        for entry in ENTRIES {
+            let _ = families.entries_dropped.remove_label_values(&with(entry));
+        }
         for kind in ["delta", "image"] {
             let _ = families.layers.remove_label_values(&with(kind));
             let _ = families.layer_bytes.remove_label_values(&with(kind));
@@ -422,6 +411,10 @@ impl Drop for TimelineMetrics {
         }
     }
 }
+
+/// What compaction drops once it hides nothing: the end of a relation's size or of other metadata, and a relation's
+/// truncations.
+pub const ENTRIES: [&str; 2] = ["tombstone", "floor"];
 
 /// Names of the page service's requests in metrics.
 pub const REQUESTS: [&str; 6] = [

@@ -4,6 +4,8 @@
 //! - An entry says: this is the value of its key at every LSN from `since` to `known_upto`, read with this floor.
 //!   Both LSNs are facts about immutable versions, so an entry is never wrong and never has to be invalidated; a read
 //!   at a later LSN looks only at the versions in between.
+//! - Where one of the versions in between may have gone, because what it hid has gone, the entry says nothing about the
+//!   later LSN: the versions it was made from may be those.
 //! - A value that is read again is kept before a value that was read once, so that a scan does not push out hot
 //!   values.
 //!
@@ -58,6 +60,12 @@ impl Entry {
     pub fn known_upto(&self, floor: Lsn, at: Lsn) -> Option<Lsn> {
         let is_of_use = floor == self.floor && at >= self.since;
         is_of_use.then(|| Lsn(self.known_upto.load(Ordering::Acquire)))
+    }
+
+    /// Whether what is known up to `upto` leads to the value at `at` by what was put in between, versions up to `gone`
+    /// being there no more that have hidden others.
+    pub fn leads_on(upto: Lsn, at: Lsn, gone: Lsn) -> bool {
+        upto >= at || upto >= gone
     }
 
     /// Whether the value is newer than what a read at `at` sees.
@@ -177,6 +185,15 @@ mod tests {
         let zero = Entry::new(Made::Page(Bytes::new()), None, Lsn(10), Lsn(50));
         assert_eq!(zero.known_upto(Lsn(10), Lsn(9)), None);
         assert_eq!(zero.known_upto(Lsn(10), Lsn(10)), Some(Lsn(50)));
+    }
+
+    #[test]
+    fn an_entry_says_nothing_beyond_a_drop_that_is_gone_as_well() {
+        let (before, dropped, later) = (Lsn(15), Lsn(20), Lsn(100));
+        assert!(Entry::leads_on(before, later, Lsn::INVALID));
+        assert!(!Entry::leads_on(before, later, dropped));
+        assert!(Entry::leads_on(before, before, dropped), "what it knows");
+        assert!(Entry::leads_on(dropped, later, dropped));
     }
 
     /// Promise: reading a relation many times the size of the cache leaves the pages that are read all the time.

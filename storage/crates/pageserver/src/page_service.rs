@@ -13,9 +13,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use bytes::{Buf, Bytes};
 use futures::{SinkExt, StreamExt};
+use part_tls::{Acceptor, Stream};
 use pg_types::{Lsn, Term};
 use token::{Gate, Need, Refusal, Rights, Scope};
-use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::codec::{Framed, FramedRead, LengthDelimitedCodec};
@@ -37,18 +37,20 @@ const MAX_IN_FLIGHT: usize = 64;
 /// How long a client may take to say hello.
 const HELLO_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
-type Frames = Framed<TcpStream, LengthDelimitedCodec>;
+type Frames = Framed<Stream, LengthDelimitedCodec>;
 
 /// Accepts connections until cancelled, and returns once all of them have ended. Nothing makes it fail: what goes
 /// wrong with a connection is logged and ends that connection.
 pub async fn serve(listener: TcpListener, manager: Arc<TenantManager>, cancel: CancellationToken) {
-    serve_behind(Gate::lets_all_in(), listener, manager, cancel).await;
+    let (gate, acceptor) = (Gate::lets_all_in(), Acceptor::lets_all_in());
+    serve_behind(gate, acceptor, listener, manager, cancel).await;
 }
 
-/// [`serve`] for those whose token `gate` lets in. It is asked once, when a connection opens: one that is open outlives its
-/// token.
+/// [`serve`] for those whom `acceptor` lets in, and then `gate` for their token. Both are asked once, when a connection opens:
+/// one that is open outlives its token and its certificate.
 pub async fn serve_behind(
     gate: Arc<Gate>,
+    acceptor: Arc<Acceptor>,
     listener: TcpListener,
     manager: Arc<TenantManager>,
     cancel: CancellationToken,
@@ -62,9 +64,10 @@ pub async fn serve_behind(
         match accepted {
             Ok((stream, peer)) => {
                 let (manager, gate, cancel) = (manager.clone(), gate.clone(), cancel.clone());
+                let acceptor = acceptor.clone();
                 let connection = async move {
                     tokio::select! {
-                        result = connection(stream, &manager, &gate) => {
+                        result = connection(stream, &acceptor, &manager, &gate) => {
                             if let Err(error) = result {
                                 tracing::info!(%peer, "page connection closed: {error:#}");
                             }
@@ -85,15 +88,20 @@ pub async fn serve_behind(
     connections.wait().await;
 }
 
-fn framed(stream: TcpStream) -> Frames {
+fn framed(stream: Stream) -> Frames {
     LengthDelimitedCodec::builder()
         .max_frame_length(MAX_FRAME_BYTES)
         .new_framed(stream)
 }
 
-async fn connection(stream: TcpStream, manager: &Arc<TenantManager>, gate: &Gate) -> Result<()> {
+async fn connection(
+    stream: TcpStream,
+    acceptor: &Acceptor,
+    manager: &Arc<TenantManager>,
+    gate: &Gate,
+) -> Result<()> {
     stream.set_nodelay(true).context("set TCP_NODELAY")?;
-    let mut frames = framed(stream);
+    let mut frames = framed(acceptor.accept(stream).await.context("no TLS")?);
     let opening = tokio::time::timeout(HELLO_TIMEOUT, opening(&mut frames))
         .await
         .context("no hello in time")?;
@@ -195,7 +203,7 @@ async fn serve_requests(frames: Frames, timeline: Arc<Timeline>, term: Term) -> 
             while let Ok(frame) = outgoing.try_recv() {
                 pieces.0.extend(frame);
             }
-            to.write_all_buf(&mut pieces).await?;
+            to.send_all(&mut pieces).await?;
         }
         std::io::Result::Ok(())
     };

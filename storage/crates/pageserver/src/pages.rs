@@ -41,6 +41,12 @@ impl Wanted {
         let known = self.known.as_ref().map_or(Lsn::INVALID, |(_, upto)| *upto);
         (self.key, self.floor.max(known))
     }
+
+    /// See [`Entry::leads_on`].
+    fn leads_on(&self, at: Lsn, gone: Lsn) -> bool {
+        let known = self.known.as_ref();
+        known.is_none_or(|(_, upto)| Entry::leads_on(*upto, at, gone))
+    }
 }
 
 impl VersionStore {
@@ -75,18 +81,25 @@ impl VersionStore {
     /// Metadata values as of `at`; `None` for a key that does not exist.
     pub async fn values(&self, keys: &[Key], at: Lsn) -> Result<Vec<Option<Bytes>>> {
         let keys: Vec<(Key, Lsn)> = keys.iter().map(|key| (*key, Lsn::INVALID)).collect();
-        let wanted = self.look_up(&keys, at, false);
         let is_known = |wanted: &Wanted| wanted.known.as_ref().is_some_and(|(_, upto)| *upto >= at);
-        let unknown: Vec<(Key, Lsn)> = wanted
-            .iter()
-            .filter(|wanted| !is_known(wanted))
-            .map(Wanted::unknown)
-            .collect();
-        let mut chains = match unknown.is_empty() {
-            true => Vec::new(),
-            false => self.chains(&unknown, at).await?,
-        }
-        .into_iter();
+        let (wanted, chains) = loop {
+            let wanted = self.look_up(&keys, at, false);
+            let unknown: Vec<(Key, Lsn)> = wanted
+                .iter()
+                .filter(|wanted| !is_known(wanted))
+                .map(Wanted::unknown)
+                .collect();
+            let chains = match unknown.is_empty() {
+                true => Vec::new(),
+                false => self.chains(&unknown, at).await?,
+            };
+            // A tombstone may have gone between the two looks.
+            let gone = self.gone_upto();
+            if wanted.iter().all(|wanted| wanted.leads_on(at, gone)) {
+                break (wanted, chains);
+            }
+        };
+        let mut chains = chains.into_iter();
         let value = |wanted: &Wanted| {
             let chain = match is_known(wanted) {
                 true => Chain::default(),
@@ -117,7 +130,9 @@ impl VersionStore {
         let entry = self.kept().get(self.number(), key)?;
         let upto = entry.known_upto(floor, at)?;
         if upto < at {
-            if !self.is_unchanged(key, upto, at) {
+            // In this order: a map in which a drop is missing is seen only after `gone_here` says so. What the ancestors
+            // have is at or before what is known here.
+            if !self.is_unchanged(key, upto, at) || !Entry::leads_on(upto, at, self.gone_here()) {
                 return None;
             }
             entry.extend(at);
@@ -126,6 +141,8 @@ impl VersionStore {
     }
 
     fn look_up(&self, keys: &[(Key, Lsn)], at: Lsn, is_scan: bool) -> Vec<Wanted> {
+        // After the floors were read: where a floor is missing because it went, `gone` says so.
+        let gone = self.gone_upto();
         let look_up = |(key, floor): &(Key, Lsn)| {
             if !is_only_of_wal(key) {
                 return Wanted {
@@ -143,7 +160,7 @@ impl VersionStore {
             };
             let known = entry.and_then(|entry| {
                 let upto = entry.known_upto(*floor, at)?;
-                Some((entry, upto))
+                Entry::leads_on(upto, at, gone).then_some((entry, upto))
             });
             Wanted {
                 key: *key,

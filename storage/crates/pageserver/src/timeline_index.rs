@@ -6,11 +6,11 @@
 
 use anyhow::Context;
 use blob::{
-    Generation, IndexChange, IndexPart, PutPayload, QueueOptions, RemoteLayer, Store,
-    TimelineStore, UploadQueue, UploadStatus,
+    Generation, IndexChange, IndexPart, QueueOptions, RemoteLayer, Store, TimelineStore,
+    UploadQueue, UploadStatus,
 };
 use bytes::Bytes;
-use layers::{LayerDesc, LayerName};
+use layers::LayerDesc;
 use parking_lot::Mutex;
 use pg_types::{Lsn, TenantId, Term, TimelineId};
 
@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::term_history::Ingested;
 
 mod facts;
+mod named;
 mod start;
 
 pub use facts::{
@@ -229,22 +230,6 @@ impl TimelineIndex {
         Ok(self.queue.commit(with).context("change the index")?)
     }
 
-    /// Begins to bring a layer to the object store, to be named by the next change of the index.
-    pub async fn upload_layer(
-        &self,
-        desc: LayerDesc,
-        content: impl Into<PutPayload>,
-    ) -> Result<RemoteLayer> {
-        let uploading = self.queue.upload(desc, content).await;
-        Ok(uploading.context("upload a layer")?)
-    }
-
-    /// Waits until all layers given so far are durable.
-    pub async fn uploaded(&self) -> Result<()> {
-        self.queue.flush().await.context("upload layers")?;
-        Ok(())
-    }
-
     /// History before it may be gone; [`Lsn::INVALID`] while none is.
     pub fn horizon(&self) -> Lsn {
         *self.horizon.lock()
@@ -322,16 +307,6 @@ impl TimelineIndex {
         let mut horizon = self.horizon.lock();
         *horizon = oldest.max(*horizon);
         Ok(())
-    }
-
-    /// Takes layers out of the index, then deletes them. The caller has taken them out of the layer map before, so
-    /// that no new read starts on them.
-    pub async fn remove_layers(&self, remove: Vec<LayerName>) -> Result<()> {
-        self.commit(IndexChange {
-            remove,
-            ..IndexChange::default()
-        })
-        .await
     }
 
     /// Stores the safekeepers from which the timeline gets its WAL; durable on return.

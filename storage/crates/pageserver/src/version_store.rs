@@ -10,6 +10,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, anyhow};
 use blob::RemoteLayer;
@@ -27,6 +28,10 @@ use crate::layer_cache::LayerCache;
 use crate::layer_file::LayerFile;
 use crate::memory::{Account, Uploads};
 use crate::page_cache::PageCache;
+
+mod merging;
+
+pub(crate) use merging::Beside;
 
 /// Reads of more keys than this leave the async workers.
 pub(crate) const INLINE_KEYS: usize = 4;
@@ -83,6 +88,8 @@ pub struct VersionStore {
     /// Values made for earlier reads, this store's under its number.
     kept: Arc<PageCache>,
     number: u64,
+    /// See [`VersionStore::gone_upto`].
+    gone: AtomicU64,
 }
 
 /// The layers as of one moment.
@@ -127,6 +134,7 @@ impl VersionStore {
             account,
             number: kept.register(),
             kept,
+            gone: AtomicU64::new(0),
         }
     }
 
@@ -235,25 +243,6 @@ impl VersionStore {
             .retain(|other| !Arc::ptr_eq(&other.layer, &frozen.layer));
         drop(stack);
         self.account.remove(frozen.layer.bytes());
-    }
-
-    /// Adds and removes layer files in one step.
-    pub fn replace_files(&self, add: Vec<RemoteLayer>, remove: &[LayerName]) {
-        let files = add
-            .into_iter()
-            .map(|layer| self.cache.file(layer))
-            .collect();
-        let mut stack = self.stack.write();
-        stack.map = Arc::new(stack.map.with(files, remove));
-    }
-
-    /// Adds files that hold all that is read of the ancestors, and reads there no more, in one step.
-    pub fn leave_ancestors(&self, add: Vec<RemoteLayer>) {
-        let files = add.into_iter().map(|layer| self.cache.file(layer));
-        let files = files.collect();
-        let mut stack = self.stack.write();
-        stack.map = Arc::new(stack.map.with(files, &[]));
-        stack.ancestor = None;
     }
 
     /// Whether no version of the key lies behind `known` and up to `at`, as far as memory alone can tell: false may

@@ -1,12 +1,16 @@
-//! Follows a stream of typed messages without keeping it: where messages begin, and of which type they are.
+//! Follows a stream of typed messages without keeping it: where messages begin, of which type they are, and with what
+//! their bodies begin.
+
+/// So much of a body is told.
+pub const BEGIN_BYTES: usize = 4;
 
 /// A message that was seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
     /// The message's type byte.
     pub tag: u8,
-    /// The first byte of its body; None when the body is empty.
-    pub first: Option<u8>,
+    /// The first bytes of its body, and zeros where the body is shorter.
+    pub begin: [u8; BEGIN_BYTES],
 }
 
 /// Follows one direction of a connection after the start-up phase.
@@ -17,12 +21,14 @@ pub struct Seen {
 pub struct Tracker {
     header: [u8; 5],
     header_bytes: usize,
+    begin: [u8; BEGIN_BYTES],
+    begin_bytes: usize,
     body_left: u32,
     lost: bool,
 }
 
 impl Tracker {
-    /// Takes the next bytes; `seen` is called for each message whose header and first byte of body have come.
+    /// Takes the next bytes; `seen` is called for each message whose header and begin of body have come.
     pub fn feed(&mut self, mut bytes: &[u8], mut seen: impl FnMut(Seen)) {
         while !self.lost && !bytes.is_empty() {
             if self.header_bytes < 5 {
@@ -35,10 +41,19 @@ impl Tracker {
                 continue;
             }
             if self.header_bytes == 5 {
-                // The first byte of the body.
+                let most = (BEGIN_BYTES - self.begin_bytes).min(self.body_left as usize);
+                let (begin, rest) = bytes.split_at(most.min(bytes.len()));
+                let end = self.begin_bytes + begin.len();
+                self.begin[self.begin_bytes..end].copy_from_slice(begin);
+                self.begin_bytes = end;
+                self.body_left -= begin.len() as u32;
+                bytes = rest;
+                if begin.len() < most {
+                    return;
+                }
                 seen(Seen {
                     tag: self.header[0],
-                    first: Some(bytes[0]),
+                    begin: self.begin,
                 });
                 self.header_bytes = 6;
             }
@@ -57,9 +72,14 @@ impl Tracker {
             None => self.lost = true,
             Some(0) => {
                 self.header_bytes = 0;
-                seen(Seen { tag, first: None });
+                let begin = [0; BEGIN_BYTES];
+                seen(Seen { tag, begin });
             }
-            Some(body) => self.body_left = body,
+            Some(body) => {
+                self.begin = [0; BEGIN_BYTES];
+                self.begin_bytes = 0;
+                self.body_left = body;
+            }
         }
     }
 
@@ -102,7 +122,12 @@ mod tests {
             }
             let expected: Vec<_> = messages
                 .iter()
-                .map(|(tag, body)| Seen { tag: *tag, first: body.first().copied() })
+                .map(|(tag, body)| {
+                    let mut begin = [0; BEGIN_BYTES];
+                    let count = body.len().min(BEGIN_BYTES);
+                    begin[..count].copy_from_slice(&body[..count]);
+                    Seen { tag: *tag, begin }
+                })
                 .collect();
             prop_assert_eq!(all, expected);
             prop_assert!(tracker.between_messages());

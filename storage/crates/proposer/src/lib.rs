@@ -49,6 +49,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use part_tls::Dialer;
 use pg_types::{Lsn, TenantId, Term, TimelineId};
 use token::OwnToken;
 
@@ -92,6 +93,8 @@ pub struct ProposerConfig {
     pub pace: Arc<WalPace>,
     /// What safekeepers are shown when a connection opens.
     pub token: OwnToken,
+    /// How they are connected to.
+    pub dialer: Dialer,
 }
 
 impl ProposerConfig {
@@ -115,6 +118,7 @@ impl ProposerConfig {
             relations: Arc::default(),
             pace: Arc::default(),
             token: OwnToken::default(),
+            dialer: Dialer::default(),
         }
     }
 }

@@ -7,9 +7,8 @@ use anyhow::{Context as _, bail};
 use bytes::{Buf as _, Bytes};
 use consensus::{AppendHeader, Generation, Refusal};
 use futures::StreamExt as _;
+use part_tls::WriteHalf;
 use pg_types::{Lsn, Term};
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use wire::wal::{
@@ -75,7 +74,7 @@ async fn session(shared: &Shared, index: usize, address: &str) -> anyhow::Result
         timeline: shared.config.timeline,
         traceparent: shared.traceparent.clone(),
     });
-    writer.write_all(&wal::encode(&hello)).await?;
+    writer.send(&wal::encode(&hello)).await?;
     let greeting = tokio::time::timeout(SILENCE_LIMIT, frames.next())
         .await
         .with_context(|| format!("safekeeper {address}: no greeting"))?;
@@ -190,7 +189,7 @@ async fn receive(
 struct Sender<'a> {
     shared: &'a Shared,
     index: usize,
-    writer: OwnedWriteHalf,
+    writer: WriteHalf,
     /// Term of the last vote asked for on this connection.
     asked: Term,
     announced: bool,
@@ -229,7 +228,7 @@ impl Sender<'_> {
                 self.renew().await?;
             }
             match self.next() {
-                Work::Message(message) => self.writer.write_all(&wal::encode(&message)).await?,
+                Work::Message(message) => self.writer.send(&wal::encode(&message)).await?,
                 Work::Wal(header, bytes) => {
                     commit_due = None;
                     self.append(header, bytes).await?;
@@ -333,7 +332,7 @@ impl Sender<'_> {
 
     async fn append(&mut self, header: AppendHeader, wal: Bytes) -> anyhow::Result<()> {
         let head = wal::encode_head(&ProposerMessage::Append(header), wal.len());
-        self.writer.write_all_buf(&mut head.chain(wal)).await?;
+        self.writer.send_all(&mut head.chain(wal)).await?;
         self.sent = header.end_lsn;
         self.known_commit = self.known_commit.max(header.commit_lsn);
         Ok(())
@@ -378,7 +377,7 @@ impl Sender<'_> {
             term: self.shared.core(|core| core.proposer.term()),
             sent_us: Moment::now().micros(),
         };
-        Ok(self.writer.write_all(&wal::encode(&message)).await?)
+        Ok(self.writer.send(&wal::encode(&message)).await?)
     }
 
     /// Sends WAL up to `to` from a peer's log; at least one piece, or waits a moment.
@@ -437,7 +436,7 @@ impl Sender<'_> {
         };
         tracing::warn!(to = %request.to, from = %self.sent, "safekeeper {} was away too long and starts again", self.shared.address(self.index));
         self.writer
-            .write_all(&wal::encode(&ProposerMessage::Reset(request)))
+            .send(&wal::encode(&ProposerMessage::Reset(request)))
             .await?;
         self.sent = request.to;
         Ok(())

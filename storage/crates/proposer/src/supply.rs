@@ -8,7 +8,6 @@ use bytes::Bytes;
 use consensus::ResetRequest;
 use futures::StreamExt as _;
 use pg_types::Lsn;
-use tokio::io::AsyncWriteExt as _;
 use wire::wal::{self, FailureKind, FetchReply, FetchRequest, FirstMessage};
 
 use crate::connection::{Frames, connect};
@@ -52,7 +51,7 @@ pub async fn open(shared: &Shared, source: usize, from: Lsn, to: Lsn) -> anyhow:
         start_lsn: from,
         end_lsn: end,
     });
-    writer.write_all(&wal::encode(&request)).await?;
+    writer.send(&wal::encode(&request)).await?;
     Ok(Fetched {
         frames,
         at: from,

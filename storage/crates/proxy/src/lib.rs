@@ -18,7 +18,6 @@
 pub mod accept;
 pub mod behind;
 pub mod cancel;
-pub mod certificate;
 pub mod compute;
 pub mod crowd;
 pub mod directory;

@@ -137,7 +137,8 @@ pub static POOL_TURNS: LazyLock<IntCounter> = LazyLock::new(|| {
     )
     .expect("registered once")
 });
-/// Needs of prepared statements by result: `reused` when the server connection had it, or `prepared`.
+/// Needs of prepared statements by result: `reused` when the server connection had it, `renewed` when it had one from
+/// before a change of the schema, or `prepared`.
 pub static POOL_PREPARES: LazyLock<IntCounterVec> = LazyLock::new(|| {
     register_int_counter_vec!(
         "weir_proxy_pool_statements_total",

@@ -4,12 +4,14 @@
 //! there, and only what the other side does not take at once is kept, at most [`MOST_BYTES`] each way. Nothing more is
 //! read from a side until the other has taken what there is.
 //!
-//! Both streams are followed message by message, to know when a session is idle and may be ended without harm.
+//! Both streams are followed message by message, to know when a session is idle and may be ended without harm, and when
+//! it changes the schema of its database, for which pooled clients have prepared statements.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use pg_protocol::messages::{Fatal, message};
@@ -19,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::watch;
 
 use crate::metrics;
+use crate::pool::schema::{self, Pending, Schema};
 
 /// Most bytes kept each way.
 pub const MOST_BYTES: usize = 64 << 10;
@@ -75,6 +78,10 @@ struct Activity {
     status: u8,
     /// The client has sent Terminate.
     terminated: bool,
+    /// That of the session's database.
+    schema: Arc<Schema>,
+    /// The transaction has changed it.
+    altering: Option<Pending>,
 }
 
 impl Activity {
@@ -87,9 +94,18 @@ impl Activity {
     }
 
     fn sent_by_compute(&mut self, seen: Seen) {
-        if seen.tag == b'Z' {
-            self.expected = self.expected.saturating_sub(1);
-            self.status = seen.first.unwrap_or(b'?');
+        match seen.tag {
+            b'Z' => {
+                self.expected = self.expected.saturating_sub(1);
+                self.status = seen.begin[0];
+                if self.status == b'I' {
+                    self.altering = None;
+                }
+            }
+            b'C' if schema::begins_like_a_change(seen.begin) => {
+                self.altering = Some(Pending::new(self.schema.clone()));
+            }
+            _ => {}
         }
     }
 
@@ -242,12 +258,14 @@ where
     C: AsyncRead + AsyncWrite + Unpin,
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    /// `rest` came from the compute already and is for the client.
-    pub fn new(client: C, compute: S, rest: Vec<u8>) -> Relay<C, S> {
+    /// `rest` came from the compute already and is for the client. `schema` is that of the session's database.
+    pub fn new(client: C, compute: S, rest: Vec<u8>, schema: Arc<Schema>) -> Relay<C, S> {
         let mut activity = Activity {
             expected: 0,
             status: b'I',
             terminated: false,
+            schema,
+            altering: None,
         };
         let mut to_client = Half::new(&metrics::BYTES_TO_CLIENT, Vec::new());
         to_client

@@ -19,6 +19,8 @@ use crate::crowd;
 use crate::end_reason::EndReason;
 use crate::login::{self, Login, LoginError};
 use crate::metrics::{self, Open};
+use crate::pool::key;
+use crate::pool::schema::Schema;
 use crate::pooled::serve::Context;
 use crate::pooled::session::Session;
 use crate::reach::{Unreached, reach};
@@ -208,10 +210,10 @@ impl Place<'_> {
             begun,
         } = self;
         match begin(client, startup, way, peer, shared, account).await? {
-            Started::Direct(client, ready, _registered, _place) => {
+            Started::Direct(client, ready, schema, _registered, _place) => {
                 let _open = serving(open, begun);
-                let relay = Box::pin(Relay::new(client, ready.stream, ready.rest).run(drain));
-                let (end, passed) = relay.await;
+                let relay = Relay::new(client, ready.stream, ready.rest, schema);
+                let (end, passed) = Box::pin(relay.run(drain)).await;
                 account.passed = passed;
                 Ok(end)
             }
@@ -244,7 +246,7 @@ fn serving(open: Open, begun: Instant) -> Open {
 
 /// A connection whose client has logged in.
 enum Started<C> {
-    Direct(C, Ready, Option<Registered>, crowd::Place),
+    Direct(C, Ready, Arc<Schema>, Option<Registered>, crowd::Place),
     /// No server connection yet: it gets one for each transaction.
     Pooled(C, Startup, Login, crowd::Place),
 }
@@ -316,7 +318,9 @@ async fn begin<C: AsyncRead + AsyncWrite + Unpin>(
         greeting: Vec::new(),
         ..ready
     };
-    Ok(Started::Direct(client, ready, registered, place))
+    let database = key::database_of(&startup).into();
+    let schema = shared.pools.schemas.of(&login.endpoint, &database);
+    Ok(Started::Direct(client, ready, schema, registered, place))
 }
 
 async fn log_in(

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use parking_lot::RwLock;
+use part_tls::certificate;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoServerSessionStorage;
 
-use crate::{certificate, metrics};
+use crate::metrics;
 
 /// The name of Postgres's protocol in ALPN.
 pub const ALPN: &[u8] = b"postgresql";

@@ -10,7 +10,6 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use blob::BlobError;
 use pg_types::{Lsn, TenantId, TimelineId};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -279,9 +278,8 @@ async fn fill(
         let (status, code) = match &error {
             FillError::Refused(_) | FillError::Changed(_) => (StatusCode::CONFLICT, "refused"),
             FillError::Choice(_) | FillError::TooLate { .. } => (StatusCode::CONFLICT, "gap"),
-            FillError::Unusable { .. } | FillError::Store(BlobError::Corrupt { .. }) => {
-                (StatusCode::CONFLICT, "damaged")
-            }
+            FillError::Unusable { .. } => (StatusCode::CONFLICT, "damaged"),
+            FillError::Store(error) if error.is_damage() => (StatusCode::CONFLICT, "damaged"),
             FillError::Store(_) => (StatusCode::SERVICE_UNAVAILABLE, "store"),
             FillError::Failed(_) | FillError::Io { .. } => return ApiError::internal(error),
         };

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use blob::Store;
+use part_tls::Dialer;
 use token::OwnToken;
 use tokio::sync::Semaphore;
 
@@ -81,6 +82,7 @@ impl Care {
                 bytes_per_second: options.repair_bytes_per_second,
                 name: format!("repair of safekeeper {node}"),
                 token: OwnToken::default(),
+                dialer: Dialer::default(),
             },
             options,
             slow: Semaphore::new(1),
@@ -91,6 +93,12 @@ impl Care {
     /// Shows this token to the peers.
     pub fn showing(mut self, token: OwnToken) -> Care {
         self.sources.token = token;
+        self
+    }
+
+    /// Connects to the peers by this dialer.
+    pub fn dialing_by(mut self, dialer: Dialer) -> Care {
+        self.sources.dialer = dialer;
         self
     }
 

@@ -86,7 +86,7 @@ impl OffloadError {
     fn outcome(&self) -> &'static str {
         match self {
             OffloadError::Damaged(_) | OffloadError::Changed(_) => "damaged",
-            OffloadError::Store(BlobError::Corrupt { .. }) => "conflict",
+            OffloadError::Store(error) if error.is_damage() => "conflict",
             OffloadError::Deleted => "orphaned",
             OffloadError::Store(_) | OffloadError::Slow | OffloadError::Log(_) => "failed",
         }
@@ -316,7 +316,13 @@ impl Course {
     async fn upload(&mut self, header: &WalHeader, content: Bytes) -> Result<(), OffloadError> {
         let put = match self.remote.has_wal(header).await? {
             true => WalPut::Present,
-            false => self.remote.put_wal(header, content.clone()).await?,
+            false => match self.remote.put_wal(header, content.clone()).await {
+                Err(BlobError::Deleted(_)) => {
+                    self.deleted = true;
+                    return Err(OffloadError::Deleted);
+                }
+                put => put?,
+            },
         };
         match put {
             WalPut::Present => count("present"),

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consensus::TermHistory;
+use part_tls::Dialer;
 use pg_types::{Lsn, WAL_SEGMENT_BYTES};
 use token::OwnToken;
 
@@ -45,6 +46,8 @@ pub struct Sources {
     pub name: String,
     /// What peers are shown.
     pub token: OwnToken,
+    /// How they are connected to.
+    pub dialer: Dialer,
 }
 
 /// Whether one log may lend WAL to the other: both give the same terms to everything that both have committed, up to `to`.

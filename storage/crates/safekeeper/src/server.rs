@@ -11,9 +11,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bytes::{Buf as _, Bytes};
 use futures::StreamExt as _;
+use part_tls::{Acceptor, ReadHalf, WriteHalf};
 use token::Gate;
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 use tracing::Instrument as _;
@@ -32,20 +31,26 @@ const FIRST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// WAL of one frame to a reader: small enough to begin applying soon, large enough to be cheap.
 const FRAME_WAL_BYTES: usize = 256 << 10;
 
-type Frames = FramedRead<OwnedReadHalf, LengthDelimitedCodec>;
+type Frames = FramedRead<ReadHalf, LengthDelimitedCodec>;
 
 /// Serves WAL connections until the task is dropped. `id` is the number of this safekeeper. `gate` is asked once, when a
-/// connection opens: one that is open outlives its token.
-pub async fn serve(listener: TcpListener, registry: Arc<Registry>, id: u64, gate: Arc<Gate>) {
+/// connection opens: one that is open outlives its token. `acceptor` is before it, and decides who comes to it at all.
+pub async fn serve(
+    listener: TcpListener,
+    acceptor: Arc<Acceptor>,
+    registry: Arc<Registry>,
+    id: u64,
+    gate: Arc<Gate>,
+) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let (registry, gate) = (registry.clone(), gate.clone());
+                let (registry, gate, acceptor) = (registry.clone(), gate.clone(), acceptor.clone());
                 let span = tracing::info_span!("wal connection", %peer);
                 stalls::spawn(
                     "wal connection",
                     async move {
-                        if let Err(error) = handle(stream, registry, id, &gate).await {
+                        if let Err(error) = handle(stream, &acceptor, registry, id, &gate).await {
                             tracing::info!("connection ended: {error:#}");
                         }
                     }
@@ -61,17 +66,19 @@ pub async fn serve(listener: TcpListener, registry: Arc<Registry>, id: u64, gate
     }
 }
 
-fn frames_of(reader: OwnedReadHalf) -> Frames {
+fn frames_of(reader: ReadHalf) -> Frames {
     FramedRead::new(reader, wal::codec())
 }
 
 async fn handle(
     stream: TcpStream,
+    acceptor: &Acceptor,
     registry: Arc<Registry>,
     id: u64,
     gate: &Gate,
 ) -> anyhow::Result<()> {
     stream.set_nodelay(true)?;
+    let stream = acceptor.accept(stream).await.context("no TLS")?;
     let (reader, mut writer) = stream.into_split();
     let mut frames = frames_of(reader);
     let opening = tokio::time::timeout(FIRST_MESSAGE_TIMEOUT, opening(&mut frames))
@@ -157,23 +164,23 @@ fn checked(
     })
 }
 
-async fn send<T: serde::Serialize>(writer: &mut OwnedWriteHalf, message: &T) -> anyhow::Result<()> {
-    Ok(writer.write_all(&wal::encode(message)).await?)
+async fn send<T: serde::Serialize>(writer: &mut WriteHalf, message: &T) -> anyhow::Result<()> {
+    Ok(writer.send(&wal::encode(message)).await?)
 }
 
 async fn send_wal<T: serde::Serialize>(
-    writer: &mut OwnedWriteHalf,
+    writer: &mut WriteHalf,
     message: &T,
     wal: Bytes,
 ) -> anyhow::Result<()> {
     metrics::SENT_BYTES.inc_by(wal.len() as u64);
     let head = wal::encode_head(message, wal.len());
-    Ok(writer.write_all_buf(&mut head.chain(wal)).await?)
+    Ok(writer.send_all(&mut head.chain(wal)).await?)
 }
 
 async fn fetch(
     timeline: Arc<Timeline>,
-    mut writer: OwnedWriteHalf,
+    mut writer: WriteHalf,
     request: FetchRequest,
 ) -> anyhow::Result<()> {
     let _open = Connection::open("fetch");

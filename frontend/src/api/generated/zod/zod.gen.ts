@@ -3,6 +3,13 @@
 import * as z from 'zod/mini';
 
 /**
+ * TotpCode
+ */
+export const zTotpCode = z.object({
+    code: z.string().check(z.maxLength(64), z.regex(/^[A-Za-z0-9 -]*$/))
+});
+
+/**
  * SnapshotUpdate
  */
 export const zSnapshotUpdate = z.object({
@@ -302,6 +309,38 @@ export const zProjectCreateRequest = z.object({
 });
 
 /**
+ * PasswordChange
+ */
+export const zPasswordChange = z.object({
+    code: z.nullish(z.string().check(z.maxLength(64), z.regex(/^[A-Za-z0-9 -]*$/)))
+});
+
+/**
+ * Role
+ *
+ * Each role may do all that the one before it may.
+ *
+ * A viewer reads everything but secrets; a member works with projects and is shown passwords; an admin decides on
+ * projects, rollouts, members and keys; an owner makes owners, and there is always one where there was one.
+ */
+export const zRole = z.enum([
+    'viewer',
+    'member',
+    'admin',
+    'owner'
+]);
+
+/**
+ * MemberAddRequest
+ *
+ * A person whom Weir knows, by email.
+ */
+export const zMemberAddRequest = z.object({
+    email: z.string().check(z.minLength(3), z.maxLength(254)),
+    role: z._default(z.optional(zRole), 'member')
+});
+
+/**
  * DatabaseCreate
  */
 export const zDatabaseCreate = z.object({
@@ -403,4 +442,13 @@ export const zApiKeyCreateRequest = z.object({
     project_id: z.nullish(z.string().check(z.regex(/^[a-z0-9-]{1,60}$/))),
     read_only: z._default(z.optional(z.boolean()), false),
     expires_at: z.nullish(z.iso.datetime())
+});
+
+/**
+ * PasswordChange
+ */
+export const zPasswordChangeWritable = z.object({
+    password: z.string().check(z.minLength(1), z.maxLength(200)),
+    code: z.nullish(z.string().check(z.maxLength(64), z.regex(/^[A-Za-z0-9 -]*$/))),
+    new_password: z.string().check(z.minLength(12), z.maxLength(200))
 });

@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
+use part_tls::Dialer;
 use pg_types::Term;
 use proposer::{RelationLedger, WalPace};
 use serde::{Deserialize, Serialize};
@@ -163,6 +164,8 @@ pub struct Agent {
     groups: Option<PathBuf>,
     /// What storage is shown.
     token: OwnToken,
+    /// How it is connected to.
+    dialer: Dialer,
     /// A write was lost: the runs that follow write through.
     write_through: AtomicBool,
     spec: Mutex<Spec>,
@@ -223,6 +226,7 @@ impl Agent {
             options,
             groups: None,
             token: OwnToken::default(),
+            dialer: Dialer::default(),
             write_through: AtomicBool::new(false),
             spec: Mutex::new(spec),
             status: Mutex::new(status),
@@ -235,12 +239,6 @@ impl Agent {
             changing: tokio::sync::Mutex::default(),
             changing_members: tokio::sync::Mutex::default(),
         })
-    }
-
-    /// Shows this token to storage.
-    pub fn showing(mut self, token: OwnToken) -> Agent {
-        self.token = token;
-        self
     }
 
     /// Bounds what Postgres takes of the machine by a control group below this one, as its size says.

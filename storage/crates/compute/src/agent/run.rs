@@ -104,7 +104,8 @@ impl Agent {
         let mut spec = self.spec_to_start();
         self.choose_prewarm(&mut spec);
         let began = Instant::now();
-        let timeline = TimelineClient::new(&spec, self.token.clone())
+        let timeline = self
+            .client_of(&spec)
             .context("set up the client of the pageserver")?;
         self.check_not_replaced(&timeline, *last_term).await?;
 
@@ -184,6 +185,7 @@ impl Agent {
         config.pace = self.pace.clone();
         config.ingested_lsn = ingested;
         config.token = self.token.clone();
+        config.dialer = self.dialer.clone();
         elect(config).await.map_err(|error| match error {
             ElectError::Fatal(Fatal::Fenced { .. }) => End::Fenced(error.to_string()),
             other => End::Storage(other.to_string()),
@@ -208,6 +210,7 @@ impl Agent {
             traceparent: telemetry::current_traceparent(),
             opened: self.metrics.page_connections.clone(),
             token: self.token.clone(),
+            dialer: self.dialer.clone(),
         });
         stack.client = Some(client.clone());
         let state = bundle.info.timeline_state;
@@ -274,7 +277,8 @@ impl Agent {
     fn start_postgres(&self, spec: &Spec, data: &Path) -> anyhow::Result<Postmaster> {
         let program = spec.pg_bin_dir.join("postgres");
         let group = self.group(spec);
-        let postmaster = Postmaster::start(&program, data, &self.paths.log, &self.pg_user, group)?;
+        let (log, user) = (&self.paths.log, &self.pg_user);
+        let postmaster = Postmaster::start(&program, data, log, user, spec.port, group)?;
         self.confined(postmaster.confinement());
         self.bounded(postmaster.bounds());
         // Numbers in Postgres's own log may be those of its namespace.

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode, header};
+use part_tls::{Dialer, HttpClient, HttpError, names};
 use pg_types::{Lsn, Term};
 use serde::Deserialize;
 use token::OwnToken;
@@ -39,7 +42,7 @@ pub enum StorageError {
         /// What was asked for, in words.
         what: &'static str,
         /// What became of the request.
-        source: reqwest::Error,
+        source: HttpError,
     },
     /// The bundle came and cannot be used.
     #[error(transparent)]
@@ -72,81 +75,96 @@ struct ErrorBody {
     message: String,
 }
 
+/// What goes with a request.
+enum Body {
+    None,
+    Json(serde_json::Value),
+    Bytes(Vec<u8>),
+}
+
 /// One timeline of the pageserver.
 #[derive(Clone)]
 pub struct TimelineClient {
-    client: reqwest::Client,
+    client: HttpClient,
+    /// Where the timeline is, before each path.
     base: String,
     token: OwnToken,
 }
 
 impl Agent {
+    /// Shows this token to storage, and connects to it by this dialer.
+    pub fn showing(mut self, token: OwnToken, dialer: Dialer) -> Agent {
+        (self.token, self.dialer) = (token, dialer);
+        self
+    }
+
     /// A client for what watches a run, which ends when there is none.
     pub(super) fn timeline_client(&self) -> Result<TimelineClient, End> {
-        TimelineClient::new(&self.spec(), self.token.clone()).map_err(|error| {
+        self.client_of(&self.spec()).map_err(|error| {
             End::Lost(format!(
                 "cannot set up the client of the pageserver: {error}"
             ))
         })
     }
+
+    /// A client for the timeline and the pageserver of this spec.
+    pub(super) fn client_of(&self, spec: &Spec) -> Result<TimelineClient, HttpError> {
+        TimelineClient::new(spec, self.token.clone(), self.dialer.clone())
+    }
 }
 
 impl TimelineClient {
-    /// Of the timeline and the pageserver that a compute's spec names, which is shown `token`.
-    pub fn new(spec: &Spec, token: OwnToken) -> reqwest::Result<TimelineClient> {
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            .connect_timeout(STATUS_TIMEOUT)
-            // A redirect would carry the token elsewhere.
-            .redirect(reqwest::redirect::Policy::none())
-            .build()?;
-        let base = format!(
-            "{}/v1/tenant/{}/timeline/{}",
-            spec.pageserver.http.trim_end_matches('/'),
-            spec.tenant_id,
-            spec.timeline_id
-        );
+    /// Of the timeline and the pageserver that a compute's spec names, which is connected to by `dialer` and shown `token`.
+    ///
+    /// # Errors
+    ///
+    /// The spec's address of the pageserver is none.
+    pub fn new(spec: &Spec, token: OwnToken, dialer: Dialer) -> Result<TimelineClient, HttpError> {
         Ok(TimelineClient {
-            client,
-            base,
+            client: HttpClient::new(dialer, names::PAGESERVER, &spec.pageserver.http)?,
+            base: format!(
+                "/v1/tenant/{}/timeline/{}",
+                spec.tenant_id, spec.timeline_id
+            ),
             token,
         })
     }
 
-    fn request(
-        &self,
-        method: reqwest::Method,
-        path: &str,
-        timeout: Duration,
-    ) -> reqwest::RequestBuilder {
-        let mut headers = reqwest::header::HeaderMap::new();
-        telemetry::inject(&mut headers);
-        if let Some(token) = self.token.authorization() {
-            headers.insert(reqwest::header::AUTHORIZATION, token);
-        }
-        self.client
-            .request(method, format!("{}{path}", self.base))
-            .headers(headers)
-            .timeout(timeout)
-    }
-
-    async fn answer(
+    /// The body of a good answer to a request, which is JSON where `body` is.
+    async fn ask(
         &self,
         what: &'static str,
-        request: reqwest::RequestBuilder,
-    ) -> Result<Vec<u8>, StorageError> {
-        let http = |source| StorageError::Http { what, source };
-        let response = request.send().await.map_err(http)?;
-        let status = response.status();
-        let body = response.bytes().await.map_err(http)?;
+        (method, path): (Method, &str),
+        body: Body,
+        timeout: Duration,
+    ) -> Result<Bytes, StorageError> {
+        let mut headers = HeaderMap::new();
+        telemetry::inject(&mut headers);
+        if let Some(token) = self.token.authorization() {
+            headers.insert(header::AUTHORIZATION, token);
+        }
+        let body = match body {
+            Body::None => Bytes::new(),
+            Body::Bytes(bytes) => bytes.into(),
+            Body::Json(value) => {
+                let json = header::HeaderValue::from_static("application/json");
+                headers.insert(header::CONTENT_TYPE, json);
+                value.to_string().into()
+            }
+        };
+        let path = format!("{}{path}", self.base);
+        let answer = self.client.send(method, &path, headers, body, timeout);
+        let (status, body) = answer
+            .await
+            .map_err(|source| StorageError::Http { what, source })?;
         if status.is_success() {
-            return Ok(body.into());
+            return Ok(body);
         }
         let error = serde_json::from_slice(&body).unwrap_or(ErrorBody {
             code: String::new(),
             message: String::from_utf8_lossy(&body).into_owned(),
         });
-        if status == reqwest::StatusCode::CONFLICT && error.code == "fenced" {
+        if status == StatusCode::CONFLICT && error.code == "fenced" {
             return Err(StorageError::Fenced(error.message));
         }
         Err(StorageError::Refused {
@@ -159,11 +177,9 @@ impl TimelineClient {
     /// The small files at `lsn`, once it is ingested; raises the term on the pageserver.
     pub async fn bundle(&self, lsn: Lsn, term: Term) -> Result<Bundle, StorageError> {
         let path = format!("/bundle?lsn={lsn}&term={term}");
+        let get = (Method::GET, path.as_str());
         let tar = self
-            .answer(
-                "the bundle",
-                self.request(reqwest::Method::GET, &path, BUNDLE_TIMEOUT),
-            )
+            .ask("the bundle", get, Body::None, BUNDLE_TIMEOUT)
             .await?;
         Ok(Bundle::parse(&tar)?)
     }
@@ -176,7 +192,7 @@ impl TimelineClient {
     pub async fn status(&self) -> Result<TimelineStatus, StorageError> {
         let what = "the timeline's status";
         let body = self
-            .answer(what, self.request(reqwest::Method::GET, "", STATUS_TIMEOUT))
+            .ask(what, (Method::GET, ""), Body::None, STATUS_TIMEOUT)
             .await?;
         serde_json::from_slice(&body).map_err(|error| StorageError::Refused {
             what,
@@ -188,10 +204,8 @@ impl TimelineClient {
     /// Says that the compute runs which started with `term` at `lsn`, so that this stays readable.
     pub async fn hold_start(&self, lsn: Lsn, term: Term) -> Result<(), StorageError> {
         let body = serde_json::json!({"term": term.0, "lsn": lsn});
-        let request = self
-            .request(reqwest::Method::PUT, "/start", STATUS_TIMEOUT)
-            .json(&body);
-        self.answer("the hold on the compute's start", request)
+        let (what, put) = ("the hold on the compute's start", (Method::PUT, "/start"));
+        self.ask(what, put, Body::Json(body), STATUS_TIMEOUT)
             .await
             .map(drop)
     }
@@ -204,9 +218,9 @@ impl TimelineClient {
         tar: Vec<u8>,
     ) -> Result<(), StorageError> {
         let path = format!("/aux?lsn={lsn}&term={term}");
-        let request = self
-            .request(reqwest::Method::PUT, &path, UPLOAD_TIMEOUT)
-            .body(tar);
-        self.answer("the auxiliary files", request).await.map(drop)
+        let (what, put) = ("the auxiliary files", (Method::PUT, path.as_str()));
+        self.ask(what, put, Body::Bytes(tar), UPLOAD_TIMEOUT)
+            .await
+            .map(drop)
     }
 }

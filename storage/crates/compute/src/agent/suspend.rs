@@ -15,7 +15,6 @@ use pg_types::Lsn;
 use pg_types::v15::ControlFile;
 
 use super::live::Live;
-use super::storage::TimelineClient;
 use super::{Agent, prewarm};
 use crate::bundle::pack;
 use crate::postgres::Postmaster;
@@ -151,7 +150,7 @@ async fn ship_auxiliary(agent: &Agent, spec: &Spec, live: &Live, lsn: Lsn) -> an
         pack(&files).context("pack")
     })
     .await??;
-    let timeline = TimelineClient::new(spec, agent.token.clone())?;
+    let timeline = agent.client_of(spec)?;
     let deadline = Instant::now() + UPLOAD_PATIENCE;
     loop {
         match timeline.put_auxiliary(lsn, live.term, tar.clone()).await {

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use compute::agent::Members;
+use part_tls::{Dialer, TlsOptions};
 use pg_types::{Lsn, TenantId, TimelineId};
 use proposer::{ElectError, Fatal, MemberChange, MemberError, ProposerConfig, elect};
 use token::OwnToken;
@@ -56,6 +57,8 @@ struct Arguments {
     /// A token for the timeline comes on standard input
     #[arg(long)]
     token_on_stdin: bool,
+    #[command(flatten)]
+    tls: TlsOptions,
     #[command(subcommand)]
     change: ChangeArguments,
 }
@@ -106,11 +109,12 @@ fn begin(arguments: Arguments) -> anyhow::Result<Outcome> {
         true => OwnToken::read_once(std::io::stdin().lock())?,
         false => OwnToken::default(),
     };
+    let dialer = arguments.tls.open()?.dialer();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let outcome = runtime.block_on(run(arguments, token));
+    let outcome = runtime.block_on(run(arguments, token, dialer));
     runtime.shutdown_background();
     telemetry.shutdown();
     match outcome {
@@ -119,7 +123,11 @@ fn begin(arguments: Arguments) -> anyhow::Result<Outcome> {
     }
 }
 
-async fn run(arguments: Arguments, token: OwnToken) -> Result<Members, (u8, String)> {
+async fn run(
+    arguments: Arguments,
+    token: OwnToken,
+    dialer: Dialer,
+) -> Result<Members, (u8, String)> {
     let timeout = Duration::from_millis(arguments.timeout_ms);
     let mut config = ProposerConfig::new(
         arguments.tenant,
@@ -130,6 +138,7 @@ async fn run(arguments: Arguments, token: OwnToken) -> Result<Members, (u8, Stri
     config.election_timeout = timeout;
     config.ingested_lsn = arguments.ingested_lsn;
     config.token = token;
+    config.dialer = dialer;
     let elected = elect(config).await.map_err(|error| {
         let code = match &error {
             ElectError::Fatal(Fatal::Fenced { .. }) => EXIT_FENCED,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt as _, StreamExt as _};
 use parking_lot::Mutex;
-use tokio::net::TcpStream;
+use part_tls::{Stream, names};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
 use wire::first;
@@ -24,7 +24,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-type Frames = Framed<TcpStream, LengthDelimitedCodec>;
+type Frames = Framed<Stream, LengthDelimitedCodec>;
 
 /// A request on its way, and who waits for it.
 pub(crate) struct Pending {
@@ -119,10 +119,11 @@ impl Connection {
 
     async fn greet(&self) -> Result<Frames, Refused> {
         let config = &self.config;
-        let stream = TcpStream::connect(&config.address)
+        let stream = config
+            .dialer
+            .connect(&config.address, names::PAGESERVER)
             .await
             .context("connect")?;
-        stream.set_nodelay(true).context("set TCP_NODELAY")?;
         let mut frames: Frames = LengthDelimitedCodec::builder()
             .max_frame_length(MAX_FRAME_BYTES)
             .new_framed(stream);

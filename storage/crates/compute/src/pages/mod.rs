@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use part_tls::Dialer;
 use pg_types::{Lsn, RelTag, SlruKind, TenantId, Term, TimelineId};
 use token::OwnToken;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -51,6 +52,8 @@ pub struct ClientConfig {
     pub opened: prometheus::IntCounter,
     /// What the page service is shown when a connection opens.
     pub token: OwnToken,
+    /// How the page service is connected to.
+    pub dialer: Dialer,
 }
 
 /// Clones share the connections; they close when the last clone goes.

@@ -1,7 +1,8 @@
 //! What Postgres and what the agent itself are kept from, so that whoever gains Postgres's rights gains one compute's.
 //!
 //! Postgres runs as a user that is this compute's alone where the agent was given one, with a cleared environment, and
-//! can gain no right by running a program; of system calls it has those that it needs ([`super::system_calls`]).
+//! can gain no right by running a program; of system calls it has those that it needs ([`super::system_calls`]), by
+//! which it connects to nobody, and of ports it has its own ([`super::ports`]).
 //! Where the agent is root, Postgres is in namespaces of its own besides: shared memory and message queues of others
 //! cannot be named, and of processes it sees its own, which all end with the first of them ([`super::init`]). What
 //! the kernel refuses of it is said, and Postgres starts without.
@@ -20,6 +21,7 @@ use nix::sys::stat::{Mode, umask};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde::Serialize;
 
+use super::ports;
 use super::system_calls;
 use super::user::OsUser;
 
@@ -59,6 +61,8 @@ pub enum Measure {
     HiddenProcesses,
     /// The kernel answers no system calls but those that Postgres needs.
     FewSystemCalls,
+    /// No other TCP port than the compute's can be listened at.
+    OwnPort,
     /// The agent has no more of root's rights than it needs.
     FewRightsOfRoot,
 }
@@ -225,11 +229,13 @@ pub fn program(command: &mut Command, user: &OsUser) {
 }
 
 /// Moves the calling thread into namespaces of its own, which programs that it starts inherit. The thread must start
-/// one program, and do nothing else afterwards. Nothing here fails: what is not to be had is said in the answer. Of a
-/// thread whose program has a PID namespace ([`Measure::OwnProcesses`]), that program is to hide processes.
-pub fn enter(user: &OsUser) -> Confinement {
+/// one program, and do nothing else afterwards. `port`: where Postgres listens. Nothing here fails: what is not to be
+/// had is said in the answer. Of a thread whose program has a PID namespace ([`Measure::OwnProcesses`]), that program
+/// is to hide processes.
+pub fn enter(user: &OsUser, port: u16) -> Confinement {
     let mut found = Confinement::new(user);
     found.note(Measure::FewSystemCalls, system_calls::filters().map(drop));
+    found.note(Measure::OwnPort, ports::listen_only_at(port));
     if !nix::unistd::geteuid().is_root() {
         for measure in [
             Measure::OwnIpc,

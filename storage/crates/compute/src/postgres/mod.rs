@@ -10,6 +10,7 @@ mod data;
 pub mod init;
 pub mod limits;
 mod orphans;
+pub mod ports;
 mod process;
 mod settings;
 pub mod system_calls;

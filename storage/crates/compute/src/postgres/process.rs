@@ -126,11 +126,13 @@ pub struct Postmaster {
 
 impl Postmaster {
     /// Starts `postgres` on a data directory, its output appended to `log`, in a control group if one was made for it.
+    /// `port`: the one that its configuration says, the only one that it can listen at.
     pub fn start(
         program: &Path,
         data: &Path,
         log: &Path,
         user: &OsUser,
+        port: u16,
         group: Option<Group>,
     ) -> anyhow::Result<Postmaster> {
         let output = open_log(log)?;
@@ -148,7 +150,7 @@ impl Postmaster {
         std::thread::Builder::new()
             .name("postmaster".into())
             .spawn(move || {
-                let (running, walls) = match Running::start(&task, &user, output) {
+                let (running, walls) = match Running::start(&task, &user, port, output) {
                     Ok(running) => running,
                     Err(error) => return drop(started.send(Err(error))),
                 };
@@ -329,8 +331,13 @@ enum Running {
 
 impl Running {
     /// Moves the calling thread into the namespaces of a Postgres, and starts that.
-    fn start(task: &init::Task, user: &OsUser, output: File) -> anyhow::Result<(Running, Walls)> {
-        let mut confinement = confine::enter(user);
+    fn start(
+        task: &init::Task,
+        user: &OsUser,
+        port: u16,
+        output: File,
+    ) -> anyhow::Result<(Running, Walls)> {
+        let mut confinement = confine::enter(user, port);
         if confinement.has(Measure::OwnProcesses) {
             let (init, shortfall) = Init::start(task, output)?;
             let hidden = shortfall.not_hidden.map_or(Ok(()), Err);

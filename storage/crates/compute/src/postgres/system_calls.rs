@@ -7,6 +7,9 @@
 //! configuration or much of the kernel's code, so that whoever reads an error message sees a refusal. Where both
 //! answer, the kernel takes the answer of the filter that was added last, which is the second.
 //!
+//! Postgres is asked and asks nobody, so that no connection can be made: not by `connect`, which is refused, not by
+//! sending with the first packet, and not without one by datagrams. Where Weir has a firewall of its own, this is it.
+//!
 //! Calls of another instruction set (32-bit calls on a 64-bit processor) end the process that makes them: numbers
 //! mean other calls there. Calls of the x32 kind have numbers that no list has.
 //!
@@ -75,7 +78,7 @@ const ALLOWED: &[i64] = &[
     // The machine.
     libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getrandom,
     // Network.
-    libc::SYS_socket, libc::SYS_socketpair, libc::SYS_bind, libc::SYS_connect, libc::SYS_listen, libc::SYS_accept,
+    libc::SYS_socket, libc::SYS_socketpair, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept,
     libc::SYS_accept4, libc::SYS_getsockname, libc::SYS_getpeername, libc::SYS_getsockopt, libc::SYS_setsockopt,
     libc::SYS_sendto, libc::SYS_recvfrom, libc::SYS_sendmsg, libc::SYS_recvmsg, libc::SYS_sendmmsg,
     libc::SYS_recvmmsg, libc::SYS_shutdown,
@@ -109,6 +112,8 @@ const REFUSED: &[i64] = &[
     libc::SYS_fspick, libc::SYS_mount_setattr,
     // Files without their names, and what watches all files.
     libc::SYS_open_by_handle_at, libc::SYS_name_to_handle_at, libc::SYS_fanotify_init, libc::SYS_fanotify_mark,
+    // Who is asked and asks nobody connects to nobody: to no port, and to no Unix socket.
+    libc::SYS_connect,
     // Code and events in the kernel.
     libc::SYS_bpf, libc::SYS_perf_event_open, libc::SYS_userfaultfd, libc::SYS_init_module,
     libc::SYS_finit_module, libc::SYS_delete_module, libc::SYS_kexec_load, libc::SYS_seccomp,
@@ -145,8 +150,15 @@ const NAMESPACES: [libc::c_int; 7] = [
 ];
 /// Kinds of sockets that Postgres has; others reach the kernel's configuration, all traffic, or code that few use.
 const FAMILIES: [libc::c_int; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
-/// Types of sockets that are none of a stream's or a datagram's, the last of which is `SOCK_PACKET`.
-const OTHER_TYPES: [u64; 5] = [3, 4, 5, 6, 10];
+/// Calls that send, and the argument with their flags. With this flag the first of them connects.
+const SENDING: [(i64, u8); 3] = [
+    (libc::SYS_sendto, 3),
+    (libc::SYS_sendmsg, 2),
+    (libc::SYS_sendmmsg, 3),
+];
+const CONNECTS: u64 = libc::MSG_FASTOPEN as u64;
+/// Types of sockets that are none of a stream's, the first of which is a datagram's and the last `SOCK_PACKET`.
+const OTHER_TYPES: [u64; 6] = [2, 3, 4, 5, 6, 10];
 /// Flags may stand above the type of a socket.
 const TYPE_MASK: u64 = 0xf;
 /// What puts characters into a terminal's input, or code of the kernel's between a terminal and its readers.
@@ -238,21 +250,27 @@ fn by_arguments() -> Result<Rules, seccompiler::BackendError> {
     let namespaces = NAMESPACES.map(|flag| vec![(0, MaskedEq(flag as u64), flag as u64)]);
     let other_family = FAMILIES.map(|family| (0, Ne, family as u64)).to_vec();
     let other_types = OTHER_TYPES.map(|kind| vec![(1, MaskedEq(TYPE_MASK), kind)]);
-    let protocols = [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP];
+    let protocols = [0, libc::IPPROTO_TCP];
     let other_protocol = protocols.map(|protocol| (2, Ne, protocol as u64)).to_vec();
     let sockets = [other_family, other_protocol]
         .into_iter()
         .chain(other_types);
+    let sending = SENDING.into_iter().map(|(call, flags)| {
+        let connecting = rules(vec![vec![(flags, MaskedEq(CONNECTS), CONNECTS)]])?;
+        Ok((call, connecting))
+    });
     let pairs = vec![vec![(0, Ne, libc::AF_UNIX as u64)]];
     let terminals = TERMINALS.map(|request| vec![(1, Eq, request)]);
     let personality = vec![vec![(0, Ne, PERSONALITY_ASKED), (0, Ne, 0)]];
-    Ok(vec![
+    let mut all = vec![
         (libc::SYS_clone, rules(namespaces.to_vec())?),
         (libc::SYS_socket, rules(sockets.collect())?),
         (libc::SYS_socketpair, rules(pairs)?),
         (libc::SYS_ioctl, rules(terminals.to_vec())?),
         (libc::SYS_personality, rules(personality)?),
-    ])
+    ];
+    all.extend(sending.collect::<Result<Rules, _>>()?);
+    Ok(all)
 }
 
 /// Number of the argument, how it is compared, and with what.

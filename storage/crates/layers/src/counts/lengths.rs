@@ -1,6 +1,10 @@
-//! Figures about chain lengths over all pages.
+//! Figures about all pages, and which pages there are.
 
-use super::ChainCounts;
+use std::collections::HashSet;
+
+use pg_types::{Key, RelTag};
+
+use super::{ChainCounts, Count};
 
 impl ChainCounts {
     /// Pages with at least one delta.
@@ -31,5 +35,20 @@ impl ChainCounts {
     /// Length of the longest chain, 0 without any. Lengths past the histogram's last slot count as that slot.
     pub fn max(&self) -> u32 {
         self.histogram().last().map_or(0, |(length, _)| length)
+    }
+
+    /// The relation forks that have pages here, each once, in no order.
+    pub fn relations(&self) -> Vec<RelTag> {
+        let forks: HashSet<RelTag> = self.counts.keys().filter_map(Key::rel).collect();
+        forks.into_iter().collect()
+    }
+
+    /// Forgets all pages but those of which `is_there` holds.
+    pub fn retain(&mut self, is_there: impl Fn(&Key) -> bool) {
+        let gone = self.counts.keys().filter(|key| !is_there(key));
+        let gone: Vec<Key> = gone.copied().collect();
+        for key in gone {
+            self.set(key, Count::NONE);
+        }
     }
 }

@@ -57,6 +57,17 @@ fn the_longest_chains_at_or_over_the_threshold_are_planned_within_the_budget() {
 }
 
 #[test]
+fn pages_that_are_not_there_are_forgotten_with_all_that_was_due() {
+    let mut counts = counts(&[1, 5, 3, 9]);
+    let clog = Key::slru_block(pg_types::SlruKind::Clog, 0);
+    counts.ingested(&clog, Lsn(1), &delta());
+    assert_eq!(counts.relations(), [page(0).rel().expect("a relation")]);
+    counts.retain(|key| key.rel().is_none_or(|_| key.e < 2));
+    assert_eq!((counts.pages(), counts.due(), counts.max()), (3, 1, 5));
+    assert_eq!((counts.get(&page(3)), counts.get(&clog)), (0, 1));
+}
+
+#[test]
 fn an_image_takes_off_what_it_covers_and_keeps_what_came_after() {
     let mut counts = counts(&[10]);
     counts.image_made(&page(0), Lsn(8), 8);

@@ -231,7 +231,7 @@ impl Timeline {
         merge_layers(
             inputs.iter().map(|file| file.reader.iter()).collect(),
             &merge,
-            |_| Ok(Lsn::INVALID),
+            &mut |_: &Key| Ok(Lsn::INVALID),
             |desc, bytes| {
                 outputs.push(File::new((desc, bytes)));
                 Ok::<(), LayerError>(())

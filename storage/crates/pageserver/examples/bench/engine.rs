@@ -36,13 +36,18 @@ pub struct Input {
     /// The directory of the WAL's segments.
     #[arg(long)]
     pub wal: PathBuf,
+    /// Encrypts what is written, by the keys of this file.
+    #[arg(long)]
+    pub key_file: Option<PathBuf>,
 }
 
 impl Input {
     /// A pageserver that follows the WAL as far as it is told.
     pub async fn open(&self, memory: Memory) -> Result<(Engine, FileWal)> {
         let wal = FileWal::new(&self.wal);
-        let engine = Engine::open(&self.objects, memory, Some(&wal)).await?;
+        let keys = self.key_file.as_deref();
+        let store = blob::Store::local(&self.objects)?.with_key_file(keys, keys.is_some())?;
+        let engine = Engine::open_store(&self.objects, store, memory, Some(&wal)).await?;
         Ok((engine, wal))
     }
 }
@@ -80,6 +85,16 @@ pub async fn project(objects: &Path) -> Result<(TenantId, TimelineId)> {
 impl Engine {
     /// Opens what `objects` holds; with WAL to follow, if there is any.
     pub async fn open(objects: &Path, memory: Memory, wal: Option<&FileWal>) -> Result<Engine> {
+        Engine::open_store(objects, blob::Store::local(objects)?, memory, wal).await
+    }
+
+    /// The same, of a store that is opened already.
+    async fn open_store(
+        objects: &Path,
+        store: blob::Store,
+        memory: Memory,
+        wal: Option<&FileWal>,
+    ) -> Result<Engine> {
         let scratch = tempfile::tempdir()?;
         let (tenant, timeline) = project(objects).await?;
         let wals = Wals::default();
@@ -88,7 +103,7 @@ impl Engine {
         }
         let manager = TenantManager::open(ManagerOptions {
             data_dir: scratch.path().to_owned(),
-            objects: blob::Store::local(objects)?,
+            objects: store,
             postgres: PostgresInstall {
                 bin_dir: bin_dir(),
                 user: pg_user(),

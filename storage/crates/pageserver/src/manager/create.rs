@@ -50,6 +50,7 @@ impl TenantManager {
             Err(Error::NotFound(_)) => {}
             Err(error) => return Err(error),
         }
+        self.have_key(tenant).await?;
         let started = std::time::Instant::now();
         let timeline = match request.ancestor_timeline_id {
             Some(ancestor) => {

@@ -13,6 +13,7 @@ use wal_decode::TimelineState;
 
 use super::broken::Broken;
 use super::found::{Descent, Found};
+use super::keys::StoredConfig;
 use super::{CONFIG_DOCUMENT, Tenant, TenantManager};
 use crate::about;
 use crate::eviction::NEVER_USED;
@@ -48,9 +49,9 @@ impl TenantManager {
         else {
             return Ok(());
         };
-        let config = serde_json::from_slice(&bytes)
+        let stored: StoredConfig = serde_json::from_slice(&bytes)
             .with_context(|| format!("the configuration of tenant {id} is damaged"))?;
-        let tenant = Tenant::new(id, config);
+        let tenant = Tenant::new(id, stored.config, stored.encrypted);
         match about::load(&self.options.objects, id).await {
             Ok(found) => *tenant.about_revision.write() = found.map(|found| found.revision),
             // The control plane finds that it is not described and describes it again.
@@ -70,12 +71,18 @@ impl TenantManager {
         Ok(())
     }
 
-    /// Takes over those of the timelines whose index can be read.
+    /// Takes over those of the timelines whose index can be read; none while the tenant's data key is not at hand.
     pub(super) async fn find_timelines(
         &self,
         tenant: &Arc<Tenant>,
         ids: Vec<TimelineId>,
     ) -> Vec<Found> {
+        if let Err(error) = self.have_key(tenant).await {
+            for id in ids {
+                Broken::new(&error, None).mark(tenant, id, Descent::Unknown);
+            }
+            return Vec::new();
+        }
         let found: Vec<Option<Found>> = futures::stream::iter(ids)
             .map(|id| self.find_timeline(tenant, id))
             .buffer_unordered(PARALLEL)

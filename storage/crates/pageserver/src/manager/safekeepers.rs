@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
+use part_tls::Dialer;
 use pg_types::{TenantId, TimelineId};
 use token::OwnToken;
 use tokio::sync::watch;
@@ -33,6 +34,8 @@ pub struct Safekeepers {
     pub reader: String,
     /// What safekeepers are shown.
     pub token: OwnToken,
+    /// How they are connected to.
+    pub dialer: Dialer,
 }
 
 impl WalSources for Safekeepers {
@@ -48,6 +51,7 @@ impl WalSources for Safekeepers {
             safekeepers,
             reader: self.reader.clone(),
             token: self.token.clone(),
+            dialer: self.dialer.clone(),
         }))
     }
 }

@@ -11,11 +11,17 @@
 //! stored is bounded, because its next merge waits for the last one's uploads; over all timelines it is bounded by
 //! `memory::MemoryBudget`.
 //!
+//! A merge to level 2 also lets go what is said of relations that are gone, once there is nothing of them left that it
+//! would have to hide. What that rests on is in `known`.
+//!
 //! Each output is uploaded while the next one is being written. Once all outputs are durable, the layer map replaces
-//! the inputs by the outputs, then the index drops the inputs, then the inputs are deleted. A crash leaves objects
-//! that no index names, or an index that names outputs beside their inputs, never an index that names a missing
-//! layer.
+//! the inputs by the outputs, and in the same step the index is told to drop the inputs; once it is stored, the inputs
+//! are deleted. A crash leaves objects that no index names, or an index that names outputs beside their inputs, never an
+//! index that names a missing layer.
 
+mod known;
+
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,16 +31,17 @@ use layers::{
     CompactionPlan, LayerDesc, LayerError, LayerName, MergeOptions, Retention, merge_layers,
     plan_l0, plan_settling,
 };
-use pg_types::{Key, Lsn, RelTag};
-use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use pg_types::{Key, Lsn};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, mpsc};
+
+use self::known::{Dropped, Entries, Known};
 
 use super::backpressure::Backpressure;
 use super::identity::Identity;
+use super::images::Images;
 use super::layer_stack::LayerStack;
 use super::lock_order::{RETENTION, Ranked};
 use crate::error::{Error, Result};
-use crate::floor::RelFloor;
 use crate::layer_file::{LayerFile, Reader};
 use crate::memory::{MAX_MERGED_BYTES, MemoryBudget, MergeTurn};
 use crate::timeline_index::TimelineIndex;
@@ -43,6 +50,7 @@ use crate::version_store::VersionStore;
 /// How often inputs may have vanished from local disk when it comes to the turn.
 const MAX_FETCHES: usize = 10;
 const RETRY: Duration = Duration::from_secs(5);
+
 /// Merges the layers of one timeline. This part knows `LayerStack` and `Backpressure`; only the timeline knows this
 /// part.
 pub(super) struct Compaction {
@@ -52,8 +60,11 @@ pub(super) struct Compaction {
     memory: Arc<MemoryBudget>,
     backpressure: Arc<Backpressure>,
     stack: Arc<LayerStack>,
+    images: Arc<Images>,
     /// What may be dropped; everything stays until it is known what branches need.
     retention: Ranked<RETENTION, Retention>,
+    /// Held for writing by a merge that lets entries go, and for reading by whoever needs that none does.
+    entries: Arc<RwLock<()>>,
 }
 
 impl Compaction {
@@ -63,6 +74,7 @@ impl Compaction {
         store: Arc<VersionStore>,
         memory: Arc<MemoryBudget>,
         backpressure: Arc<Backpressure>,
+        images: Arc<Images>,
         stack: Arc<LayerStack>,
     ) -> Compaction {
         Compaction {
@@ -71,9 +83,16 @@ impl Compaction {
             index,
             memory,
             backpressure,
+            images,
             stack,
             retention: Ranked::default(),
+            entries: Arc::default(),
         }
+    }
+
+    /// Waits for a merge that lets entries go to be over. None goes until what this returns is dropped.
+    pub async fn hold_entries(&self) -> OwnedRwLockReadGuard<()> {
+        self.entries.clone().read_owned().await
     }
 
     /// From now on what this does not keep may be dropped.
@@ -165,6 +184,7 @@ impl Compaction {
             .filter_map(|name| map.get(name).cloned())
             .collect();
         let _room = self.memory.merge_room(plan.level, plan.bytes).await;
+        let (known, _entries) = self.known(&plan, retention.horizon()).await?;
         let (readers, turn) = self.opened(plan.level, &inputs).await?;
         let started = Instant::now();
         crash::point!("compaction.inputs-fetched");
@@ -174,7 +194,12 @@ impl Compaction {
             retention,
             ..MergeOptions::default()
         };
-        let Merged { added, stays } = self.merge(readers, options, turn).await?;
+        let Merged {
+            added,
+            stays,
+            dropped,
+        } = self.merge(readers, options, known, turn).await?;
+        let dropped = self.checked(dropped, &removed, &added).await?;
         removed.retain(|name| !stays.contains(name));
         inputs.retain(|file| !stays.contains(file.name()));
         crash::point!("compaction.outputs-durable");
@@ -187,11 +212,13 @@ impl Compaction {
         );
         // The map changes before the inputs are deleted, so that no read starts on a deleted layer; a read that
         // opened an input before keeps the open file.
-        self.store.replace_files(added, &removed);
+        let removing = || self.index.remove_layers(removed.clone());
+        let (store, newest) = (&self.store, dropped.newest());
+        let removing = store.replace_files(added, &removed, newest, removing);
         crash::point!("compaction.map-changed");
         self.stack.report_layers();
         self.backpressure.level_0_compacted();
-        self.index.remove_layers(removed.clone()).await?;
+        removing.await?;
         crash::point!("compaction.index-changed");
         if plan.level > 1 {
             crash::point!("settling.index-changed");
@@ -204,6 +231,9 @@ impl Compaction {
         self.identity
             .metrics
             .observe_compaction(plan.level, seconds, plan.bytes, bytes);
+        for (kind, count) in dropped.counts() {
+            self.identity.metrics.observe_dropped(kind, count);
+        }
         if plan.level == 1 {
             self.stack.want_settling();
         }
@@ -214,6 +244,62 @@ impl Compaction {
         Ok(())
     }
 
+    /// What the merge of a plan is told of all that lies beside its inputs. As long as the guard lives the merge may let
+    /// entries go.
+    async fn known(
+        &self,
+        plan: &CompactionPlan,
+        horizon: Lsn,
+    ) -> Result<(Known, Option<OwnedRwLockWriteGuard<()>>)> {
+        // None goes while a branch copies layers.
+        let entries = || self.entries.clone().try_write_owned().ok();
+        let Some(held) = (plan.level > 1).then(entries).flatten() else {
+            return Ok((Known::new(self.store.clone(), horizon, None), None));
+        };
+        let state = [(Key::timeline_state(), Lsn::INVALID)];
+        let states = self.store.chains(&state, horizon).await?;
+        let state = states.first().and_then(|chain| chain.lsn());
+        // Before it is looked what there is: an image that was put meanwhile is seen there.
+        let making = self.images.oldest_in_making();
+        let upto = horizon.min(making).min(state.unwrap_or_default());
+        let inputs: HashSet<LayerName> = plan.inputs.iter().map(LayerDesc::name).collect();
+        let entries = Entries::new(self.store.beside(inputs, upto), upto);
+        let known = Known::new(self.store.clone(), horizon, Some(entries));
+        Ok((known, Some(held)))
+    }
+
+    /// Checks again that what a merge has let go hides nothing, right before that takes effect. Otherwise nothing is
+    /// left of the merge.
+    async fn checked(
+        &self,
+        dropped: Dropped,
+        inputs: &[LayerName],
+        added: &[RemoteLayer],
+    ) -> Result<Dropped> {
+        let inputs = inputs.iter().cloned().collect();
+        let beside = self.store.beside(inputs, dropped.newest());
+        let check = move || dropped.check(&beside).map(|()| dropped);
+        let checked = tokio::task::spawn_blocking(check).await;
+        match checked.context("task that checks a merge") {
+            Ok(Ok(dropped)) => Ok(dropped),
+            Ok(Err(error)) | Err(error) => {
+                self.discard(added).await;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Takes outputs that are not used out of the index, which would bring them back at the next start.
+    async fn discard(&self, added: &[RemoteLayer]) {
+        let names: Vec<LayerName> = added.iter().map(|layer| layer.desc.name()).collect();
+        if names.is_empty() {
+            return;
+        }
+        if let Err(error) = self.index.discard_layers(names).await {
+            tracing::warn!(tenant = %self.identity.tenant, timeline = %self.identity.id, "outputs of a merge that failed stay: {error}");
+        }
+    }
+
     /// Merges layers and uploads what comes out, each while the next one is written. The turn ends with the merge. An
     /// output that is there already stays where it is, as often as it comes out: an input that nothing was merged
     /// into, or what a crash had left in the index beside what it was made from.
@@ -221,6 +307,7 @@ impl Compaction {
         &self,
         readers: Vec<Reader>,
         options: MergeOptions,
+        mut known: Known,
         turn: MergeTurn<'_>,
     ) -> Result<Merged> {
         // The channel is bounded only by the size of the inputs, so that the merge, which holds the turn, never waits
@@ -229,13 +316,7 @@ impl Compaction {
         let uploads = self.store.uploads().clone();
         let memory = self.memory.clone();
         let gives_way = options.level > 1;
-        let mut floors = Floors {
-            store: self.store.clone(),
-            horizon: options.retention.horizon(),
-            runtime: Handle::current(),
-            of: None,
-        };
-        let merge = move || -> anyhow::Result<()> {
+        let merge = move || -> anyhow::Result<Dropped> {
             let give_way = || {
                 if gives_way {
                     memory.give_way_to_l0();
@@ -244,15 +325,11 @@ impl Compaction {
             let versions = readers
                 .iter()
                 .map(|reader| reader.iter().inspect(|_| give_way()));
-            merge_layers(
-                versions.collect(),
-                &options,
-                |key| floors.of(key),
-                |desc, bytes| {
-                    let sent = outputs.send((desc, uploads.counted([bytes])));
-                    sent.map_err(|_| anyhow!("nobody takes the merged layers any more"))
-                },
-            )
+            merge_layers(versions.collect(), &options, &mut known, |desc, bytes| {
+                let sent = outputs.send((desc, uploads.counted([bytes])));
+                sent.map_err(|_| anyhow!("nobody takes the merged layers any more"))
+            })?;
+            Ok(known.dropped())
         };
         let merging = tokio::task::spawn_blocking(merge);
         let merged = async {
@@ -260,10 +337,10 @@ impl Compaction {
             drop(turn);
             merged
         };
+        let (mut added, mut stays) = (Vec::new(), Vec::new());
         let uploaded = async {
             // Gone with the first error, so that the merge ends.
             let mut written = written;
-            let (mut added, mut stays) = (Vec::new(), Vec::new());
             while let Some((desc, bytes)) = written.recv().await {
                 let name = desc.name();
                 if self.store.map().get(&name).is_some() {
@@ -273,13 +350,26 @@ impl Compaction {
                 added.push(self.index.upload_layer(desc, bytes).await?);
                 crash::point!("compaction.output-queued");
             }
-            Ok::<_, Error>(Merged { added, stays })
+            Ok::<_, Error>(())
         };
         let (merged, uploaded) = tokio::join!(merged, uploaded);
-        let outputs = uploaded?;
-        merged.context("compaction task")??;
-        self.index.uploaded().await?;
-        Ok(outputs)
+        let durable = async {
+            uploaded?;
+            let dropped = merged.context("compaction task")??;
+            self.index.uploaded().await?;
+            Ok::<_, Error>(dropped)
+        };
+        match durable.await {
+            Ok(dropped) => Ok(Merged {
+                added,
+                stays,
+                dropped,
+            }),
+            Err(error) => {
+                self.discard(&added).await;
+                Err(error)
+            }
+        }
     }
 }
 
@@ -289,30 +379,8 @@ struct Merged {
     added: Vec<RemoteLayer>,
     /// There before.
     stays: Vec<LayerName>,
+    dropped: Dropped,
 }
 
-/// Up to where truncations hide the versions of pages, as of the horizon. Keys come in order, so that one
-/// relation's truncations are read once.
-struct Floors {
-    store: Arc<VersionStore>,
-    horizon: Lsn,
-    runtime: Handle,
-    of: Option<(RelTag, RelFloor)>,
-}
-
-impl Floors {
-    fn of(&mut self, key: &Key) -> anyhow::Result<Lsn> {
-        let Some(rel) = key.rel().filter(|_| key.is_page()) else {
-            return Ok(Lsn::INVALID);
-        };
-        if self.of.as_ref().is_none_or(|(known, _)| *known != rel) {
-            let wanted = [(Key::rel_floor(rel), Lsn::INVALID)];
-            let chains = self.store.chains(&wanted, self.horizon);
-            let chains = self.runtime.block_on(chains)?;
-            let floor = super::reads::decode_floor(chains[0].meta())?;
-            self.of = Some((rel, floor));
-        }
-        let known = self.of.as_ref().map(|(_, floor)| floor.of_block(key.e));
-        Ok(known.unwrap_or_default())
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,8 @@
 //! - Copies are named by no index until all are durable. Then one write of the index names them, takes the ancestor
 //!   away, and adds what the branch had there: leases, where its history begins. Only after that write may the
 //!   ancestor drop the branch point, and be deleted.
+//! - From before the first map is taken until the branch reads its copies, neither the branch nor its ancestors let go of
+//!   an entry that hides something in the copies (`compaction`).
 //! - Two layers never hold different values for one key at one LSN. The branch's first layer holds the state and the
 //!   control file at its start, so these are left out at exactly that LSN.
 //!
@@ -26,7 +28,7 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use layers::{LayerDesc, LayerName, MergeOptions, PersistentLayer as _, merge_layers};
 use pg_types::{Key, Lsn, TimelineId};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedRwLockReadGuard};
 
 use super::Timeline;
 use super::lock_order::{COPIES, DETACH, Ranked};
@@ -116,6 +118,7 @@ impl Part {
 pub(crate) struct Copied {
     layers: Vec<RemoteLayer>,
     oldest: Lsn,
+    held: Vec<OwnedRwLockReadGuard<()>>,
 }
 
 impl Timeline {
@@ -206,6 +209,10 @@ impl Timeline {
     pub(crate) async fn copy_ancestors(&self) -> Result<Copied> {
         crash::point!("detach.begun");
         let started = std::time::Instant::now();
+        let mut held = vec![self.compaction.hold_entries().await];
+        for (ancestor, _) in self.lineage.all() {
+            held.push(ancestor.compaction.hold_entries().await);
+        }
         for _ in 0..ROUNDS {
             let (parts, oldest) = self.parts_to_copy().await?;
             let copies: Vec<_> = parts.iter().map(|part| self.copied(part)).collect();
@@ -220,7 +227,11 @@ impl Timeline {
                         elapsed_ms = started.elapsed().as_millis() as u64, "copied what the branch reads of its ancestors"
                     );
                     let layers = layers.into_iter().flatten().collect();
-                    return Ok(Copied { layers, oldest });
+                    return Ok(Copied {
+                        layers,
+                        oldest,
+                        held,
+                    });
                 }
                 Err(error) if !parts.iter().any(Part::is_superseded) => return Err(error),
                 Err(_) => {}
@@ -324,7 +335,7 @@ impl Timeline {
             merge_layers(
                 vec![inherited],
                 &options,
-                |_| Ok(Lsn::INVALID),
+                &mut |_: &Key| Ok(Lsn::INVALID),
                 |desc, bytes| {
                     written.push((desc, bytes));
                     Ok::<(), anyhow::Error>(())
@@ -350,7 +361,11 @@ impl Timeline {
     /// Changes over to the copies. The caller holds the tenant's lock.
     pub(crate) async fn leave_ancestors(&self, copied: Copied) -> Result<()> {
         crash::point!("detach.copied");
-        let Copied { layers, oldest } = copied;
+        let Copied {
+            layers,
+            oldest,
+            held,
+        } = copied;
         if self.index.aux().is_none()
             && let Some(aux) = self.aux_at(self.identity.manifest.start_lsn).await?
         {
@@ -371,6 +386,7 @@ impl Timeline {
         self.index.detach(inherited).await?;
         crash::point!("detach.indexed");
         self.store.leave_ancestors(layers.clone());
+        drop(held);
         self.lineage.leave();
         // Until it is known again what must stay, all does.
         self.compaction.keep(layers::Retention::everything());

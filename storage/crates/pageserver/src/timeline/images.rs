@@ -22,11 +22,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use layers::{ChainCounts, ImageRule, ImageTask, LONG, Put};
-use pg_types::{Key, Lsn, RelTag};
+use pg_types::{Key, Lsn, RelTag, SLRU_PAGES_PER_SEGMENT, SlruKind};
 use tokio::sync::Notify;
 
 use super::identity::Identity;
-use super::lock_order::{CHAIN_COUNTS, IMAGES_DUE, Ranked, URGENT_PAGE};
+use super::lock_order::{CHAIN_COUNTS, IMAGES_DUE, IMAGES_MAKING, Ranked, URGENT_PAGE};
 use super::noted::NotedReads;
 use super::position::Position;
 use crate::api::{ChainBar, Chains, ImagePolicy};
@@ -72,6 +72,8 @@ pub(super) struct Images {
     due_since: Ranked<IMAGES_DUE, Option<Lsn>>,
     /// The page that ingest waits for: it comes first.
     urgent: Ranked<URGENT_PAGE, Option<Key>>,
+    /// As of which record images are being made: they are put there although later records may be ingested by then.
+    making: Ranked<IMAGES_MAKING, Option<Lsn>>,
     /// Whether a wait was in vain since the last images were made.
     stalled: AtomicBool,
     /// Notified after each batch of images.
@@ -97,6 +99,7 @@ impl Images {
             is_due: AtomicBool::new(false),
             due_since: Ranked::default(),
             urgent: Ranked::default(),
+            making: Ranked::default(),
             stalled: AtomicBool::new(false),
             made: Notify::new(),
         }
@@ -236,7 +239,17 @@ impl Images {
         }
     }
 
-    /// Learns the chain lengths left by earlier runs and by ancestors, from the key tables of delta layers.
+    /// Forgets the chains of the pages of a segment that the record at `at` removes.
+    pub(super) fn forget_segment(&self, kind: SlruKind, segno: u32, at: Lsn) {
+        let mut counts = self.counts.lock();
+        let first = segno.saturating_mul(SLRU_PAGES_PER_SEGMENT);
+        for page in first..first.saturating_add(SLRU_PAGES_PER_SEGMENT) {
+            counts.forget(&Key::slru_block(kind, page), at);
+        }
+    }
+
+    /// Learns the chain lengths left by earlier runs and by ancestors, from the key tables of delta layers. Layers may
+    /// still have pages that were cut off or dropped, which nothing would ever take from memory: they are left out.
     pub async fn load_chain_counts(&self) -> Result<()> {
         let mut counts = ChainCounts::default();
         counts.set_rule(self.position.image_rule());
@@ -251,6 +264,13 @@ impl Images {
         for (store, upto) in lineage.into_iter().rev() {
             counts = store.load_chain_counts(counts, upto).await?;
         }
+        let rels = stalls::off_worker(|| counts.relations());
+        let sizes = self.sizes_of(rels).await?;
+        let is_there = |key: &Key| {
+            let blocks = key.rel().map(|rel| sizes.get(&rel).copied().flatten());
+            blocks.is_none_or(|blocks| blocks.is_some_and(|blocks| key.e < blocks))
+        };
+        stalls::off_worker(|| counts.retain(is_there));
         tracing::debug!(
             tenant = %self.identity.tenant, timeline = %self.identity.id, pages = counts.pages(), due = counts.due(),
             "loaded chain lengths"
@@ -290,7 +310,8 @@ impl Images {
                 self.identity.metrics.image_lag.set(0);
                 return Ok(());
             }
-            let at = self.position.last_record_lsn();
+            let making = self.begin_making();
+            let at = making.at;
             let since = *self.due_since.lock().get_or_insert(at);
             self.identity
                 .metrics
@@ -300,6 +321,7 @@ impl Images {
                 return Ok(());
             }
             self.make_images(&tasks, rule, at).await?;
+            drop(making);
             if !only_long {
                 // A page that became due during this batch has waited at most since the batch began.
                 *self.due_since.lock() = Some(at);

@@ -34,6 +34,8 @@ pub const NOTED_READS: u32 = 31;
 pub const URGENT_PAGE: u32 = 32;
 /// Since when a page is due for an image.
 pub const IMAGES_DUE: u32 = 33;
+/// As of which record images are being made.
+pub const IMAGES_MAKING: u32 = 34;
 /// The terms that wrote the ingested WAL.
 pub const TERMS: u32 = 40;
 /// The safekeepers whose WAL is not the timeline's.

@@ -218,12 +218,14 @@ impl Timeline {
             parts.store.clone(),
         );
         let (backpressure, memory) = (parts.backpressure.clone(), parts.memory.clone());
+        let images = parts.images.clone();
         let layers = Arc::new(LayerStack::new(parts));
         layers.report_layers();
         let member: Weak<dyn memory::Member> = Arc::downgrade(&layers) as _;
         memory.join(member);
         let below = layers.clone();
-        let compaction = Compaction::new(identity, index, store, memory, backpressure, below);
+        let compaction =
+            Compaction::new(identity, index, store, memory, backpressure, images, below);
         (layers, Arc::new(compaction))
     }
 

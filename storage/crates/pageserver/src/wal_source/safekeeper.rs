@@ -17,10 +17,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use consensus::TermHistory;
 use futures::{SinkExt, StreamExt};
+use part_tls::{Dialer, Stream, names};
 use pg_types::{Lsn, TenantId, TimelineId};
 use token::OwnToken;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
 use wire::first;
@@ -34,7 +34,7 @@ use crate::term_history::{self, Ingested, OtherHistory};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 
-type Frames = Framed<TcpStream, LengthDelimitedCodec>;
+type Frames = Framed<Stream, LengthDelimitedCodec>;
 
 /// A connection, and what a safekeeper said of its log.
 struct Connected {
@@ -66,14 +66,17 @@ pub struct SafekeeperSource {
     pub reader: String,
     /// What the safekeepers are shown when a connection opens.
     pub token: OwnToken,
+    /// How they are connected to.
+    pub dialer: Dialer,
 }
 
 impl SafekeeperSource {
     async fn connect(&self, address: &str, start: Lsn) -> Result<Connected> {
-        let stream = TcpStream::connect(address)
+        let stream = self
+            .dialer
+            .connect(address, names::SAFEKEEPER)
             .await
             .with_context(|| format!("connect to {address}"))?;
-        stream.set_nodelay(true).context("set TCP_NODELAY")?;
         let mut frames = LengthDelimitedCodec::builder()
             .max_frame_length(MAX_FRAME_BYTES)
             .new_framed(stream);

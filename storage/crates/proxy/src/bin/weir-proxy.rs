@@ -107,6 +107,9 @@ struct Args {
     /// Prepared statements that a pool's server connection keeps
     #[arg(long, default_value_t = 200)]
     pool_statements: usize,
+    /// After so long what clients prepare is prepared anew on a pool's server connections: schemas may change unseen
+    #[arg(long, default_value_t = 60_000)]
+    pool_renewal_ms: u64,
     /// Send DISCARD ALL before a pool's server connection goes to another client
     #[arg(long)]
     pool_discard: bool,
@@ -269,6 +272,7 @@ fn pool_settings(args: &Args) -> anyhow::Result<pools::Settings> {
         ("pool-queue-timeout-ms", args.pool_queue_timeout_ms),
         ("pool-idle-ms", args.pool_idle_ms),
         ("pool-lifetime-ms", args.pool_lifetime_ms),
+        ("pool-renewal-ms", args.pool_renewal_ms),
     ] {
         ensure!(milliseconds > 0, "--{name} has to be 1 or more");
     }
@@ -281,6 +285,7 @@ fn pool_settings(args: &Args) -> anyhow::Result<pools::Settings> {
         },
         queue: Duration::from_millis(args.pool_queue_timeout_ms),
         statements: args.pool_statements,
+        renewal: Duration::from_millis(args.pool_renewal_ms),
         discard: args.pool_discard,
     })
 }

@@ -47,6 +47,12 @@ pub struct PooledStartup {
     pub server: Startup,
 }
 
+/// The database that a client asks for: that of its role's name where it names none.
+pub fn database_of(startup: &Startup) -> &str {
+    let named = startup.get("database").filter(|name| !name.is_empty());
+    named.unwrap_or(startup.user())
+}
+
 /// Sorts a startup packet, from which the endpoint has been taken out, into pool and settings.
 ///
 /// # Errors
@@ -76,12 +82,10 @@ pub fn pooled_startup(endpoint: &EndpointName, startup: &Startup) -> Result<Pool
     }
     server.set("replication", None);
     class.sort();
-    let role = startup.user();
-    let database = startup.get("database").filter(|name| !name.is_empty());
     let group = Group {
         endpoint: endpoint.clone(),
-        role: role.into(),
-        database: database.unwrap_or(role).into(),
+        role: startup.user().into(),
+        database: database_of(startup).into(),
     };
     Ok(PooledStartup {
         key: Key {

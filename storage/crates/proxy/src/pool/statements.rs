@@ -11,15 +11,17 @@ use parking_lot::Mutex;
 use pg_protocol::messages::message;
 use ring::digest;
 
+use super::description::Description;
 #[cfg(doc)]
 use super::parameters::Tracked;
+use super::schema::Generation;
 
 /// Names on server connections begin so.
 const PREFIX: &str = "weir_";
 /// So many bytes of the hash are in a name, as two digits each.
 const NAMED_BYTES: usize = 20;
 /// What a client's entry costs beside name and content.
-const ENTRY_BYTES: usize = 100;
+const ENTRY_BYTES: usize = 120;
 /// Fewest statements at which entries of statements that are gone are looked for.
 const FIRST_PURGE: usize = 1024;
 
@@ -88,10 +90,31 @@ impl Contents {
 /// A name that a client has given.
 pub type Name = Arc<[u8]>;
 
+/// A statement as a client has it.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// What it is.
+    pub statement: Arc<Statement>,
+    /// The schema's generation when the client prepared it, at least: one of a server connection must not be older.
+    pub since: Generation,
+    /// What the client was told of it, if it has asked.
+    pub told: Option<Announced>,
+}
+
+/// What a client was told of a statement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Announced {
+    /// The description.
+    pub description: Description,
+    /// The schema's generation in which what was described had been prepared. What is prepared in the same one is the
+    /// same. None of any where the schema was the client's own then.
+    pub at: Generation,
+}
+
 /// The statements of one client.
 #[derive(Default)]
 pub struct ClientStatements {
-    named: HashMap<Name, Arc<Statement>>,
+    named: HashMap<Name, Given>,
     bytes: usize,
     /// The Parse of the unnamed statement, to be repeated on another server connection.
     unnamed: Option<Box<[u8]>>,
@@ -99,7 +122,7 @@ pub struct ClientStatements {
 
 impl ClientStatements {
     /// The statement of this name.
-    pub fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
+    pub fn get(&self, name: &[u8]) -> Option<&Given> {
         self.named.get(name)
     }
 
@@ -109,17 +132,38 @@ impl ClientStatements {
     }
 
     /// Remembers a statement. One that had the name goes.
-    pub fn insert(&mut self, name: Name, statement: Arc<Statement>) {
+    pub fn insert(&mut self, name: Name, given: Given) {
         self.remove(&name);
-        self.bytes += cost(&name, &statement);
-        self.named.insert(name, statement);
+        self.bytes += cost(&name, &given.statement);
+        self.named.insert(name, given);
+    }
+
+    /// Notes what the client was told of a statement that it had in this generation.
+    pub fn describe(&mut self, name: &[u8], since: Generation, told: Announced) {
+        if let Some(given) = self
+            .named
+            .get_mut(name)
+            .filter(|given| given.since == since)
+        {
+            given.told = Some(told);
+        }
+    }
+
+    /// Notes that a statement must not be from before this generation, and may be another than the client was told.
+    pub fn renew(&mut self, name: &[u8], since: Generation) {
+        if let Some(given) = self.named.get_mut(name) {
+            given.since = given.since.max(since);
+            if let Some(told) = &mut given.told {
+                told.at = Generation::NONE;
+            }
+        }
     }
 
     /// Forgets a statement, and answers with it.
-    pub fn remove(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
-        let statement = self.named.remove(name)?;
-        self.bytes -= cost(name, &statement);
-        Some(statement)
+    pub fn remove(&mut self, name: &[u8]) -> Option<Given> {
+        let given = self.named.remove(name)?;
+        self.bytes -= cost(name, &given.statement);
+        Some(given)
     }
 
     /// Forgets all that have a name.
@@ -144,13 +188,42 @@ fn cost(name: &[u8], statement: &Statement) -> usize {
     name.len() + statement.content.len() + ENTRY_BYTES
 }
 
+/// What a server connection has of a statement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Has {
+    /// One that can be used.
+    Ready(Held),
+    /// One from an earlier generation of the schema, which is closed before one more is prepared.
+    Outdated,
+    /// Nothing.
+    Nothing,
+}
+
+/// A statement as a server connection has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// The schema's generation in which it was prepared.
+    pub since: Generation,
+    /// What it is, once somebody has asked.
+    pub described: Option<Description>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    used: u64,
+    held: Held,
+}
+
+/// A name on a server connection, and the generation of the schema in which it was prepared.
+pub type Closing = (Arc<str>, Generation);
+
 /// The statements of one server connection, by how long ago they were used.
 pub struct ServerStatements {
     most: usize,
     clock: u64,
-    used: HashMap<Arc<str>, u64>,
+    known: HashMap<Arc<str>, Entry>,
     order: BTreeMap<u64, Arc<str>>,
-    stale: Vec<Arc<str>>,
+    stale: Vec<Closing>,
 }
 
 impl ServerStatements {
@@ -159,55 +232,81 @@ impl ServerStatements {
         ServerStatements {
             most: most.max(1),
             clock: 0,
-            used: HashMap::new(),
+            known: HashMap::new(),
             order: BTreeMap::new(),
             stale: Vec::new(),
         }
     }
 
-    /// Whether the connection has the statement, which is being used then.
-    pub fn touch(&mut self, name: &Arc<str>) -> bool {
-        let known = self.used.contains_key(name);
-        if known {
-            self.insert(name.clone());
+    /// Whether the connection has the statement, from this generation or a later one, which is being used then.
+    pub fn touch(&mut self, name: &Arc<str>, since: Generation) -> Has {
+        match self.known.get(name) {
+            Some(Entry { held, .. }) if held.since >= since => {
+                let held = *held;
+                self.note(name.clone(), held);
+                Has::Ready(held)
+            }
+            Some(_) => {
+                self.spoil(name);
+                Has::Outdated
+            }
+            None => Has::Nothing,
         }
-        known
     }
 
-    /// Notes a statement as the one used last.
-    pub fn insert(&mut self, name: Arc<str>) {
+    /// Notes a statement, prepared in this generation, as the one used last.
+    pub fn insert(&mut self, name: Arc<str>, since: Generation) {
+        let described = None;
+        self.note(name, Held { since, described });
+    }
+
+    fn note(&mut self, name: Arc<str>, held: Held) {
         self.clock += 1;
-        if let Some(before) = self.used.insert(name.clone(), self.clock) {
-            self.order.remove(&before);
+        let used = self.clock;
+        if let Some(before) = self.known.insert(name.clone(), Entry { used, held }) {
+            self.order.remove(&before.used);
         }
-        self.order.insert(self.clock, name);
+        self.order.insert(used, name);
+    }
+
+    /// Notes what a statement is that was prepared in this generation.
+    pub fn describe(&mut self, name: &str, since: Generation, described: Description) {
+        if let Some(Entry { held, .. }) = self.known.get_mut(name)
+            && held.since == since
+        {
+            held.described = Some(described);
+        }
     }
 
     /// Forgets a statement that the connection has not, or has no longer.
     pub fn remove(&mut self, name: &str) {
-        if let Some(when) = self.used.remove(name) {
-            self.order.remove(&when);
+        if let Some(entry) = self.known.remove(name) {
+            self.order.remove(&entry.used);
         }
     }
 
     /// Notes that a statement cannot be used any more, and has to be closed before it is prepared again.
     pub fn spoil(&mut self, name: &Arc<str>) {
-        if self.used.contains_key(name) {
+        if self.known.contains_key(name) {
             self.remove(name);
-            self.stale.push(name.clone());
+            // Where the Close is not done, the statement stays outdated.
+            self.stale.push((name.clone(), Generation::NONE));
         }
     }
 
     /// Statements that have to be closed before one more is prepared: what is stale, and what was used longest ago where
     /// the connection is full. They are forgotten.
-    pub fn make_room(&mut self) -> Vec<Arc<str>> {
+    pub fn make_room(&mut self) -> Vec<Closing> {
         let mut closed = std::mem::take(&mut self.stale);
-        while self.used.len() >= self.most {
+        while self.known.len() >= self.most {
             let Some((_, name)) = self.order.pop_first() else {
                 break;
             };
-            self.used.remove(&name);
-            closed.push(name);
+            let entry = self.known.remove(&name);
+            closed.push((
+                name,
+                entry.map_or(Generation::NONE, |entry| entry.held.since),
+            ));
         }
         closed
     }
@@ -219,109 +318,14 @@ impl ServerStatements {
 
     /// How many statements the connection has.
     pub fn len(&self) -> usize {
-        self.used.len()
+        self.known.len()
     }
 
     /// Whether the connection has no statement.
     pub fn is_empty(&self) -> bool {
-        self.used.is_empty()
+        self.known.is_empty()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn the_same_content_is_one_statement_and_other_content_another() {
-        let contents = Contents::default();
-        let one = contents.statement(b"SELECT $1\0\0\0", b"UTF8\0");
-        let same = contents.statement(b"SELECT $1\0\0\0", b"UTF8\0");
-        assert!(Arc::ptr_eq(&one, &same));
-        for (content, settings) in [
-            (&b"SELECT $1\0\0\x01\0\0\0\x17"[..], &b"UTF8\0"[..]),
-            (b"SELECT $1\0\0\0", b"LATIN1\0"),
-            (b"8\0SELECT $1\0\0\0", b"UTF"),
-        ] {
-            let other = contents.statement(content, settings);
-            assert_ne!(one.name(), other.name(), "{content:?} {settings:?}");
-        }
-        assert!(one.name().len() < 64, "Postgres's limit of names");
-        let parse = one.to_message();
-        assert_eq!(parse[0], b'P');
-        assert!(parse.ends_with(b"\0SELECT $1\0\0\0"));
-    }
-
-    #[test]
-    fn statements_that_nobody_has_are_not_kept() {
-        let contents = Contents::default();
-        for number in 0..100 * FIRST_PURGE {
-            contents.statement(number.to_string().as_bytes(), b"");
-        }
-        assert!(contents.known.lock().len() < 4 * FIRST_PURGE);
-    }
-
-    #[test]
-    fn a_clients_bytes_are_counted_and_given_back() {
-        let contents = Contents::default();
-        let mut client = ClientStatements::default();
-        let content = [b'x'; 400];
-        let mut count = 0_u32;
-        while !client.is_full(&count.to_be_bytes(), &content, 10_000) {
-            let name: Name = count.to_be_bytes().to_vec().into();
-            client.insert(name, contents.statement(&content, b""));
-            count += 1;
-        }
-        assert_eq!(count, 19);
-        assert!(client.remove(&0_u32.to_be_bytes()).is_some());
-        assert!(client.remove(&0_u32.to_be_bytes()).is_none());
-        assert!(!client.is_full(&0_u32.to_be_bytes(), &content, 10_000));
-        client.clear();
-        assert_eq!(client.bytes, 0);
-    }
-
-    #[test]
-    fn what_is_stale_is_closed_before_it_is_prepared_again() {
-        let mut server = ServerStatements::new(10);
-        let name: Arc<str> = "a".into();
-        server.spoil(&name);
-        assert!(server.make_room().is_empty());
-        server.insert(name.clone());
-        server.spoil(&name);
-        assert!(!server.touch(&name));
-        assert_eq!(server.make_room(), std::slice::from_ref(&name));
-        assert!(server.make_room().is_empty());
-    }
-
-    proptest! {
-        /// Against a list in the order of use.
-        #[test]
-        fn a_server_never_has_more_than_its_limit_and_loses_what_was_used_longest_ago(
-            most in 1_usize..6,
-            uses in proptest::collection::vec(0_u8..10, 0..60),
-        ) {
-            let mut server = ServerStatements::new(most);
-            let mut model: Vec<Arc<str>> = Vec::new();
-            for number in uses {
-                let name: Arc<str> = number.to_string().into();
-                let known = model.iter().position(|other| *other == name);
-                prop_assert_eq!(server.touch(&name), known.is_some());
-                if let Some(at) = known {
-                    model.remove(at);
-                } else {
-                    let closed = server.make_room();
-                    let expected = match model.len() == most {
-                        true => vec![model.remove(0)],
-                        false => Vec::new(),
-                    };
-                    prop_assert_eq!(closed, expected);
-                    server.insert(name.clone());
-                }
-                model.push(name);
-                prop_assert!(server.len() <= most);
-            }
-        }
-    }
-}
+mod tests;

@@ -21,10 +21,12 @@ pub(crate) use server::{field, status};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pg_protocol::messages::{Fatal, message};
+use pg_protocol::messages::message;
 use thiserror::Error;
 
-use super::statements::{Contents, Name, Statement};
+use super::description::Begun;
+use super::schema::{Generation, Pending};
+use super::statements::{Closing, Contents, Given, Name};
 
 /// Most bytes of statements that a client may have, names included.
 pub const MOST_CLIENT_BYTES: usize = 4 << 20;
@@ -50,7 +52,7 @@ pub struct Desync {
 enum Expected {
     /// A Parse of a named statement; with a name of the client's when the client knows of it.
     Parse {
-        statement: Arc<Statement>,
+        given: Given,
         named: Option<Name>,
     },
     /// A Parse of the unnamed statement; `shown` when the client knows of it.
@@ -61,13 +63,14 @@ enum Expected {
     /// A Parse of the client that the server never sees, since it has the statement.
     Known {
         named: Name,
-        statement: Arc<Statement>,
+        given: Given,
     },
     Bind {
         statement: Option<Arc<str>>,
     },
+    /// Of one of our statements, or of anything else.
     Describe {
-        statement: Option<Arc<str>>,
+        statement: Option<Described>,
     },
     Execute,
     /// A Close that the server sees and the client knows of; of the unnamed statement or of a portal.
@@ -76,14 +79,14 @@ enum Expected {
     },
     /// A Close of ours.
     Own {
-        closed: Arc<str>,
+        closed: Closing,
     },
     /// A Close of the client that the server never sees.
     Closed {
-        was: Option<(Name, Arc<Statement>)>,
+        was: Option<(Name, Given)>,
     },
-    /// A message that makes the server fail, and what the client is told in place of the server's error.
-    Refused(Fatal),
+    /// A message that makes the server fail, and the error that the client gets in place of the server's.
+    Refused(Vec<u8>),
     /// The end of a segment that has changed these statements.
     Sync(Changes),
     /// A simple query, which drops the unnamed statement, or a call of a function.
@@ -92,6 +95,15 @@ enum Expected {
     },
     /// The end of the data of a COPY, which has no answer of its own.
     CopyEnd,
+}
+
+/// A statement that is being described, as the server connection has it.
+#[derive(Debug)]
+struct Described {
+    name: Arc<str>,
+    since: Generation,
+    /// The client's name of it, and since when it has it; None where the pool asks for itself.
+    by: Option<(Name, Generation)>,
 }
 
 /// Which statements are others than before, if all goes well.
@@ -134,9 +146,28 @@ pub struct Turn {
     unnamed_here: bool,
     left: bool,
     unsent: bool,
-    /// Parse messages that the server connection made superfluous, and those that were sent.
-    reused: u64,
-    prepared: u64,
+    /// The transaction has changed the schema.
+    altering: Option<Pending>,
+    /// What was prepared since then, by its name on the server, and by the client's: as the schema is for this
+    /// transaction only.
+    altered: Vec<Arc<str>>,
+    own: Vec<Name>,
+    /// What has come of a description.
+    description: Begun,
+    /// A description is awaited that decides whether the client's next message can be served.
+    is_learning: bool,
+    preparations: Preparations,
+}
+
+/// What became of the needs of statements of a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Preparations {
+    /// The server connection had the statement.
+    pub reused: u64,
+    /// The server connection had it not.
+    pub prepared: u64,
+    /// The server connection had one from an earlier generation of the schema.
+    pub renewed: u64,
 }
 
 impl Turn {
@@ -158,8 +189,12 @@ impl Turn {
             unnamed_here: false,
             left: false,
             unsent: false,
-            reused: 0,
-            prepared: 0,
+            altering: None,
+            altered: Vec::new(),
+            own: Vec::new(),
+            description: Begun::default(),
+            is_learning: false,
+            preparations: Preparations::default(),
         }
     }
 
@@ -191,9 +226,9 @@ impl Turn {
         self.unsent = false;
     }
 
-    /// How often a statement was there already when a client needed it, and how often it had to be prepared.
-    pub fn preparations(&self) -> (u64, u64) {
-        (self.reused, self.prepared)
+    /// What became of the needs of statements so far.
+    pub fn preparations(&self) -> Preparations {
+        self.preparations
     }
 
     /// Notes that nothing more comes from the client. Bytes for the server that end what the client has begun are added to
@@ -204,6 +239,7 @@ impl Turn {
         }
         self.left = true;
         self.begun = true;
+        self.spoil_altered();
         if self.unsynced || self.skipping {
             out.extend(message(b'S', b""));
             self.expect_sync();
@@ -257,8 +293,8 @@ impl Turn {
 
     fn undo(&mut self, expected: Expected) {
         match expected {
-            Expected::Parse { statement, named } => {
-                self.server.statements.remove(statement.name());
+            Expected::Parse { given, named } => {
+                self.server.statements.remove(given.statement.name());
                 if let Some(named) = named {
                     self.client.statements.remove(&named);
                 }
@@ -270,7 +306,12 @@ impl Turn {
             Expected::Known { named, .. } => {
                 self.client.statements.remove(&named);
             }
-            Expected::Own { closed } => self.server.statements.insert(closed),
+            Expected::Describe {
+                statement: Some(Described { by: None, .. }),
+            } => self.is_learning = false,
+            Expected::Own {
+                closed: (name, since),
+            } => self.server.statements.insert(name, since),
             Expected::Query { before } => {
                 self.queries -= 1;
                 if let Some(before) = before {
@@ -278,9 +319,9 @@ impl Turn {
                 }
             }
             Expected::Closed {
-                was: Some((name, statement)),
+                was: Some((name, given)),
             } if self.client.statements.get(&name).is_none() => {
-                self.client.statements.insert(name, statement);
+                self.client.statements.insert(name, given);
             }
             _ => {}
         }
@@ -323,18 +364,59 @@ impl Turn {
         self.server.statements.clear();
         self.client.statements.clear();
         for expected in &self.expected {
-            let (named, statement) = match expected {
-                Expected::Parse { named, statement } => {
-                    self.server.statements.insert(statement.name().clone());
-                    (named.as_ref(), statement)
+            let (named, given) = match expected {
+                Expected::Parse { named, given } => {
+                    let name = given.statement.name().clone();
+                    self.server.statements.insert(name, given.since);
+                    (named.as_ref(), given)
                 }
-                Expected::Known { named, statement } => (Some(named), statement),
+                Expected::Known { named, given } => (Some(named), given),
                 _ => continue,
             };
             if let Some(named) = named {
                 let statements = &mut self.client.statements;
-                statements.insert(named.clone(), statement.clone());
+                statements.insert(named.clone(), given.clone());
             }
+        }
+    }
+
+    /// A command of the transaction has changed the schema, or undone a change. What the client has prepared behind it
+    /// must not be from before it.
+    fn schema_changed(&mut self) {
+        self.altering = Some(Pending::new(self.server.schema.clone()));
+        let since = self.server.schema.generation();
+        for expected in &mut self.expected {
+            match expected {
+                Expected::Known { named, given } => {
+                    given.since = since;
+                    self.client.statements.renew(named, since);
+                    self.own.push(named.clone());
+                }
+                Expected::Parse { given, named } => {
+                    self.altered.push(given.statement.name().clone());
+                    self.own.extend(named.clone());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The transaction has ended. What it has changed is there for all, or undone.
+    fn outside(&mut self) {
+        if self.altering.take().is_none() {
+            return;
+        }
+        self.spoil_altered();
+        let since = self.server.schema.generation();
+        for name in self.own.drain(..) {
+            self.client.statements.renew(&name, since);
+        }
+    }
+
+    /// What was prepared while the schema was another than before and than it may be now is of no use to anybody.
+    fn spoil_altered(&mut self) {
+        for name in self.altered.drain(..) {
+            self.server.statements.spoil(&name);
         }
     }
 }

@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use crate::cancel::Backend;
 use crate::compute::Ready;
 use crate::pool::parameters::{Learned, Tracked};
+use crate::pool::schema::Schema;
 use crate::pool::slots::Made;
 use crate::pool::turn::{Server, field, status};
 
@@ -78,12 +79,13 @@ fn split(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 
 impl Connection {
     /// Of a login to a compute, and what it has said then. The connection is to have `statements` prepared statements at
-    /// most.
+    /// most; `schema` is that of its database.
     pub fn new(
         ready: Ready,
         address: String,
         made: Made,
         statements: usize,
+        schema: Arc<Schema>,
     ) -> (Connection, Learned) {
         let greeting = settings(&ready.greeting);
         let mut known = Tracked::default();
@@ -99,7 +101,7 @@ impl Connection {
         });
         let connection = Connection {
             stream: ready.stream,
-            server: Some(Server::new(statements, known)),
+            server: Some(Server::new(statements, known, schema)),
             backend,
             made,
             last_client: 0,

@@ -13,6 +13,7 @@ use super::connection::Connection;
 use crate::metrics;
 use crate::pool::key::{Group, Key};
 use crate::pool::parameters::Learned;
+use crate::pool::schema::Schemas;
 use crate::pool::slots::{Effects, Grant, Limits, Made, Slots, Ticket};
 use crate::pool::statements::Contents;
 
@@ -28,6 +29,9 @@ pub struct Settings {
     pub queue: Duration,
     /// Prepared statements of a server connection at a time.
     pub statements: usize,
+    /// After so long, looked at each second, what clients prepare is prepared anew on each server connection: a schema may
+    /// change without the proxy's knowledge.
+    pub renewal: Duration,
     /// Whether `DISCARD ALL` is sent before another client than the last gets a connection.
     pub discard: bool,
 }
@@ -43,6 +47,7 @@ impl Default for Settings {
             },
             queue: Duration::from_secs(60),
             statements: 200,
+            renewal: Duration::from_secs(60),
             discard: false,
         }
     }
@@ -65,6 +70,8 @@ pub struct Pools {
     pub settings: Settings,
     /// The prepared statements of all clients.
     pub contents: Arc<Contents>,
+    /// Whether statements of server connections are outdated.
+    pub schemas: Schemas,
 }
 
 /// No connection became free in time.
@@ -95,6 +102,7 @@ impl Pools {
             }),
             settings,
             contents: Arc::new(Contents::default()),
+            schemas: Schemas::default(),
         })
     }
 
@@ -191,10 +199,15 @@ impl Pools {
         drop(closed);
     }
 
-    /// Closes connections that have been idle for too long and keeps the gauges, forever.
+    /// Closes connections that have been idle for too long, bounds the age of statements and keeps the gauges, forever.
     pub async fn watch(self: Arc<Pools>) {
+        let mut renewed = Instant::now();
         loop {
             tokio::time::sleep(SWEEP).await;
+            if renewed.elapsed() >= self.settings.renewal {
+                renewed = Instant::now();
+                self.schemas.renew();
+            }
             let (closed, counts) = {
                 let mut inner = self.inner.lock();
                 (inner.slots.sweep(Instant::now()), inner.slots.counts())

@@ -11,7 +11,7 @@ use super::pools::{Lease, Pools, QueueTimeout};
 use crate::cancel::Cancels;
 use crate::end_reason::EndReason;
 use crate::login::Login;
-use crate::pool::key::{self, PooledStartup};
+use crate::pool::key::{self, Group, PooledStartup};
 use crate::pool::parameters::{Learned, Tracked};
 use crate::reach::{self, Unreached, Ways};
 use crate::relay::End;
@@ -111,11 +111,15 @@ pub async fn serve(
                 false => continue,
             },
             None => {
-                let endpoint = &startup.key.group.endpoint;
+                let Group {
+                    endpoint, database, ..
+                } = &startup.key.group;
                 let (ready, address) =
                     reach::reach(context.ways, endpoint, &login.keys, &startup.server).await?;
                 let most = pools.settings.statements;
-                let (connection, learned) = Connection::new(ready, address, lease.made, most);
+                let schema = pools.schemas.of(endpoint, database);
+                let (connection, learned) =
+                    Connection::new(ready, address, lease.made, most, schema);
                 pools.learn(&startup.key, learned);
                 Box::new(connection)
             }

@@ -287,8 +287,12 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
 }
 
 fn count_preparations(turn: &Turn) {
-    let (reused, prepared) = turn.preparations();
-    for (result, count) in [("reused", reused), ("prepared", prepared)] {
+    let counts = turn.preparations();
+    for (result, count) in [
+        ("reused", counts.reused),
+        ("prepared", counts.prepared),
+        ("renewed", counts.renewed),
+    ] {
         if count > 0 {
             let prepares = metrics::POOL_PREPARES.with_label_values(&[result]);
             prepares.inc_by(count);

@@ -15,10 +15,14 @@ struct Session {
 
 /// A session between two pipes that hold so many bytes.
 fn session(bytes: usize) -> Session {
+    session_of(bytes, Arc::default())
+}
+
+fn session_of(bytes: usize, schema: Arc<Schema>) -> Session {
     let (client, for_client) = duplex(bytes);
     let (compute, for_compute) = duplex(bytes);
     let (drain, wanted) = watch::channel(Drain::No);
-    let relay = Relay::new(for_client, for_compute, Vec::new());
+    let relay = Relay::new(for_client, for_compute, Vec::new(), schema);
     Session {
         client,
         compute,
@@ -161,4 +165,32 @@ async fn a_shutdown_at_once_writes_into_no_message() {
         .await
         .expect("it ends");
     assert_eq!(told, b"");
+}
+
+#[tokio::test]
+async fn a_change_of_the_schema_is_known_before_the_client_hears_of_it() {
+    let schema = Arc::<Schema>::default();
+    let mut session = session_of(100, schema.clone());
+    let mut last = schema.generation();
+    for (command, status, changes) in [
+        ("INSERT 0 1", "I", false),
+        ("BEGIN", "T", false),
+        ("ALTER TABLE", "T", true),
+        ("SELECT 1", "T", false),
+        ("COMMIT", "I", true),
+        ("COMMIT", "I", false),
+        ("DROP VIEW", "T", true),
+    ] {
+        let done = message(b'C', format!("{command}\0").as_bytes());
+        let bytes = [done, message(b'Z', status.as_bytes())].concat();
+        session.compute.write_all(&bytes).await.expect("written");
+        expect(&mut session.client, &bytes).await;
+        let now = schema.generation();
+        assert_eq!(now > last, changes, "{command}");
+        last = now;
+    }
+    // A session that breaks may have changed it.
+    drop((session.client, session.compute));
+    session.relay.await.expect("no panic");
+    assert!(schema.generation() > last);
 }

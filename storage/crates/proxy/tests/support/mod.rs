@@ -8,8 +8,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use part_tls::certificate::end_point;
 use pg_protocol::scram::Verifier;
-use proxy::certificate::end_point;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};

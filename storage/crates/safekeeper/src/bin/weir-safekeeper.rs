@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use blob::Store;
 use clap::Parser;
+use part_tls::{HttpListener, TlsOptions, names};
 use safekeeper::Registry;
 use safekeeper::care::{self, Care};
 use safekeeper::offload::{Offload, Options};
@@ -63,8 +64,16 @@ struct Args {
     /// stays free. 0 for none
     #[arg(long, default_value_t = 2_048)]
     disk_reserve_mib: u64,
+    /// Keys that unwrap the data keys of tenants whose WAL is encrypted there, the pageserver's
+    #[arg(long)]
+    key_file: Option<PathBuf>,
+    /// Nothing goes there unencrypted: WAL of a tenant that has no data key waits
+    #[arg(long, requires = "key_file")]
+    encrypt: bool,
     #[command(flatten)]
     tokens: TokenOptions,
+    #[command(flatten)]
+    tls: TlsOptions,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -93,6 +102,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let gate = args
         .tokens
         .gate(vec![safekeeper::api::AUDIENCE.to_owned()])?;
+    let tls = args.tls.open()?;
     let dir = args.data_dir.clone();
     let mut registry = tokio::task::spawn_blocking(move || Registry::open(&dir, args.id)).await??;
     let mut store = None;
@@ -102,12 +112,18 @@ async fn run(args: Args) -> anyhow::Result<()> {
             keep: Duration::from_secs(args.offload_keep_seconds),
         };
         // Not reached or checked here: a store that is down must not keep a safekeeper from serving.
-        let offloaded = Store::from_address(address).context("--object-store")?;
-        registry = registry.offloading_to(Offload::new(offloaded, options));
-        store = Some(Store::from_address(address).context("--object-store")?);
+        let opened = || {
+            let store = Store::from_address(address).context("--object-store")?;
+            let keyed = store.with_key_file(args.key_file.as_deref(), args.encrypt);
+            keyed.context("--key-file")
+        };
+        registry = registry.offloading_to(Offload::new(opened()?, options));
+        store = Some(opened()?);
     }
     registry = registry.limited_to(args.wal_quota_mib << 20, args.disk_reserve_mib << 20);
-    let care = Care::new(args.id, looking_after(&args), store).showing(args.tokens.own()?);
+    let care = Care::new(args.id, looking_after(&args), store)
+        .showing(args.tokens.own()?)
+        .dialing_by(tls.dialer());
     registry = registry.cared_for_by(care);
     let registry = Arc::new(registry);
     registry.start();
@@ -120,10 +136,17 @@ async fn run(args: Args) -> anyhow::Result<()> {
     tracing::info!(id = args.id, wal = %wal.local_addr()?, http = %http.local_addr()?, data_dir = %args.data_dir.display(), "safekeeper serves");
     let wal = stalls::spawn(
         "wal listener",
-        safekeeper::server::serve(wal, registry.clone(), args.id, gate.clone()),
+        safekeeper::server::serve(
+            wal,
+            tls.acceptor(names::TO_WAL),
+            registry.clone(),
+            args.id,
+            gate.clone(),
+        ),
     );
     let mut terminate = signal(SignalKind::terminate())?;
     let router = safekeeper::api::protected(registry, gate);
+    let http = HttpListener::new(http, tls.acceptor(names::TO_SAFEKEEPER_API));
     // WAL that was acknowledged is on disk: there is nothing to finish before the process goes.
     let stop = async move {
         tokio::select! {

@@ -8,9 +8,7 @@ use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
 use consensus::TermHistory;
 use futures::StreamExt as _;
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use part_tls::{ReadHalf, WriteHalf, names};
 use tokio::time::timeout;
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 use wire::first;
@@ -25,9 +23,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const SILENCE: Duration = Duration::from_secs(10);
 
 struct Peer {
-    frames: FramedRead<OwnedReadHalf, LengthDelimitedCodec>,
+    frames: FramedRead<ReadHalf, LengthDelimitedCodec>,
     /// Open as long as the connection is to be.
-    _writer: OwnedWriteHalf,
+    _writer: WriteHalf,
 }
 
 /// Fills `gathering` from the safekeeper at `address`; `None` when that is this one.
@@ -80,8 +78,8 @@ async fn connect(
     sources: &Sources,
     gathering: &Gathering,
 ) -> anyhow::Result<(Peer, pg_types::Lsn, TermHistory)> {
-    let stream = TcpStream::connect(address).await.context("connect")?;
-    stream.set_nodelay(true)?;
+    let stream = sources.dialer.connect(address, names::SAFEKEEPER).await;
+    let stream = stream.context("connect")?;
     let (reader, mut writer) = stream.into_split();
     let mut frames = FramedRead::new(reader, wal::codec());
     let request = FirstMessage::Read(StreamRequest {
@@ -94,9 +92,9 @@ async fn connect(
         traceparent: String::new(),
     });
     if let Some(token) = sources.token.current() {
-        writer.write_all(&first::token_frame(&token)).await?;
+        writer.send(&first::token_frame(&token)).await?;
     }
-    writer.write_all(&wal::encode(&request)).await?;
+    writer.send(&wal::encode(&request)).await?;
     let reply = frames.next().await.transpose()?;
     match wal::decode::<ReadReply>(&reply.context("it closed the connection")?)? {
         ReadReply::Follows {

@@ -8,7 +8,6 @@
 //! moved in memory is answered with the next heartbeat. While an fsync takes long, the heartbeats and renewals that wait
 //! behind it are answered from another thread: a slow disk is no dead safekeeper.
 
-use std::net::TcpStream as StdTcpStream;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,9 +16,7 @@ use anyhow::{Context as _, bail};
 use bytes::BytesMut;
 use futures::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedWriteHalf;
+use part_tls::{Detached, Stream, WriteHalf};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tracing::{Instrument as _, Span};
@@ -48,9 +45,9 @@ pub(super) struct Proposing {
 
 impl Proposing {
     /// Moves the connection to a thread of its own, which ends with it. Fails when the system gives no thread.
-    pub(super) fn start(self, frames: Frames, writer: OwnedWriteHalf) -> anyhow::Result<()> {
+    pub(super) fn start(self, frames: Frames, writer: WriteHalf) -> anyhow::Result<()> {
         let received = BytesMut::from(&frames.read_buffer()[..]);
-        let stream = frames.into_inner().reunite(writer)?.into_std()?;
+        let stream = Stream::reunite(frames.into_inner(), writer)?.detach()?;
         let own = Builder::new_current_thread()
             .enable_all()
             .build()
@@ -73,12 +70,12 @@ impl Proposing {
         self,
         own: &Runtime,
         shared: &tokio::runtime::Handle,
-        stream: StdTcpStream,
+        stream: Detached,
         received: BytesMut,
     ) -> anyhow::Result<()> {
         let _open = Connection::open("proposer");
         own.block_on(async {
-            let (reader, writer) = TcpStream::from_std(stream)?.into_split();
+            let (reader, writer) = stream.attach()?.into_split();
             let mut frames = frames_of(reader);
             *frames.read_buffer_mut() = received;
             let version = self.request.version;
@@ -268,7 +265,7 @@ struct Replies {
 }
 
 struct Sender {
-    writer: OwnedWriteHalf,
+    writer: WriteHalf,
     /// The positions that the proposer was sent last.
     sent: Progress,
     tells_room: bool,
@@ -278,7 +275,7 @@ struct Sender {
 
 impl Replies {
     /// `version` is the proposer's.
-    fn new(timeline: Arc<Timeline>, writer: OwnedWriteHalf, version: u16) -> Replies {
+    fn new(timeline: Arc<Timeline>, writer: WriteHalf, version: u16) -> Replies {
         let sent = *timeline.progress().borrow();
         let sender = Sender {
             writer,
@@ -392,7 +389,7 @@ fn is_news(sent: &Progress, now: &Progress) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
     use tokio_util::codec::FramedRead;
 
     use super::*;
@@ -404,7 +401,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("listen");
         let address = listener.local_addr().expect("address");
         let proposer = TcpStream::connect(address).await.expect("connect");
-        let (_reader, writer) = listener.accept().await.expect("accept").0.into_split();
+        let accepted = listener.accept().await.expect("accept").0;
+        let (_reader, writer) = Stream::from(accepted).into_split();
         let mut frames = FramedRead::new(proposer, wal::codec());
         let timeline = Arc::new(alone::create(place.path()).0);
         let replies = Arc::new(Replies::new(timeline, writer, wal::VERSION));

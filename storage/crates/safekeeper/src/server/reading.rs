@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use consensus::TermHistory;
 use futures::StreamExt as _;
+use part_tls::WriteHalf;
 use pg_types::Lsn;
-use tokio::net::tcp::OwnedWriteHalf;
 use wal_decode::{WalError, WalStreamDecoder};
 use wire::wal::{
     self, Failure, FailureKind, Feedback, ReadReply, StreamFrame, StreamRequest, WalFrame,
@@ -29,7 +29,7 @@ const GATHER_PERIOD: Duration = Duration::from_millis(10);
 pub(super) async fn read(
     timeline: Arc<Timeline>,
     mut frames: Frames,
-    mut writer: OwnedWriteHalf,
+    mut writer: WriteHalf,
     request: StreamRequest,
     counts: bool,
 ) -> anyhow::Result<()> {
@@ -89,7 +89,7 @@ pub(super) async fn read(
 /// `told` is the history that the reader was told last; none for one that is told none.
 async fn stream_wal(
     timeline: &Arc<Timeline>,
-    writer: &mut OwnedWriteHalf,
+    writer: &mut WriteHalf,
     start_lsn: Lsn,
     mut told: Option<Arc<TermHistory>>,
 ) -> anyhow::Result<()> {

@@ -15,7 +15,54 @@ use crate::metrics::ImageReason;
 use crate::redo::Page;
 use crate::timeline::reads::{decode_floor, decode_u32};
 
+/// Relations whose sizes are read at once: milliseconds of work.
+const SIZES_AT_ONCE: usize = 256;
+
+/// While it lives, images may be put as of `at`.
+pub(in crate::timeline) struct Making<'a> {
+    images: &'a Images,
+    pub(in crate::timeline) at: Lsn,
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        *self.images.making.lock() = None;
+    }
+}
+
 impl Images {
+    /// Images are about to be made as of the last record. There is one task that makes any.
+    pub(in crate::timeline) fn begin_making(&self) -> Making<'_> {
+        let mut making = self.making.lock();
+        // Under the lock: whoever finds that none is being made knows that the next one is of no earlier record than the
+        // last one at that moment.
+        let at = self.position.last_record_lsn();
+        *making = Some(at);
+        Making { images: self, at }
+    }
+
+    /// As of which record images are being made, [`Lsn::MAX`] while none are. What is begun later is as of the last record
+    /// by then.
+    pub(in crate::timeline) fn oldest_in_making(&self) -> Lsn {
+        self.making.lock().unwrap_or(Lsn::MAX)
+    }
+
+    /// The sizes of relation forks as of the last record; `None` of one that does not exist.
+    pub(super) async fn sizes_of(&self, rels: Vec<RelTag>) -> Result<HashMap<RelTag, Option<u32>>> {
+        let at = self.position.last_record_lsn();
+        let mut sizes = HashMap::with_capacity(rels.len());
+        for rels in rels.chunks(SIZES_AT_ONCE) {
+            let keys: Vec<Key> = rels.iter().map(|rel| Key::rel_size(*rel)).collect();
+            let values = self.store.values(&keys, at).await?;
+            for (rel, value) in rels.iter().zip(values) {
+                sizes.insert(*rel, value.as_ref().map(decode_u32).transpose()?);
+            }
+            // A database has thousands.
+            tokio::task::yield_now().await;
+        }
+        Ok(sizes)
+    }
+
     /// Makes images of these pages as of `at`, which is ingested.
     pub(super) async fn make_images(
         &self,

@@ -194,6 +194,12 @@ impl<'a> Batch<'a> {
         images.forget_blocks(rel, blocks, self.lsn).await;
     }
 
+    /// Removes a segment, and forgets its pages' chains like `forget`.
+    fn remove_segment(&mut self, kind: SlruKind, segno: u32) {
+        self.segments.insert((kind, segno), 0);
+        self.ingest.images.forget_segment(kind, segno, self.lsn);
+    }
+
     async fn segment_pages(&mut self, kind: SlruKind, segno: u32) -> Result<u32> {
         let id = (kind, segno);
         for known in [
@@ -317,7 +323,7 @@ impl<'a> Batch<'a> {
                     .await?
                 {
                     if truncation_removes(kind, segno, cutoff_page) {
-                        self.segments.insert((kind, segno), 0);
+                        self.remove_segment(kind, segno);
                     }
                 }
             }
@@ -329,7 +335,7 @@ impl<'a> Batch<'a> {
                     .await?
                 {
                     if in_circular_range(first, last, segno) {
-                        self.segments.insert((kind, segno), 0);
+                        self.remove_segment(kind, segno);
                     }
                 }
             }

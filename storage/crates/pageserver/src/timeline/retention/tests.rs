@@ -17,16 +17,19 @@ use crate::memory::MemoryBudget;
 use crate::page_cache::PageCache;
 use crate::recent::RecentLayers;
 use crate::timeline::{OpenTimeline, Timeline, encode_state};
-use crate::timeline_index::{Manifest, StartPoint, TimelineIndex};
+use crate::timeline_index::{AncestorPoint, Manifest, StartPoint, TimelineIndex};
 use crate::timestamp::PgTimestamp;
 use crate::version_store::VersionStore;
 
 const SECOND: i64 = 1_000_000;
-const DAY: i64 = 86_400 * SECOND;
+pub(crate) const DAY: i64 = 86_400 * SECOND;
 const YEAR: i64 = 365 * DAY;
-const WEEK: Duration = Duration::from_secs(7 * 86_400);
+/// What a record takes.
+pub(crate) const RECORD_BYTES: u64 = 64;
+pub(crate) const WEEK: Duration = Duration::from_secs(7 * 86_400);
 const TENANT: TenantId = TenantId([1; 16]);
 const TIMELINE: TimelineId = TimelineId([2; 16]);
+const BRANCH: TimelineId = TimelineId([3; 16]);
 
 /// Clocks that the test sets.
 struct SetTime(Mutex<Reading>);
@@ -79,7 +82,7 @@ impl Machine {
             vec![layer.expect("layer")],
         );
         drop(created.await.expect("create"));
-        let timeline = open(root.path(), &time).await;
+        let timeline = open(root.path(), &time, TIMELINE, None).await;
         Machine {
             root,
             time,
@@ -88,12 +91,32 @@ impl Machine {
     }
 
     /// The pageserver dies, and starts again with the clocks as they are by then.
-    async fn restart(&mut self) {
+    pub(crate) async fn restart(&mut self) {
         self.timeline.shutdown().await;
-        self.timeline = open(self.root.path(), &self.time).await;
+        self.timeline = open(self.root.path(), &self.time, TIMELINE, None).await;
     }
 
-    fn pass(&self, micros: i64) {
+    /// A branch of the timeline that leaves it at its last record.
+    pub(crate) async fn branch(&self) -> Arc<Timeline> {
+        let lsn = self.timeline.last_record_lsn();
+        let mut manifest = self.timeline.manifest().clone();
+        manifest.start_lsn = lsn;
+        manifest.ancestor = Some(AncestorPoint {
+            timeline_id: TIMELINE,
+            lsn,
+        });
+        let state = encode_state(&self.timeline.state()).expect("state");
+        let values = vec![(Key::timeline_state(), Value::Meta(state))];
+        let layer = layers::image_layer(lsn, values, &layers::WriterOptions::default());
+        let objects = blob::Store::local(&self.root.path().join("objects")).expect("store");
+        let layers = vec![layer.expect("layer")];
+        let created = TimelineIndex::create(objects, TENANT, BRANCH, manifest, layers);
+        drop(created.await.expect("create"));
+        let ancestor = Some((self.timeline.clone(), lsn));
+        open(self.root.path(), &self.time, BRANCH, ancestor).await
+    }
+
+    pub(crate) fn pass(&self, micros: i64) {
         let mut reading = self.time.0.lock();
         reading.ticks += micros;
         reading.wall += micros;
@@ -107,20 +130,24 @@ impl Machine {
 
     /// A transaction commits, at the time that the wall clock shows; the LSN behind it.
     async fn commit(&self) -> Lsn {
-        let mut state = self.timeline.state();
+        let lsn = self.record(&self.timeline, Vec::new());
+        self.timeline.checkpoint().await.expect("checkpoint");
+        lsn
+    }
+
+    /// A transaction with these values commits on a timeline of the machine; the LSN behind it, [`RECORD_BYTES`] behind
+    /// the one before.
+    pub(crate) fn record(&self, timeline: &Timeline, mut values: Vec<(Key, Value)>) -> Lsn {
+        let mut state = timeline.state();
         state.prev_record_lsn = state.last_record_lsn;
-        state.last_record_lsn = Lsn(state.last_record_lsn.0 + 64);
+        state.last_record_lsn = Lsn(state.last_record_lsn.0 + RECORD_BYTES);
         let shown = self.time.read().wall;
         state.last_commit_timestamp = PgTimestamp::from_unix_micros(shown).0;
         let lsn = state.last_record_lsn;
         let value = Value::Meta(encode_state(&state).expect("state"));
-        let values = [(Key::timeline_state(), lsn, value)];
-        let values = (values.iter()).map(|(key, lsn, value)| (*key, *lsn, value.into()));
-        self.timeline
-            .layers
-            .publish(state, values, 0)
-            .expect("publish");
-        self.timeline.checkpoint().await.expect("checkpoint");
+        values.push((Key::timeline_state(), value));
+        let values = values.iter().map(|(key, value)| (*key, lsn, value.into()));
+        timeline.layers.publish(state, values, 0).expect("publish");
         lsn
     }
 
@@ -157,36 +184,48 @@ impl Machine {
         }
     }
 
-    async fn lease(&self, at: Lsn, seconds: u64) {
+    pub(crate) async fn lease(&self, at: Lsn, seconds: u64) {
         self.timeline.lease(at, seconds).await.expect("lease");
     }
 }
 
-async fn open(root: &Path, time: &Arc<SetTime>) -> Arc<Timeline> {
+async fn open(
+    root: &Path,
+    time: &Arc<SetTime>,
+    id: TimelineId,
+    ancestor: Option<(Arc<Timeline>, Lsn)>,
+) -> Arc<Timeline> {
     let objects = blob::Store::local(&root.join("objects")).expect("store");
     let clock = Clock::open(time.clone(), objects.clone()).await;
-    let taken = TimelineIndex::take_over(objects.clone(), TENANT, TIMELINE).await;
+    let taken = TimelineIndex::take_over(objects.clone(), TENANT, id).await;
     let (index, part) = taken.expect("take over").expect("index");
     let cache = LayerCache::new(
-        root.join("copies"),
+        root.join(format!("copies-{id}")),
         Arc::new(BlockCache::new(1 << 20)),
         DiskCache::new(root, 1 << 30),
         Arc::new(RecentLayers::new(0)),
-        objects.timeline(TENANT, TIMELINE),
+        objects.timeline(TENANT, id),
     );
     let memory = MemoryBudget::new(64 << 20);
     let pages = Arc::new(PageCache::new(1 << 20));
     let at = part.disk_consistent_lsn;
-    let store = VersionStore::new(Arc::new(cache), part.layers, None, memory.account(), pages);
+    let below = ancestor.as_ref();
+    let below = below.map(|(timeline, lsn)| (timeline.store().clone(), *lsn));
+    let store = VersionStore::new(Arc::new(cache), part.layers, below, memory.account(), pages);
     let store = Arc::new(store);
     let state = store.values(&[Key::timeline_state()], at).await;
     let state = state.expect("state").pop().flatten().expect("a state");
-    let config = TenantConfig::default();
+    // Small layers, merged as soon as there are two.
+    let config = TenantConfig {
+        compaction_threshold: 2,
+        compaction_target_bytes: 256,
+        ..TenantConfig::default()
+    };
     Timeline::open(OpenTimeline {
         tenant: TENANT,
-        id: TIMELINE,
+        id,
         config: Arc::new(parking_lot::RwLock::new(Arc::new(config))),
-        ancestor: None,
+        ancestor,
         store,
         index,
         state: crate::timeline::decode_state(&state).expect("state"),

@@ -37,7 +37,8 @@ async fn peer_of(commit_lsn: Lsn, history: TermHistory) -> (String, Reported) {
     let (sender, reported) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let mut frames = LengthDelimitedCodec::builder().new_framed(stream);
+            let mut frames =
+                LengthDelimitedCodec::builder().new_framed(part_tls::Stream::from(stream));
             let first = frames.next().await.expect("a message").expect("a frame");
             let reply = ReadReply::Follows {
                 commit_lsn,
@@ -74,6 +75,7 @@ fn source_of(safekeepers: watch::Receiver<Vec<String>>) -> SafekeeperSource {
         safekeepers,
         reader: "pageserver".to_owned(),
         token: token::OwnToken::default(),
+        dialer: part_tls::Dialer::default(),
     }
 }
 

@@ -7,21 +7,34 @@ use pg_protocol::messages::{Fatal, message};
 use super::client::{Next, Step, Took};
 use super::inbox::HEADER_BYTES;
 use super::{
-    Expected, MOST_CLIENT_BYTES, MOST_EXPECTED, MOST_STATEMENT_BYTES, MOST_UNNAMED_BYTES,
-    MOST_UNSENT_BYTES, Turn, Unnamed,
+    Described, Expected, MOST_CLIENT_BYTES, MOST_EXPECTED, MOST_STATEMENT_BYTES,
+    MOST_UNNAMED_BYTES, MOST_UNSENT_BYTES, Turn, Unnamed,
 };
-use crate::pool::statements::{Name, Statement};
+use crate::pool::description;
+use crate::pool::schema::Generation;
+use crate::pool::statements::{Given, Has, Held, Name};
 
 /// The portal whose Execute has the server fail: no client names one so.
 const NO_PORTAL: &[u8] = b"weir_refused\0\0\0\0\0";
 
-/// A statement on the server connection.
-#[derive(Default)]
-struct Resolved {
-    /// What the server knows it by.
-    name: Box<[u8]>,
-    /// The same, where the statement is one of ours.
-    statement: Option<Arc<str>>,
+/// What became of a name of the client's.
+enum Resolved {
+    /// The server connection has what the server knows by this name: the unnamed statement, or none.
+    Plain(Box<[u8]>),
+    /// The server connection has one of ours.
+    Ours(Ours),
+    /// What it has, or has no more, cannot serve the client, and the message was refused.
+    Refused,
+    /// Whether it can serve the client is known after an answer, for which the message has to wait.
+    Later,
+}
+
+/// One of our statements on the server connection.
+struct Ours {
+    name: Arc<str>,
+    /// The schema's generation there, and for the client.
+    there: Generation,
+    here: Generation,
 }
 
 impl Turn {
@@ -80,6 +93,9 @@ impl Turn {
             b'D' | b'C' if self.client.inbox.rest().get(HEADER_BYTES) == Some(&b'S') => &next.name,
             _ => return false,
         };
+        if self.is_learning {
+            return true;
+        }
         let [named, unnamed] = self.unsure;
         let unsure = match (name.is_empty(), next.tag) {
             (false, _) => named > 0,
@@ -181,42 +197,66 @@ impl Turn {
         let statement = self
             .contents
             .statement(content, &self.server.settings.parse_context());
+        // The client expects the types of its parameters and rows as they are now.
+        let since = self.server.schema.generation();
+        let given = Given {
+            statement,
+            since,
+            told: None,
+        };
         let statements = &mut self.client.statements;
-        statements.insert(name.clone(), statement.clone());
-        if self.server.statements.touch(statement.name()) {
-            self.reused += 1;
-            let named = name;
-            self.expected
-                .push_back(Expected::Known { named, statement });
-        } else {
-            self.prepare(statement, Some(name), out);
+        statements.insert(name.clone(), given.clone());
+        if self.altering.is_some() {
+            self.own.push(name.clone());
+        }
+        match self.held(&given) {
+            Some(_) => {
+                let named = name;
+                self.expected.push_back(Expected::Known { named, given });
+            }
+            None => self.prepare(given, Some(name), out),
         }
     }
 
-    /// Has the server prepare a statement that it has not. Without a name of the client's, the client learns nothing of it.
-    fn prepare(&mut self, statement: Arc<Statement>, named: Option<Name>, out: &mut Vec<u8>) {
-        self.prepared += 1;
+    /// The statement as the server connection has it, from the client's generation of the schema or a later one.
+    fn held(&mut self, given: &Given) -> Option<Held> {
+        let name = given.statement.name();
+        let counts = &mut self.preparations;
+        let (count, held) = match self.server.statements.touch(name, given.since) {
+            Has::Ready(held) => (&mut counts.reused, Some(held)),
+            Has::Outdated => (&mut counts.renewed, None),
+            Has::Nothing => (&mut counts.prepared, None),
+        };
+        *count += 1;
+        held
+    }
+
+    /// Has the server prepare a statement that it has not, in this generation. Without a name of the client's, the client
+    /// learns nothing of it.
+    fn prepare(&mut self, given: Given, named: Option<Name>, out: &mut Vec<u8>) {
         self.changes.named = true;
         for closed in self.server.statements.make_room() {
-            let body = [b"S", closed.as_bytes(), b"\0"].concat();
+            let body = [b"S", closed.0.as_bytes(), b"\0"].concat();
             out.extend(message(b'C', &body));
             self.expected.push_back(Expected::Own { closed });
         }
-        self.server.statements.insert(statement.name().clone());
-        out.extend(statement.to_message());
-        self.expected
-            .push_back(Expected::Parse { statement, named });
+        let name = given.statement.name().clone();
+        if self.altering.is_some() {
+            self.altered.push(name.clone());
+        }
+        self.server.statements.insert(name, given.since);
+        out.extend(given.statement.to_message());
+        self.expected.push_back(Expected::Parse { given, named });
     }
 
-    /// Has the server have the statement that the client means by a name. Answers with its name there, and whether it is one
-    /// of ours; None: it cannot be had, and the message was refused.
-    fn resolve(&mut self, name: &[u8], out: &mut Vec<u8>) -> Option<Resolved> {
+    /// Has the server have the statement that the client means by a name.
+    fn resolve(&mut self, name: &[u8], out: &mut Vec<u8>) -> Resolved {
         if name.is_empty() {
             if !self.unnamed_here {
                 let Some(parse) = self.client.statements.unnamed() else {
                     let text = "unnamed prepared statement does not exist";
                     self.refuse(Fatal::new("26000", text), out);
-                    return None;
+                    return Resolved::Refused;
                 };
                 out.extend_from_slice(parse);
                 let before = Unnamed {
@@ -228,24 +268,49 @@ impl Turn {
                 let shown = false;
                 self.expected.push_back(Expected::Unnamed { shown, before });
             }
-            return Some(Resolved::default());
+            return Resolved::Plain(Box::default());
         }
-        let Some(statement) = self.client.statements.get(name).cloned() else {
+        let Some(given) = self.client.statements.get(name).cloned() else {
             // The server says that there is none, in its own words.
-            return Some(Resolved {
-                name: name.into(),
-                statement: None,
-            });
+            return Resolved::Plain(name.into());
         };
-        let there = statement.name().clone();
-        match self.server.statements.touch(&there) {
-            true => self.reused += 1,
-            false => self.prepare(statement, None, out),
+        let held = self.held(&given).unwrap_or_else(|| {
+            let since = self.server.schema.generation();
+            let given = given.clone();
+            self.prepare(Given { since, ..given }, None, out);
+            let described = None;
+            Held { since, described }
+        });
+        let ours = Ours {
+            name: given.statement.name().clone(),
+            there: held.since,
+            here: given.since,
+        };
+        match (given.told, held.described) {
+            (Some(told), Some(described)) if told.description != described => {
+                self.refuse_with(description::outdated(), out);
+                Resolved::Refused
+            }
+            // It may be another, since something is known to have changed between the two.
+            (Some(told), None) if told.at != held.since => {
+                self.learn(ours, out);
+                Resolved::Later
+            }
+            _ => Resolved::Ours(ours),
         }
-        Some(Resolved {
-            name: there.as_bytes().into(),
-            statement: Some(there),
-        })
+    }
+
+    /// Asks the server what a statement is, at once.
+    fn learn(&mut self, ours: Ours, out: &mut Vec<u8>) {
+        self.is_learning = true;
+        out.extend(message(b'D', &[b"S", ours.name.as_bytes(), b"\0"].concat()));
+        out.extend(message(b'H', b""));
+        let statement = Some(Described {
+            name: ours.name,
+            since: ours.there,
+            by: None,
+        });
+        self.expected.push_back(Expected::Describe { statement });
     }
 
     fn bind(&mut self, next: &Next, out: &mut Vec<u8>) {
@@ -253,13 +318,14 @@ impl Turn {
         let rest = self.client.inbox.rest();
         let portal: Box<[u8]> = rest[next.name.clone()].into();
         let name: Box<[u8]> = rest[next.second.clone()].into();
-        let Some(Resolved {
-            name: there,
-            statement,
-        }) = self.resolve(&name, out)
-        else {
-            self.client.step = Step::Skip(next.total);
-            return;
+        let (there, statement): (Box<[u8]>, _) = match self.resolve(&name, out) {
+            Resolved::Plain(name) => (name, None),
+            Resolved::Ours(ours) => (ours.name.as_bytes().into(), Some(ours.name)),
+            Resolved::Refused => {
+                self.client.step = Step::Skip(next.total);
+                return;
+            }
+            Resolved::Later => return,
         };
         let total = next.total - name.len() + there.len();
         out.push(b'B');
@@ -284,11 +350,25 @@ impl Turn {
         }
         self.unsynced = true;
         let name: Box<[u8]> = whole[next.name.clone()].into();
+        let (there, statement): (Box<[u8]>, _) = match self.resolve(&name, out) {
+            Resolved::Plain(name) => (name, None),
+            Resolved::Ours(ours) => {
+                let of = Described {
+                    name: ours.name.clone(),
+                    since: ours.there,
+                    by: Some((name.into(), ours.here)),
+                };
+                (ours.name.as_bytes().into(), Some(of))
+            }
+            Resolved::Refused => {
+                self.client.step = Step::Skip(next.total);
+                return;
+            }
+            Resolved::Later => return,
+        };
         self.client.step = Step::Skip(next.total);
-        if let Some(Resolved { name, statement }) = self.resolve(&name, out) {
-            out.extend(message(b'D', &[b"S", &name[..], b"\0"].concat()));
-            self.expected.push_back(Expected::Describe { statement });
-        }
+        out.extend(message(b'D', &[b"S", &there[..], b"\0"].concat()));
+        self.expected.push_back(Expected::Describe { statement });
     }
 
     fn close(&mut self, next: &Next) {
@@ -305,13 +385,18 @@ impl Turn {
         let name: Name = whole[next.name.clone()].into();
         self.changes.named = true;
         let was = self.client.statements.remove(&name);
-        let was = was.map(|statement| (name, statement));
+        let was = was.map(|given| (name, given));
         self.expected.push_back(Expected::Closed { was });
         self.client.step = Step::Skip(next.total);
     }
 
     /// Has the server fail, so that it skips what follows and its transaction has failed, as if the error were its own.
     fn refuse(&mut self, error: Fatal, out: &mut Vec<u8>) {
+        self.refuse_with(error.to_error_message(), out);
+    }
+
+    /// The same with a whole ErrorResponse.
+    fn refuse_with(&mut self, error: Vec<u8>, out: &mut Vec<u8>) {
         out.extend(message(b'E', NO_PORTAL));
         self.expected.push_back(Expected::Refused(error));
     }

@@ -1,8 +1,12 @@
 //! What comes from the server.
 
-use super::{Desync, Expected, Turn, Unnamed};
+use std::sync::Arc;
+
+use super::{Described, Desync, Expected, Turn, Unnamed};
+use crate::pool::description::Begun;
 use crate::pool::parameters::Tracked;
-use crate::pool::statements::ServerStatements;
+use crate::pool::schema::{self, Generation, Schema};
+use crate::pool::statements::{Announced, ServerStatements};
 
 /// So much of a message is looked at; the rest is passed on as it comes.
 const MOST_HEAD_BYTES: usize = 16 << 10;
@@ -14,6 +18,8 @@ pub struct Server {
     pub statements: ServerStatements,
     /// The connection's settings, as the server has reported them.
     pub settings: Tracked,
+    /// That of the connection's database.
+    pub schema: Arc<Schema>,
     /// The begin of a message of which too little has come.
     held: Vec<u8>,
     /// Bytes of the message that is under way, and whether the client gets them.
@@ -23,10 +29,11 @@ pub struct Server {
 
 impl Server {
     /// A connection that has at most `most` prepared statements at a time, and has reported these settings.
-    pub fn new(most: usize, settings: Tracked) -> Server {
+    pub fn new(most: usize, settings: Tracked, schema: Arc<Schema>) -> Server {
         Server {
             statements: ServerStatements::new(most),
             settings,
+            schema,
             held: Vec::new(),
             left: 0,
             shown: true,
@@ -142,10 +149,13 @@ impl Turn {
                 self.expected.pop_front();
                 return Ok(shown);
             }
-            (b'2', Some(Expected::Bind { .. }))
-            | (b'3', Some(Expected::Close { .. }))
-            | (b'T' | b'n', Some(Expected::Describe { .. })) => {
+            (b'2', Some(Expected::Bind { .. })) | (b'3', Some(Expected::Close { .. })) => {
                 self.expected.pop_front();
+            }
+            (b't' | b'T' | b'n', Some(Expected::Describe { statement })) => {
+                let shown = statement.as_ref().is_none_or(|of| of.by.is_some());
+                self.described(tag, body);
+                return Ok(shown);
             }
             (b'3', Some(Expected::Own { .. })) => {
                 self.expected.pop_front();
@@ -170,6 +180,9 @@ impl Turn {
                 }
                 self.copying_in = false;
                 self.status = body.first().copied().unwrap_or(b'?');
+                if self.is_outside() {
+                    self.outside();
+                }
             }
             (b'E', _) => return Ok(self.failed(body, out)),
             (b'S', _) => {
@@ -191,11 +204,45 @@ impl Turn {
         Ok(true)
     }
 
+    /// A part of a description: the first one, of the parameters, or the last one, of columns or that there are none.
+    fn described(&mut self, tag: u8, body: &[u8]) {
+        if tag == b't' {
+            self.description = Begun::new(body);
+            return;
+        }
+        let Some(Expected::Describe {
+            statement: Some(of),
+        }) = self.expected.pop_front()
+        else {
+            return;
+        };
+        let description = self.description.with_columns(body);
+        let statements = &mut self.server.statements;
+        statements.describe(&of.name, of.since, description);
+        let Some((name, since)) = of.by else {
+            self.is_learning = false;
+            return;
+        };
+        let at = match self.altering {
+            Some(_) => Generation::NONE,
+            None => of.since,
+        };
+        let told = Announced { description, at };
+        self.client.statements.describe(&name, since, told);
+    }
+
     fn completed(&mut self, tag: u8, mut body: &[u8]) {
         self.copying_in = false;
         let done = text(&mut body);
-        if tag == b'C' && (done == b"DISCARD ALL" || done == b"DEALLOCATE ALL") {
-            self.forget_statements();
+        match (tag, done) {
+            (b'C', b"DISCARD ALL" | b"DEALLOCATE ALL") => self.forget_statements(),
+            // To a savepoint, perhaps, after which the transaction goes on.
+            (b'C', b"ROLLBACK") if self.altering.is_some() => {
+                self.spoil_altered();
+                self.schema_changed();
+            }
+            (b'C', done) if schema::is_changed_by(done) => self.schema_changed(),
+            _ => {}
         }
     }
 
@@ -235,7 +282,7 @@ impl Turn {
             // ReadyForQuery follows, and nothing is skipped.
             Some(Expected::Query { .. }) => return true,
             Some(Expected::Refused(error)) if code == b"34000" => {
-                out.extend(error.to_error_message());
+                out.extend_from_slice(error);
                 shown = false;
             }
             Some(
@@ -243,14 +290,13 @@ impl Turn {
                     statement: Some(name),
                 }
                 | Expected::Describe {
-                    statement: Some(name),
+                    statement: Some(Described { name, .. }),
                 },
             ) => {
-                let changed = code == b"0A000"
-                    && field(body, b'R').is_some_and(|routine| routine == b"RevalidateCachedQuery");
-                if changed {
-                    // Its rows are others than when it was prepared: it will be prepared again.
+                if schema::is_outdated(code, field(body, b'R')) {
+                    // It will be prepared again, here, and wherever a client prepares it from now on.
                     self.server.statements.spoil(name);
+                    self.server.schema.change();
                 } else if code == b"26000" {
                     self.server.statements.remove(name);
                 }
@@ -265,11 +311,13 @@ impl Turn {
                 }
                 return true;
             }
-            Some(Expected::Parse { statement, .. }) if code == b"42P05" => {
+            Some(Expected::Parse { given, .. }) if code == b"42P05" => {
                 // It is there after all. What is undone below takes it out of what is known; closing it puts that right.
-                let name = statement.name().clone();
+                let name = given.statement.name().clone();
                 self.drop_up_to_sync();
-                self.server.statements.insert(name.clone());
+                self.server
+                    .statements
+                    .insert(name.clone(), Generation::NONE);
                 self.server.statements.spoil(&name);
                 return true;
             }
@@ -292,7 +340,7 @@ fn needed(begin: &[u8]) -> Result<usize, Desync> {
         return Err(Desync { tag, meaning });
     }
     Ok(match begin[0] {
-        b'Z' | b'S' | b'E' | b'C' => total.min(MOST_HEAD_BYTES),
+        b'Z' | b'S' | b'E' | b'C' | b't' | b'T' => total.min(MOST_HEAD_BYTES),
         _ => HEADER_BYTES,
     })
 }

@@ -1,11 +1,19 @@
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
+use pg_protocol::messages::Fatal;
 use proptest::prelude::*;
 
 use super::*;
 use crate::pool::parameters::Tracked;
+use crate::pool::schema::Schema;
+
+mod schema;
 
 const LIMIT: usize = 2;
+const OUTDATED: &[u8] =
+    b"SERROR\0C0A000\0Mcached plan must not change result type\0RRevalidateCachedQuery\0\0";
 
 fn parse(name: &str, query: &str) -> Vec<u8> {
     message(b'P', format!("{name}\0{query}\0\0\0").as_bytes())
@@ -39,12 +47,34 @@ fn error(code: &'static str, text: String) -> Vec<u8> {
     Fatal::new(code, text).to_error_message()
 }
 
+/// A statement as a server has it: its query, and the version of the catalog that it was prepared in.
+type Prepared = (String, u64);
+
+/// The catalog that all servers of a test share: its version, and the last number that a version was given.
+#[derive(Default)]
+struct Catalog {
+    committed: Cell<u64>,
+    last: Cell<u64>,
+}
+
+impl Catalog {
+    fn next(&self) -> u64 {
+        self.last.set(self.last.get() + 1);
+        self.last.get()
+    }
+}
+
 /// What a Postgres does with these messages, as far as it matters here.
 #[derive(Default)]
 struct Postgres {
-    statements: HashMap<String, String>,
+    statements: HashMap<String, Prepared>,
     /// Content by the query that the statement is made of; broken ones cannot be prepared.
     bound: Option<String>,
+    catalog: Rc<Catalog>,
+    /// The version that the transaction has made.
+    altered: Option<u64>,
+    /// Parse messages of named statements that succeeded.
+    parses: usize,
     skipping: bool,
     copying: bool,
     copy_is_extended: bool,
@@ -56,9 +86,35 @@ struct Postgres {
 
 impl Postgres {
     fn new() -> Postgres {
+        Postgres::of(Rc::default())
+    }
+
+    fn of(catalog: Rc<Catalog>) -> Postgres {
         Postgres {
             status: b'I',
+            catalog,
             ..Postgres::default()
+        }
+    }
+
+    fn version(&self) -> u64 {
+        self.altered.unwrap_or(self.catalog.committed.get())
+    }
+
+    /// The end of a transaction.
+    fn end(&mut self, commit: bool) {
+        if let Some(version) = self.altered.take().filter(|_| commit) {
+            self.catalog.committed.set(version);
+        }
+        self.status = b'I';
+    }
+
+    /// The query of a statement, or the code of the error with which it cannot be used.
+    fn usable(&self, name: &str) -> Result<String, &'static str> {
+        let (query, version) = self.statements.get(name).ok_or("26000")?;
+        match query.starts_with("table") && *version != self.version() {
+            true => Err("0A000"),
+            false => Ok(query.clone()),
         }
     }
 
@@ -85,6 +141,10 @@ impl Postgres {
 
     fn fail(&mut self, code: &'static str, text: String, out: &mut Vec<u8>) {
         out.extend(error(code, text));
+        self.skip();
+    }
+
+    fn skip(&mut self) {
         if self.status == b'T' {
             self.status = b'E';
         }
@@ -120,6 +180,9 @@ impl Postgres {
             return;
         }
         if tag == b'S' {
+            if self.status == b'I' {
+                self.end(!self.skipping);
+            }
             self.skipping = false;
             out.extend(self.ready());
             return;
@@ -133,34 +196,40 @@ impl Postgres {
                 if !name.is_empty() && self.statements.contains_key(&name) {
                     let text = format!("prepared statement \"{name}\" already exists");
                     self.fail("42P05", text, out);
-                } else if query.starts_with("broken") {
+                } else if query.starts_with("broken")
+                    || (query.starts_with("gone") && self.version() > 0)
+                {
                     if name.is_empty() {
                         self.statements.remove("");
                     }
                     self.fail("42601", format!("syntax error at \"{query}\""), out);
                 } else {
-                    self.statements.insert(name, query);
+                    self.parses += usize::from(!name.is_empty());
+                    self.statements.insert(name, (query, self.version()));
                     out.extend(message(b'1', b""));
                 }
             }
             b'B' => {
                 let (_, name) = (text(), text());
-                match self.statements.get(&name) {
-                    Some(query) => {
-                        self.bound = Some(query.clone());
+                match self.usable(&name) {
+                    Ok(query) => {
+                        self.bound = Some(query);
                         out.extend(message(b'2', b""));
                     }
-                    None => self.unknown(&name, out),
+                    Err(code) => self.unusable(code, &name, out),
                 }
             }
             b'D' => {
                 let name = text()[1..].to_owned();
-                match self.statements.contains_key(&name) {
-                    true => {
+                match self.usable(&name) {
+                    Ok(query) => {
                         out.extend(message(b't', &[0, 0]));
-                        out.extend(message(b'n', b""));
+                        match query.starts_with("table") {
+                            true => out.extend(message(b'T', &self.columns())),
+                            false => out.extend(message(b'n', b"")),
+                        }
                     }
-                    false => self.unknown(&name, out),
+                    Err(code) => self.unusable(code, &name, out),
                 }
             }
             b'C' => {
@@ -175,6 +244,9 @@ impl Postgres {
                 self.statements.remove("");
                 let query = text();
                 self.run(&query, false, out);
+                if self.status == b'I' {
+                    self.end(!self.skipping);
+                }
                 self.skipping = false;
                 if !self.copying {
                     out.extend(self.ready());
@@ -185,12 +257,23 @@ impl Postgres {
         }
     }
 
-    fn unknown(&mut self, name: &str, out: &mut Vec<u8>) {
+    /// One column, whose type is the catalog's version.
+    fn columns(&self) -> Vec<u8> {
+        let kind = (self.version() as u32).to_be_bytes();
+        let (table, rest) = ([0, 0, 0, 1, 0, 1], [0, 4, 0, 0, 0, 0, 0, 0]);
+        [&b"\0\x01a\0"[..], &table, &kind, &rest].concat()
+    }
+
+    fn unusable(&mut self, code: &'static str, name: &str, out: &mut Vec<u8>) {
+        if code == "0A000" {
+            out.extend(message(b'E', OUTDATED));
+            return self.skip();
+        }
         let text = match name {
             "" => "unnamed prepared statement does not exist".to_owned(),
             name => format!("prepared statement \"{name}\" does not exist"),
         };
-        self.fail("26000", text, out);
+        self.fail(code, text, out);
     }
 
     fn run(&mut self, query: &str, extended: bool, out: &mut Vec<u8>) {
@@ -203,16 +286,29 @@ impl Postgres {
                 return;
             }
             "BEGIN" => self.status = b'T',
-            "COMMIT" => self.status = b'I',
+            "COMMIT" => self.end(self.status == b'T'),
+            // To the begin, or to a savepoint there.
+            "ROLLBACK" => self.end(false),
+            "ROLLBACK TO" => self.altered = None,
+            "ALTER TABLE" => self.altered = Some(self.catalog.next()),
             // The unnamed statement stays.
             "DISCARD ALL" => self.statements.retain(|name, _| name.is_empty()),
             _ => {}
         }
-        if query != "DISCARD ALL" {
+        if query.starts_with("table") {
+            let row = format!("\0\x01{query}@{}", self.version());
+            out.extend(message(b'D', row.as_bytes()));
+        } else if query != "DISCARD ALL" {
             out.extend(message(b'D', format!("\0\x01{query}").as_bytes()));
         }
-        out.extend(message(b'C', format!("{query}\0").as_bytes()));
+        let tag = query.strip_suffix(" TO").unwrap_or(query);
+        out.extend(message(b'C', format!("{tag}\0").as_bytes()));
     }
+}
+
+/// A server connection as it is new.
+fn fresh() -> Server {
+    Server::new(LIMIT, Tracked::default(), Arc::default())
 }
 
 /// A client that goes from one server to another after each turn.
@@ -226,14 +322,9 @@ struct Pooled {
 
 impl Pooled {
     fn new(count: usize) -> Pooled {
-        let server = |_| {
-            (
-                Postgres::new(),
-                Some(Server::new(LIMIT, Tracked::default())),
-            )
-        };
+        let one = |_| (Postgres::new(), Some(fresh()));
         Pooled {
-            servers: (0..count).map(server).collect(),
+            servers: (0..count).map(one).collect(),
             turn: None,
             client: Some(Client::new(Tracked::default())),
             next: 0,
@@ -353,7 +444,7 @@ fn a_turn_lasts_until_each_sync_of_a_pipeline_is_answered() {
     let mut client = Client::new(Tracked::default());
     let each = [parse("", "one"), bind(""), execute(), sync()].concat();
     client.inbox.extend(&each.repeat(2));
-    let server = Server::new(LIMIT, Tracked::default());
+    let server = fresh();
     let mut turn = Turn::new(client, server, Arc::default());
     let (mut out, mut told) = (Vec::new(), Vec::new());
     turn.take_from_client(&mut out).expect("well formed");
@@ -419,15 +510,12 @@ fn a_statement_whose_rows_have_changed_is_prepared_again() {
     client
         .inbox
         .extend(&[parse("s", "one"), bind("s"), sync()].concat());
-    let server = Server::new(LIMIT, Tracked::default());
+    let server = fresh();
     let mut turn = Turn::new(client, server, Arc::default());
     let (mut out, mut told) = (Vec::new(), Vec::new());
     turn.take_from_client(&mut out).expect("well formed");
     turn.sent();
-    let failed = message(
-        b'E',
-        b"SERROR\0C0A000\0Mcached plan must not change result type\0RRevalidateCachedQuery\0\0",
-    );
+    let failed = message(b'E', OUTDATED);
     let answers = [message(b'1', b""), failed, message(b'Z', b"I")].concat();
     turn.take_from_server(&answers, &mut told).expect("answers");
     assert!(turn.is_over());
@@ -473,7 +561,7 @@ fn what_no_client_and_no_server_can_say_ends_the_turn() {
         message(b'1', b""),
         b"D\0\0\0\x01".to_vec(),
     ] {
-        let server = Server::new(LIMIT, Tracked::default());
+        let server = fresh();
         let client = Client::new(Tracked::default());
         let mut turn = Turn::new(client, server, Arc::default());
         assert!(turn.take_from_server(&wrong, &mut Vec::new()).is_err());
@@ -570,7 +658,7 @@ proptest! {
     ) {
         let mut turn = Turn::new(
             Client::new(Tracked::default()),
-            Server::new(LIMIT, Tracked::default()),
+            fresh(),
             Arc::default(),
         );
         let (mut out, mut told) = (Vec::new(), Vec::new());
@@ -587,6 +675,7 @@ proptest! {
             out.clear();
             if turn.expected.is_empty() {
                 prop_assert_eq!((turn.queries, turn.unsure), (0, [0; 2]));
+                prop_assert!(!turn.is_learning);
             }
         }
         turn.leave(&mut out);
@@ -599,7 +688,7 @@ proptest! {
     ) {
         let mut turn = Turn::new(
             Client::new(Tracked::default()),
-            Server::new(LIMIT, Tracked::default()),
+            fresh(),
             Arc::default(),
         );
         turn.client.inbox.extend(&client);

@@ -1,4 +1,4 @@
-//! What the proxy has to know of a certificate: the hash that `tls-server-end-point` binds a login to (RFC 5929,
+//! What has to be known of a certificate: the hash that `tls-server-end-point` binds a login to (RFC 5929,
 //! section 4.1), and when it expires.
 
 use ring::digest::{Algorithm, SHA256, SHA384, SHA512, digest};

@@ -1,0 +1,136 @@
+"""`[security] tls`: what services, control plane and Prometheus are told of it, and what `weir certificates` says."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from weir.cli import installation as installations
+from weir.cli import proofs
+from weir.cli.errors import CliError
+from weir.cli.installation import Installation
+from weir.cli.main import cli
+from weir.cli.services import prometheus_config, services, supervisor_config
+from weir.config import Settings
+from weir.fleet.service import targets
+from weir.tls import authority, parts
+
+OFF, ON = "\ntls = false", "\ntls = true"
+
+
+@pytest.fixture
+def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("temporal", "process-compose", "prometheus"):
+        (tools / name).touch()
+    for name in [name for name in os.environ if name.startswith("WEIR_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("WEIR_TOOLS_DIR", str(tools))
+    monkeypatch.setenv("WEIR_BIN_DIR", str(tools))
+    return installations.create(tmp_path / "home", 17400)
+
+
+@pytest.fixture
+def made(plain: Installation) -> Installation:
+    text = plain.config_file.read_text()
+    assert text.count(OFF) == 1
+    plain.config_file.write_text(text.replace(OFF, ON))
+    return installations.load(plain.home)
+
+
+def test_without_it_nobody_is_told_anything_of_tls(plain: Installation):
+    assert not plain.has_tls
+    told = supervisor_config(plain, services(plain)) + prometheus_config(plain)
+    assert not [word for word in ("--tls", "WEIR_TLS", "https://127", "tls_config", "weir-probe") if word in told]
+    proofs.prepare(plain)
+    assert not authority.tls_dir(plain.home).exists()
+    result = CliRunner().invoke(cli, ["certificates", "list"], env={"WEIR_HOME": str(plain.home)})
+    assert result.exit_code != 0
+
+
+def test_each_part_is_told_its_own_file_and_asked_by_a_probe(made: Installation):
+    proofs.prepare(made)
+    by_name = {service.name: service for service in services(made)}
+    for name in ("pageserver", "safekeeper-1", "safekeeper-2", "safekeeper-3"):
+        service = by_name[name]
+        file = service.command[list(service.command).index("--tls") + 1]
+        assert file == str(parts.service_file(made.home, name))
+        assert Path(file).is_file()
+        assert not isinstance(service.health, str)
+        kind = name.partition("-")[0]
+        assert service.health[0].endswith("/weir-probe")
+        assert service.health[1:] == [kind, made.address(service.ports[1]), "--tls", file]
+    environment = made.environment()
+    control = str(parts.control_file(made.home))
+    assert environment["WEIR_TLS_FILE"] == control
+    addresses = [environment["WEIR_PAGESERVER_HTTP"], *environment["WEIR_SAFEKEEPERS_HTTP"].split(",")]
+    assert all(address.startswith("https://127.0.0.1:") for address in addresses)
+    # The API, and what belongs to no part, as before.
+    assert environment["WEIR_API_URL"].startswith("http://")
+    # No secret is where others can read it.
+    told = supervisor_config(made, services(made)) + prometheus_config(made)
+    for file in authority.tls_dir(made.home).rglob("*.pem"):
+        if file != parts.authorities_file(made.home):
+            assert file.read_text().splitlines()[1] not in told
+
+
+def test_prometheus_asks_parts_by_tls_and_the_others_as_before(made: Installation):
+    (weir, *others) = json.loads(prometheus_config(made))["scrape_configs"]
+    assert weir["tls_config"]["server_name"] == parts.ANY_PORT
+    assert weir["tls_config"]["min_version"] == "TLS13"
+    assert all("tls_config" not in job for job in others)
+    environment = made.environment()
+    settings = Settings(
+        tls_file=Path(environment["WEIR_TLS_FILE"]),
+        pageserver_http=environment["WEIR_PAGESERVER_HTTP"],
+        safekeepers_http=environment["WEIR_SAFEKEEPERS_HTTP"],
+    )
+    scheme = {group.labels["job"]: group.labels.get("__scheme__", "http") for group in targets([], settings)}
+    assert scheme == {"api": "http", "worker": "http", "pageserver": "https", "safekeeper": "https"}
+
+
+@pytest.mark.parametrize("value", ['"yes"', "1", '""', "[]"])
+def test_what_is_neither_true_nor_false_is_refused(plain: Installation, value: str):
+    plain.config_file.write_text(plain.config_file.read_text().replace(OFF, f"\ntls = {value}"))
+    with pytest.raises(CliError, match="true or false"):
+        installations.load(plain.home)
+
+
+def test_the_environment_decides_over_the_file_and_a_simulated_fleet_has_none(
+    plain: Installation, made: Installation, monkeypatch: pytest.MonkeyPatch
+):
+    assert made.has_tls
+    monkeypatch.setenv("WEIR_TLS", "false")
+    assert not installations.load(plain.home).has_tls
+    monkeypatch.setenv("WEIR_TLS", "true")
+    monkeypatch.setenv("WEIR_COMPUTE_RUNTIME", "simulated")
+    assert not installations.load(plain.home).has_tls
+
+
+def test_the_command_lists_and_replaces_cas(made: Installation, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(authority, "READ_SECONDS", 0.01)
+    proofs.prepare(made)
+
+    def run(*words: str) -> str:
+        result = CliRunner().invoke(cli, ["certificates", *words], env={"WEIR_HOME": str(made.home)})
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    def listed() -> list[dict[str, str]]:
+        return json.loads(run("list", "--json"))
+
+    (first,) = listed()
+    assert first["does"] == "signs"
+    run("rotate")
+    second, old = listed()
+    assert (second["does"], old["does"], old["ca"]) == ("signs", "signed before", first["ca"])
+    assert second["ca"] != first["ca"]
+    run("rotate", "--at-once")
+    (third,) = listed()
+    assert third["ca"] not in {first["ca"], second["ca"]}
+    shown = run("list")
+    assert third["ca"] in shown
+    assert "PRIVATE" not in shown

@@ -1,0 +1,1 @@
+"""Projects that change hands: from one organisation to another."""

@@ -1,0 +1,227 @@
+"""What was used, as it is told: by hours, days or months, of an organisation and of its projects."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from weir.errors import RangeNotKeptError
+from weir.kit.pagination import PageRequest
+from weir.projects.models import Project
+from weir.usage.metering import SUMMED, Amounts, floor
+from weir.usage.models import Grain, UsagePeriod
+from weir.usage.recording import DAYS_KEPT, HOURS_KEPT
+
+
+class Granularity(StrEnum):
+    HOURLY = "hourly"
+    DAILY = "daily"
+    MONTHLY = "monthly"
+
+
+# How far back each reaches.
+_KEPT = {Granularity.HOURLY: HOURS_KEPT, Granularity.DAILY: DAYS_KEPT, Granularity.MONTHLY: DAYS_KEPT}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """From `start` on and before `end`, both at begins of such timeframes, in UTC."""
+
+    start: datetime
+    end: datetime
+    granularity: Granularity
+
+    @property
+    def grain(self) -> Grain:
+        return Grain.HOUR if self.granularity is Granularity.HOURLY else Grain.DAY
+
+
+@dataclass(frozen=True)
+class Timeframe:
+    start: datetime
+    end: datetime
+    amounts: Amounts
+
+
+def month_of(moment: datetime) -> datetime:
+    """When its month began, in UTC."""
+    return floor(moment, Grain.DAY).replace(day=1)
+
+
+def month_after(month: datetime) -> datetime:
+    return (month + timedelta(days=32)).replace(day=1)
+
+
+def _begin(moment: datetime, granularity: Granularity) -> datetime:
+    if granularity is Granularity.MONTHLY:
+        return month_of(moment)
+    return floor(moment, Grain.HOUR if granularity is Granularity.HOURLY else Grain.DAY)
+
+
+def _end(start: datetime, granularity: Granularity) -> datetime:
+    if granularity is Granularity.MONTHLY:
+        return month_after(start)
+    return start + (timedelta(hours=1) if granularity is Granularity.HOURLY else timedelta(days=1))
+
+
+def asked(start: datetime, end: datetime, granularity: Granularity, at: datetime) -> Asked:
+    """Both rounded down to the granularity, as the published API rounds them; one timeframe at least, so that the
+    current one can be asked for. Raises RangeNotKeptError for what is no range, or begins before what is kept."""
+    earliest = at - _KEPT[granularity]
+    if not start < end:
+        raise RangeNotKeptError(f"`from` {start.isoformat()} is not before `to` {end.isoformat()}; exchange them")
+    # Compared before it is rounded: a date of the year 1 cannot be moved between time zones.
+    if start < earliest:
+        raise RangeNotKeptError(
+            f"{granularity} usage is kept for {_KEPT[granularity].days} days, and `from` {start.isoformat()} is "
+            f"before {earliest.isoformat()}; ask for a later one, or another granularity"
+        )
+    # Nothing was used in the future, and a date of the year 9999 has no month after it.
+    latest = at + timedelta(days=32)
+    first, end = _begin(min(start, latest), granularity), min(end, latest)
+    return Asked(first, max(_begin(end, granularity), _end(first, granularity)), granularity)
+
+
+def _within(account_id: UUID, wanted: Asked) -> ColumnElement[bool]:
+    return and_(
+        UsagePeriod.account_id == account_id,
+        UsagePeriod.grain == wanted.grain,
+        UsagePeriod.starts_at >= wanted.start,
+        UsagePeriod.starts_at < wanted.end,
+    )
+
+
+def _sums() -> list[ColumnElement[Any]]:
+    columns = UsagePeriod.__table__.c
+    return [func.sum(columns[name]) for name in SUMMED]
+
+
+def _held() -> list[ColumnElement[Any]]:
+    return [func.sum(UsagePeriod.logical_bytes), func.sum(UsagePeriod.history_bytes)]
+
+
+async def of_account(session: AsyncSession, account_id: UUID, wanted: Asked) -> list[Timeframe]:
+    """Of all projects that the organisation has or had, the oldest timeframe first; those in which nothing was
+    measured are left out."""
+    statement = (
+        select(UsagePeriod.starts_at, *_sums(), *_held())
+        .where(_within(account_id, wanted))
+        .group_by(UsagePeriod.starts_at)
+        .order_by(UsagePeriod.starts_at)
+    )
+    rows: Any = (await session.execute(statement)).all()
+    return _timeframes([(row[0], _amounts(row[1:])) for row in rows], wanted)
+
+
+async def of_projects(
+    session: AsyncSession, account_id: UUID, projects: Iterable[str], wanted: Asked
+) -> dict[str, list[Timeframe]]:
+    """As `of_account`, of each of these projects."""
+    columns = UsagePeriod.__table__.c
+    statement = (
+        select(
+            UsagePeriod.project_id,
+            UsagePeriod.starts_at,
+            *(columns[name] for name in SUMMED),
+            UsagePeriod.logical_bytes,
+            UsagePeriod.history_bytes,
+        )
+        .where(_within(account_id, wanted), UsagePeriod.project_id.in_(list(projects)))
+        .order_by(UsagePeriod.project_id, UsagePeriod.starts_at)
+    )
+    found: dict[str, list[tuple[datetime, Amounts]]] = {}
+    rows: Any = (await session.execute(statement)).all()
+    for row in rows:
+        found.setdefault(row[0], []).append((row[1], _amounts(row[2:])))
+    return {ident: _timeframes(periods, wanted) for ident, periods in found.items()}
+
+
+async def projects_page(
+    session: AsyncSession,
+    account_id: UUID,
+    wanted: Asked,
+    page: PageRequest,
+    *,
+    among: Sequence[str] | None,
+    only: str | None,
+) -> list[Project]:
+    """The organisation's projects, and those deleted or transferred since that used something in the range; the
+    newest first. `among`: of these alone; `only`: the one project that the caller may see."""
+    used = select(UsagePeriod.project_id).where(_within(account_id, wanted), UsagePeriod.project_id == Project.id)
+    statement = select(Project).where(
+        or_(and_(Project.account_id == account_id, Project.deleted_at.is_(None)), used.exists())
+    )
+    if among is not None:
+        statement = statement.where(Project.id.in_(among))
+    if only is not None:
+        statement = statement.where(Project.id == only)
+    table = Project.__table__
+    return list((await session.scalars(page.apply(statement, table.c.created_at, table.c.id))).all())
+
+
+def _amounts(row: Sequence[Any]) -> Amounts:
+    """Of a row of the sums and what was held: Postgres adds whole numbers up to a `numeric`."""
+    *sums, logical, history = row
+    values: dict[str, Any] = {name: float(value) for name, value in zip(SUMMED, sums, strict=True)}
+    values["written_bytes"] = round(values["written_bytes"])
+    values["logical_bytes"] = None if logical is None else int(logical)
+    values["history_bytes"] = None if history is None else int(history)
+    return Amounts(**values)
+
+
+def _timeframes(periods: Sequence[tuple[datetime, Amounts]], wanted: Asked) -> list[Timeframe]:
+    """Hours and days as they are; of months, the days of each together."""
+    found: dict[datetime, Amounts] = {}
+    for starts_at, amounts in periods:
+        start = _begin(starts_at, wanted.granularity)
+        found[start] = _together(found[start], amounts) if start in found else amounts
+    return [Timeframe(start, _end(start, wanted.granularity), amounts) for start, amounts in found.items()]
+
+
+def _together(one: Amounts, later: Amounts) -> Amounts:
+    values: dict[str, Any] = {name: getattr(one, name) + getattr(later, name) for name in SUMMED}
+    held = later if later.logical_bytes is not None else one
+    return Amounts(**values, logical_bytes=held.logical_bytes, history_bytes=held.history_bytes)
+
+
+@dataclass(frozen=True)
+class Consumed:
+    """What a project used in the current month, and holds."""
+
+    start: datetime
+    end: datetime
+    amounts: Amounts
+
+
+async def this_month(session: AsyncSession, projects: Sequence[Project], at: datetime) -> dict[str, Consumed]:
+    """Of each of the projects; of one that was transferred, since its organisation has had it."""
+    start = month_of(at)
+    statement = (
+        select(UsagePeriod.project_id, UsagePeriod.starts_at, *_sums(), *_held())
+        .join(Project, and_(Project.id == UsagePeriod.project_id, Project.account_id == UsagePeriod.account_id))
+        .where(
+            UsagePeriod.grain == Grain.DAY,
+            UsagePeriod.starts_at >= start,
+            UsagePeriod.project_id.in_([project.id for project in projects]),
+        )
+        .group_by(UsagePeriod.project_id, UsagePeriod.starts_at)
+        .order_by(UsagePeriod.starts_at)
+    )
+    found: dict[str, Amounts] = {}
+    rows: Any = (await session.execute(statement)).all()
+    for row in rows:
+        amounts = _amounts(row[2:])
+        found[row[0]] = _together(found[row[0]], amounts) if row[0] in found else amounts
+    end = month_after(start)
+    return {project.id: Consumed(start, end, found.get(project.id, Amounts())) for project in projects}
+
+
+def nothing(at: datetime) -> Consumed:
+    """Of a project that was made just now."""
+    start = month_of(at)
+    return Consumed(start, month_after(start), Amounts())

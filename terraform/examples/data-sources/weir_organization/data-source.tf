@@ -1,0 +1,1 @@
+data "weir_organization" "mine" {}
