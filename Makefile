@@ -166,7 +166,7 @@ bench-write-capped: ## the same where WAL is the limit: images on and off at 4 M
 	@$(VENV)/python bench/write.py --wal-rate 4 --arms weir_images weir_pushdown --clients 4 16 \
 		--results bench/results/write-capped.json
 
-test-stalls: ## the engine's tests, ended by each task that keeps an async worker for 20 ms, as they are in every run (about 25 min)
+test-stalls: ## the engine's tests, ended by each task that keeps an async worker for 20 ms, in place of the usual 60 (about 25 min)
 	@WEIR_WORKER_STALLS=abort scripts/test --only engine
 
 bench-wake: ## how long the first client of a suspended database waits (needs a running Weir; about 3 min)
