@@ -38,24 +38,21 @@ def _switch(text: str) -> None:
         raise ValueError(f"{text!r} must be true or false")
 
 
-def _body_bytes(text: str) -> None:
-    count = number(text)
-    if count is None or not LEAST_BODY_BYTES <= count <= MOST_BODY_BYTES:
-        raise ValueError(f"{text!r} must be a number of bytes from {LEAST_BODY_BYTES} to {MOST_BODY_BYTES}")
+def _number_of(what: str, least: int, most: int) -> Callable[[str], None]:
+    def check(text: str) -> None:
+        count = number(text)
+        if count is None or not least <= count <= most:
+            raise ValueError(f"{text!r} must be a number of {what} from {least} to {most}")
 
-
-def _api_processes(text: str) -> None:
-    count = number(text)
-    if count is None or not 1 <= count <= MOST_API_PROCESSES:
-        raise ValueError(f"{text!r} must be a number of processes from 1 to {MOST_API_PROCESSES}")
+    return check
 
 
 # Settings of [api], each with what raises ValueError for a wrong one. The API checks them the same way.
 API_SETTINGS: Mapping[str, Callable[[str], object]] = {
     "allowed_hosts": host_names,
     "behind_tls": _switch,
-    "max_body_bytes": _body_bytes,
-    "api_processes": _api_processes,
+    "max_body_bytes": _number_of("bytes", LEAST_BODY_BYTES, MOST_BODY_BYTES),
+    "api_processes": _number_of("processes", 1, MOST_API_PROCESSES),
     **dict.fromkeys(("rate_reads", "rate_changes", "rate_reveals", "rate_sql", "rate_strangers"), Rate.parse),
     "quotas": parse_defaults,
 }

@@ -65,8 +65,7 @@ def readers(installation: Installation) -> dict[Path, str]:
     root's."""
     secrets, tokens = installation.home / "secrets", tokens_dir(installation.home)
     found = {secrets / name: "api" for name in ("encryption_key", "token_key", "proxy_token")}
-    found |= {tokens / name: name for name in ("pageserver", "prometheus")}
-    found |= {tokens / name: name for name in (f"safekeeper-{n}" for n in installation.safekeepers)}
+    found |= {tokens / name: name for name in _with_proofs(installation)}
     found |= tls_readers(installation)
     found |= {secrets / name: "proxy" for name in ("proxy_mock_secret", "proxy.key")}
     return found | {control_plane_token(installation.home): "proxy"}
@@ -78,11 +77,13 @@ def tls_readers(installation: Installation) -> dict[Path, str]:
     home = installation.home
     if not installation.has_tls:
         return {}
-    found = {tls_parts.service_file(home, name): name for name in ("pageserver", "prometheus")}
-    found |= {
-        tls_parts.service_file(home, name): name for name in (f"safekeeper-{n}" for n in installation.safekeepers)
-    }
+    found = {tls_parts.service_file(home, name): name for name in _with_proofs(installation)}
     return found | {tls_parts.authorities_file(home): "prometheus", tls_parts.control_file(home): "api"}
+
+
+def _with_proofs(installation: Installation) -> list[str]:
+    """The services that have a token, and a certificate, of their own to show to others."""
+    return ["pageserver", "prometheus", *(f"safekeeper-{n}" for n in installation.safekeepers)]
 
 
 def _give_secrets(installation: Installation, secrets: Path) -> None:

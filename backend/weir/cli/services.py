@@ -213,8 +213,6 @@ def _pageserver(installation: Installation) -> Service:
 def _of_storage(installation: Installation, name: str, *sees: Path) -> Own:
     """A program of storage, with the object store: a folder is shared, a bucket's key is in the environment."""
     store = launching.object_store_folder(installation)
-    if store is None:
-        return Own(name, installation.home / name, (STORAGE,), sees)
     return Own(name, installation.home / name, (STORAGE,), sees, shared=store)
 
 

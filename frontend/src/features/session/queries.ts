@@ -1,8 +1,8 @@
 import { queryOptions } from '@tanstack/react-query'
-import createClient from 'openapi-fetch'
 
 import { client, unwrap } from '~/api/client'
 import { ApiError } from '~/api/errors'
+import type { AuthProvider } from '~/api/types'
 
 export const sessionQuery = queryOptions({
   queryKey: ['session'],
@@ -28,23 +28,11 @@ export async function signOut(): Promise<void> {
   await unwrap(client.DELETE('/api/v2/auth/session'))
 }
 
-/** An identity provider that people may sign in by; `start_url` is where the browser goes for it. */
-export type Provider = { id: string; name: string; start_url: string }
-
-type ProviderPaths = {
-  '/api/v2/auth/providers': {
-    get: { responses: { 200: { content: { 'application/json': { providers: Provider[] } } } } }
-  }
-}
-
-// Beside the generated client: an API without identity providers has no such route, and answers 404.
-const providerClient = createClient<ProviderPaths>({ baseUrl: '/' })
-
 export const providersQuery = queryOptions({
   queryKey: ['providers'],
   queryFn: async () => {
     try {
-      return (await unwrap(providerClient.GET('/api/v2/auth/providers'))).providers
+      return (await unwrap(client.GET('/api/v2/auth/providers'))).providers
     } catch (error) {
       if (error instanceof ApiError && error.status === 404) return []
       throw error
@@ -55,7 +43,7 @@ export const providersQuery = queryOptions({
 })
 
 /** Where the browser goes to sign in by a provider, and to come back to a page of the console. */
-export function startUrl(provider: Provider, then: string): string {
+export function startUrl(provider: AuthProvider, then: string): string {
   const separator = provider.start_url.includes('?') ? '&' : '?'
   return `${provider.start_url}${separator}next=${encodeURIComponent(then)}`
 }
