@@ -3,12 +3,13 @@ keys that are wrong, lost or rotated lose nothing."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -82,18 +83,25 @@ def checkpoint(running: Engine, timeline: Timeline) -> None:
     running.storage.post(path).raise_for_status()
 
 
+def read_all(folder: Path, pattern: str = "*") -> Iterator[tuple[Path, bytes]]:
+    """The files below a folder with their bytes. A file that the running engine deletes meanwhile is left out."""
+    for file in folder.rglob(pattern):
+        with contextlib.suppress(FileNotFoundError):
+            if file.is_file():
+                yield file, file.read_bytes()
+
+
 def in_clear(folder: Path, secrets: Sequence[bytes]) -> int:
     """How many of the secrets are found in any file below a folder."""
     found: set[bytes] = set()
-    for file in [path for path in folder.rglob("*") if path.is_file()]:
-        content = file.read_bytes()
+    for _, content in read_all(folder):
         found |= {secret for secret in secrets if secret in content}
     return len(found)
 
 
 def marks(folder: Path, kind: str) -> set[bytes]:
     """How files of a kind ("layers", "wal") below a folder begin."""
-    return {file.read_bytes()[:8] for file in folder.rglob(f"{kind}/*") if file.is_file()}
+    return {content[:8] for _, content in read_all(folder, f"{kind}/*")}
 
 
 def offload_all(running: Engine, compute: Compute) -> None:
@@ -194,8 +202,11 @@ def test_logs_are_filled_from_encrypted_wal() -> None:
 
 def contents(folder: Path) -> dict[str, str]:
     """The layers, WAL and keys below a folder, each with a hash of its bytes."""
-    wanted = [path for path in folder.rglob("*") if path.parent.name in ("layers", "wal") or path.name == "keys.json"]
-    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in wanted}
+    return {
+        str(path): hashlib.sha256(content).hexdigest()
+        for path, content in read_all(folder)
+        if path.parent.name in ("layers", "wal") or path.name == "keys.json"
+    }
 
 
 def reason(running: Engine, timeline: Timeline) -> str:
