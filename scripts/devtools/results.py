@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
-# pytest's summary and the lines that explain an assertion; cargo's tests, panics and compile errors; Go's tests and
-# where they say why; tsc, vitest and Playwright's lists of failures.
+# pytest's summary, the lines that explain an assertion and the members of a group of exceptions; cargo's tests,
+# panics and compile errors; Go's tests and where they say why; tsc, vitest and Playwright's lists of failures.
 _FAILURE = re.compile(
-    r"(FAILED|ERROR) \S+|E {3,}\S|test \S.* \.\.\. FAILED$|.* panicked at |error(\[E\d+\])?: |.*: error TS\d+"
+    r"(FAILED|ERROR) \S+|E {3,}\S|\s*\| [\w.]+(Error|Warning|Exception): |test \S.* \.\.\. FAILED$"
+    r"|.* panicked at |error(\[E\d+\])?: |.*: error TS\d+"
     r"|\s*--- FAIL: |\s+\w+_test\.go:\d+: |\S+\.go:\d+:\d+: "
     r"|\s*(FAIL|Error:|AssertionError) ?\S|\s+\d+\) \[|stopped: not finished"
 )

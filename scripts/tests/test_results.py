@@ -65,6 +65,7 @@ def test_what_failed_and_why_is_found_in_the_output_of_each_tool():
     outputs = {
         "E       assert 'held' == 'passed'": "....F\n>  x\nE       assert 'held' == 'passed'\nlog of E  x\n",
         "FAILED tests/test_a.py::test_b - assert 1": "1 F\nFAILED tests/test_a.py::test_b - assert 1\n",
+        "| ResourceWarning: unclosed <socket 7>": "  +-+- 1 -\n    | ResourceWarning: unclosed <socket 7>\n",
         "test reads::a_page ... FAILED": "test reads::b ... ok\ntest reads::a_page ... FAILED\n",
         "error[E0308]: mismatched types": "warning: x\n\x1b[31merror[E0308]\x1b[0m: mismatched types\n",
         "1) [chromium] > demo.spec.ts:4:5 > demo": "  1 passed\n  1) [chromium] > demo.spec.ts:4:5 > demo\n",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -33,6 +34,18 @@ def pytest_runtest_call() -> Iterator[None]:
         return (yield)
     except MountRefusedError as error:
         pytest.skip(f"mounting is not allowed here: {error}")
+
+
+def pytest_collection_finish() -> None:
+    """What lives as long as the tests do is left out of collections, so that one after each test costs little."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_runtest_teardown() -> None:
+    """A test that leaves a socket, a connection or a process open in a circle of references fails itself. Without
+    this a later test fails, whichever runs when Python looks for circles."""
+    gc.collect()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
