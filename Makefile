@@ -67,8 +67,8 @@ bad-days: ## what goes wrong, who notices, how it heals: the tests of docs/bad-d
 # Options of `make images`: docker/README.md.
 ARGS ?=
 
-images: ## the images of docker/compose.yaml, by buildah (root; ARGS="--programs DIR ..." takes what is compiled already)
-	@$(VENV)/python docker/images/build.py $(ARGS)
+images: ## the images of docker/compose.yaml and a bill of materials of each, by buildah (root; ARGS="--help")
+	@PYTHONPATH=scripts $(VENV)/python docker/images/build.py $(ARGS)
 
 test-images: ## a whole Weir of those images in containers of runc, a safekeeper and the worker killed, keys changed (root; a few minutes)
 	@cd docker/images && $(VENV)/pytest -q

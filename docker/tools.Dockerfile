@@ -5,7 +5,7 @@ ARG BASE=docker.io/library/debian:bookworm-slim@sha256:96e378d7e6531ac9a15ad5054
 FROM ${BASE} AS build
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates python3-venv \
-    && rm -rf /var/lib/apt/lists/*
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin
 # The CAs that downloads are trusted by: Debian's, or a file that is mounted for the build where a network has its own.
 ARG CA_BUNDLE=/etc/ssl/certs/ca-certificates.crt
 ENV SSL_CERT_FILE=${CA_BUNDLE} CURL_CA_BUNDLE=${CA_BUNDLE} PIP_CERT=${CA_BUNDLE} NODE_EXTRA_CA_CERTS=${CA_BUNDLE}

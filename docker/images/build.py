@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
@@ -10,13 +11,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
+
+import bill
+import differences
+from devtools.run import StepError
 
 REPO = Path(__file__).resolve().parents[2]
 DOCKER = REPO / "docker"
 PACKAGES = ("buildah", "runc", "debootstrap")
 LOCAL = "localhost/weir"
+# Where each image's bill of materials goes.
+BILLS = DOCKER / "images"
 # What docker/Dockerfile copies from: a Dockerfile of its own, or a folder of files that are there already.
 PARTS = {
     "programs": ("weir-safekeeper", "weir-pageserver", "weir-compute", "weir-members", "weir-proxy"),
@@ -120,9 +127,12 @@ def base_of_debian(name: str) -> None:
             run("buildah", "rm", container)
 
 
-def build(dockerfile: str, name: str, target: str, arguments: Mapping[str, str], ca_bundle: str) -> None:
-    """Builds one image with all that the machine's layers hold already."""
-    words = ["nice", "-n", "15", "buildah", "bud", "--isolation", "chroot", "--layers", "-f", f"docker/{dockerfile}"]
+def build(
+    dockerfile: str, name: str, target: str, arguments: Mapping[str, str], ca_bundle: str, cached: bool = True
+) -> None:
+    """Builds one image, `cached`: with all that the machine's layers hold already."""
+    words = ["nice", "-n", "15", "buildah", "bud", "--isolation", "chroot", "-f", f"docker/{dockerfile}"]
+    words += ["--layers"] if cached else ["--no-cache"]
     if ca_bundle:
         words += ["-v", f"{ca_bundle}:/etc/ssl/build-ca.crt:ro", "--build-arg", "CA_BUNDLE=/etc/ssl/build-ca.crt"]
     words += [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
@@ -143,8 +153,39 @@ def label(name: str, commit: str) -> None:
         run("buildah", "rm", container)
 
 
+@contextlib.contextmanager
+def mounted(name: str) -> Generator[Path]:
+    """The folder with the files of an image."""
+    container = run("buildah", "from", "--pull-never", name).strip()
+    try:
+        yield Path(run("buildah", "mount", container).strip())
+    finally:
+        run("buildah", "umount", container)
+        run("buildah", "rm", container)
+
+
+def compare(target: str, name: str, arguments: Mapping[str, str], ca_bundle: str) -> bool:
+    """Builds the image once more without any layer of before; whether the two differ only in what is expected."""
+    again = f"{LOCAL}/{target}:again"
+    build("Dockerfile", again, target, arguments, ca_bundle, cached=False)
+    label(again, arguments["COMMIT"])
+    with mounted(name) as first, mounted(again) as second:
+        paths = differences.between(differences.files(first), differences.files(second))
+    said = [run("buildah", "inspect", "--type", "image", image) for image in (name, again)]
+    wrong = differences.unexpected(paths) + differences.of_configurations(*said)
+    print(f"{name}: two builds differ in {len(paths)} files, {len(wrong)} of them not expected")
+    for path in wrong:
+        print(f"  {path}")
+    run("buildah", "rmi", again)
+    return not wrong
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make images", description=__doc__)
+    parser.add_argument("--postgres-major", default="15", help="of computes; the base must have its packages")
+    parser.add_argument(
+        "--twice", action="store_true", help="build each image twice, and fail when they differ in the unexpected"
+    )
     parser.add_argument("--base", default="", help="the base image (default: the Dockerfiles')")
     parser.add_argument("--debootstrap", action="store_true", help="make the base of Debian's packages, once")
     parser.add_argument("--ca-bundle", default="", help="CAs that downloads are trusted by, where Debian's do not do")
@@ -172,16 +213,23 @@ def main() -> int:
                 jobs = {} if part == "console" else {"JOBS": options.jobs}
                 build(f"{part}.Dockerfile", f"{LOCAL}/{part}", "", common | jobs, options.ca_bundle)
         commit = run("git", "rev-parse", "HEAD").strip()
-        about = {"COMMIT": commit, **{part.upper(): f"{LOCAL}/{part}" for part in PARTS}}
+        about = {"COMMIT": commit, "POSTGRES_MAJOR": options.postgres_major}
+        about |= {part.upper(): f"{LOCAL}/{part}" for part in PARTS}
+        same = True
         for target in options.only or targets():
             name = f"{LOCAL}/{target}:0.1.0"
             build("Dockerfile", name, target, common | about, options.ca_bundle)
             label(name, commit)
-    except BuildError as error:
+            with mounted(name) as root:
+                count = bill.write(root, target, BILLS / f"{target}.cdx.json")
+            print(f"{BILLS.relative_to(REPO)}/{target}.cdx.json: {count} packages")
+            if options.twice:
+                same = compare(target, name, common | about, options.ca_bundle) and same
+    except (BuildError, StepError, ValueError) as error:
         print(f"make images: {error}", file=sys.stderr)
         return 1
     print(run("buildah", "images", "--filter", f"reference={LOCAL}/*"))
-    return 0
+    return 0 if same else 1
 
 
 if __name__ == "__main__":

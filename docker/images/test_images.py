@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import time
+from typing import LiteralString
 from urllib.parse import urlsplit
 
 import httpx
@@ -20,19 +21,30 @@ from running import DOCKER, Installation
 NOT_ROOT = (
     *("safekeeper-1", "pageserver", "proxy", "api", "s3", "temporal", "postgres", "prometheus", "tokens", "traces"),
 )
+ENDED_BADLY = ("held", "aborting", "aborted", "rolling_back", "rolled_back", "failed")
 
 
-def _rows(weir: Installation, uri: str) -> tuple[object, ...]:
+def _query(weir: Installation, uri: str, query: LiteralString) -> tuple[object, ...]:
+    """The first row."""
     with weir.connect(uri) as connection:
-        found = connection.execute("SELECT count(*), sum(n) FROM story").fetchone()
+        found = connection.execute(query).fetchone()
     assert found is not None
     return found
 
 
-def test_a_database_survives_a_safekeeper_and_its_computes_container(weir: Installation) -> None:
-    made = weir.api.request("POST", "/projects", {"project": {"name": "shop"}})
+def _rows(weir: Installation, uri: str) -> tuple[object, ...]:
+    return _query(weir, uri, "SELECT count(*), sum(n) FROM story")
+
+
+def _database(weir: Installation, name: str) -> tuple[str, str]:
+    """A new project and where its database is."""
+    made = weir.api.request("POST", "/projects", {"project": {"name": name}})
     weir.api.wait_operations(made["operations"])
-    uri = made["connection_uris"][0]["connection_uri"]
+    return made["project"]["id"], made["connection_uris"][0]["connection_uri"]
+
+
+def test_a_database_survives_a_safekeeper_and_its_computes_container(weir: Installation) -> None:
+    _, uri = _database(weir, "shop")
     assert urlsplit(uri).hostname == "localhost"
     with weir.connect(uri) as connection:
         connection.execute("CREATE TABLE story AS SELECT n FROM generate_series(1, 1000) AS n")
@@ -59,6 +71,44 @@ def test_a_database_survives_a_safekeeper_and_its_computes_container(weir: Insta
     status, said = weir.containers.execute("s3", "find", "/var/lib/weir/objects/weir/layers", "-type", "f")
     assert status == 0
     assert said.strip()
+
+
+def test_pushdown_is_switched_by_a_rollout_and_the_pageserver_makes_the_images_then(weir: Installation) -> None:
+    """Promise: a rollout switches full page writes off on a running compute, a killed pageserver loses nothing, and
+    pages that a compute does not hold any more come from it as they were written."""
+    project, uri = _database(weir, "rolled-out")
+    with weir.connect(uri) as connection:
+        connection.execute("CREATE TABLE story AS SELECT n FROM generate_series(1, 5000) AS n")
+        assert _query(weir, uri, "SHOW full_page_writes") == ("on",)
+        body = {
+            "name": "images move to storage",
+            "feature": "image_pushdown",
+            "selector": {"project_ids": [project]},
+            "strategy": {"waves": [{"percent": 100}], "baseline_seconds": 0, "bake_seconds": 0, "soak_seconds": 0},
+        }
+        rollout = weir.api.request("POST", "/rollouts", body)["rollout"]
+        deadline = time.monotonic() + 120
+        while (now := weir.api.rollout(rollout["id"]))["status"] != "completed":
+            assert now["status"] not in ENDED_BADLY, now["status_reason"]
+            assert time.monotonic() < deadline, now
+            time.sleep(1)
+        # The same session: nothing was restarted.
+        assert connection.execute("SHOW full_page_writes").fetchone() == ("off",)
+        # More versions of each page than the threshold of a chain, so that images are due.
+        for _ in range(12):
+            connection.execute("UPDATE story SET n = n + 1")
+    weir.containers.kill("pageserver")
+    with weir.connect(uri) as connection:
+        connection.execute("INSERT INTO story SELECT n FROM generate_series(1, 1000) AS n")
+    weir.containers.start("pageserver")
+    weir.containers.wait("pageserver", 120)
+    expected = (6000, 5000 * 5001 // 2 + 12 * 5000 + 1000 * 1001 // 2)
+    assert _rows(weir, uri) == expected
+    # A compute that starts again holds no pages: it reads each from the pageserver.
+    endpoint = weir.api.get(f"/projects/{project}/endpoints")["endpoints"][0]["id"]
+    restarted = weir.api.request("POST", f"/projects/{project}/endpoints/{endpoint}/restart")
+    weir.api.wait_operations(restarted["operations"])
+    assert _rows(weir, uri) == expected
 
 
 def test_what_is_for_the_installations_own_parts_is_refused_from_outside(weir: Installation) -> None:

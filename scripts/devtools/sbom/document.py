@@ -25,10 +25,12 @@ ALGORITHMS = {64: HashAlgorithm.SHA_256, 128: HashAlgorithm.SHA_512}
 SERIALS = uuid.UUID("5d0a4c0e-6f0a-4b1e-9a52-77656972736f")
 
 
-def document(parts: Iterable[Part], commit: str, made: datetime) -> str:
-    """JSON. `made` is when the commit was made. Fails when the document does not fit CycloneDX's schema."""
-    weir = Component(name="weir", version=commit, type=ComponentType.PLATFORM, bom_ref="weir")
-    bom = Bom(components=[_component(part) for part in parts], serial_number=uuid.uuid5(SERIALS, commit))
+def document(parts: Iterable[Part], commit: str, made: datetime, name: str = "weir") -> str:
+    """JSON of what `name` is made of. `made` is when the commit was made. Fails when the document does not fit
+    CycloneDX's schema."""
+    weir = Component(name=name, version=commit, type=ComponentType.PLATFORM, bom_ref="weir")
+    serial = commit if name == "weir" else f"{commit} {name}"
+    bom = Bom(components=[_component(part) for part in parts], serial_number=uuid.uuid5(SERIALS, serial))
     bom.metadata.component = weir
     bom.metadata.timestamp = made
     bom.register_dependency(weir, bom.components)

@@ -17,7 +17,7 @@ class Use(StrEnum):
 class Part:
     """One version of one package, from one registry."""
 
-    # The type of its package URL (https://github.com/package-url/purl-spec): cargo, pypi, npm, golang, generic.
+    # The type of its package URL (https://github.com/package-url/purl-spec): cargo, pypi, npm, golang, deb, generic.
     kind: str
     name: str
     version: str

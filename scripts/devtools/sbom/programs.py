@@ -35,13 +35,17 @@ def _inside(program: Path) -> str:
 
 def go_modules(programs: Path, inside: Callable[[Path], str]) -> list[Part]:
     """The modules that each program was linked from, as the program itself says (`go version -m`)."""
+    return [part for name, use in PROGRAMS.items() for part in modules_of(name, use, inside(programs / name))]
+
+
+def modules_of(name: str, use: Use, said: str) -> list[Part]:
+    """The modules in what `go version -m` said of the program `name`; none where it is no program of Go's."""
     found: list[Part] = []
-    for name, use in PROGRAMS.items():
-        for line in inside(programs / name).splitlines():
-            fields = line.split("\t")[1:]
-            if len(fields) < 3 or fields[0] not in {"mod", "dep"} or not re.match(r"v\d", fields[2]):
-                continue
-            found.append(Part("golang", fields[1], fields[2], use=use, used_by=frozenset({name})))
+    for line in said.splitlines():
+        fields = line.split("\t")[1:]
+        if len(fields) < 3 or fields[0] not in {"mod", "dep"} or not re.match(r"v\d", fields[2]):
+            continue
+        found.append(Part("golang", fields[1], fields[2], use=use, used_by=frozenset({name})))
     return found
 
 
