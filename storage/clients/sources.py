@@ -18,7 +18,7 @@ E2E = HERE.parents[1] / "e2e"
 CACHE = Path(os.environ.get("WEIR_CACHE", Path.home() / ".cache" / "weir"))
 UV = CACHE / "uv-venv" / "bin" / "uv"
 # A driver that the proxy's own tests have a program for is the same here.
-PINS = {"pgx": E2E / "clients" / "pgx", "pq": HERE / "pq"}
+PINS = {"pgx": E2E / "clients" / "pgx"}
 MOST_SECONDS = 900
 
 

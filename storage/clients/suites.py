@@ -3,7 +3,6 @@ how it is run in a database of its own, and what became of its tests."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from outcomes import LeftOut, Outcomes, read_go, read_junit
-from places import ROLE, Place
+from places import ROLE, WAYS, Place
 from proxying import PASSWORD
 
 # Of one run of a suite, and of one test that a pooler leaves waiting, as for a notification that never comes.
@@ -35,6 +34,11 @@ class Suite(Protocol):
     @property
     def proxy_arguments(self) -> Sequence[str]: ...
 
+    @property
+    def ways(self) -> Sequence[str]:
+        """By which it is run at a Weir."""
+        ...
+
     def outcomes(self, place: Place, left_out: Sequence[LeftOut]) -> Outcomes:
         """Runs it without what is `left_out`. Raises SuiteError when it did not come to its end, and ValueError when
         it had no tests."""
@@ -46,8 +50,8 @@ def _ended_in_pytest(line: str) -> int:
 
 
 def _ended_in_go(line: str) -> int:
-    event = json.loads(line) if line.startswith("{") and line.endswith("}") else {}
-    return "Test" in event and event.get("Action") in {"pass", "fail", "skip"}
+    # The last line may be there in part.
+    return '"Test":' in line and any(f'"Action":"{end}"' in line for end in ("pass", "fail", "skip"))
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ class SqlAlchemy:
     pytest: Pytest
     tests: str
     proxy_arguments: Sequence[str] = ()
+    ways: Sequence[str] = tuple(WAYS)
 
     WHOLE = "test/dialect/postgresql"
     # Not run: tests that compile statements and send none, and 8,000 tests that send one and the same for each pair
@@ -106,6 +111,7 @@ class Asyncpg:
     pytest: Pytest
     name: str = "asyncpg"
     proxy_arguments: Sequence[str] = DISCARDING
+    ways: Sequence[str] = tuple(WAYS)
 
     def outcomes(self, place: Place, left_out: Sequence[LeftOut]) -> Outcomes:
         place.make_database([])
@@ -119,6 +125,7 @@ class Psycopg2:
     pytest: Pytest
     name: str = "psycopg2"
     proxy_arguments: Sequence[str] = DISCARDING
+    ways: Sequence[str] = tuple(WAYS)
 
     def outcomes(self, place: Place, left_out: Sequence[LeftOut]) -> Outcomes:
         place.make_database(["CREATE EXTENSION hstore"])
@@ -161,6 +168,8 @@ class Pgx:
     go: Go
     name: str = "pgx"
     proxy_arguments: Sequence[str] = DISCARDING
+    # Not the pooler: each of its tests of LISTEN waits for two minutes, and its packages end before they are done.
+    ways: Sequence[str] = ("direct",)
 
     # Those whose tests connect.
     PACKAGES = (".", "./pgconn", "./pgtype/...", "./pgxpool", "./stdlib", "./tracelog")
@@ -184,19 +193,6 @@ class Pgx:
         }
         line = " ".join(f"{name}='{value}'" for name, value in where.items())
         return self.go.run(place, self.PACKAGES, {f"PGX_TEST_{name}": line for name in self.ADDRESSES}, left_out)
-
-
-@dataclass(frozen=True)
-class Pq:
-    """lib/pq's own tests, which are in its module."""
-
-    go: Go
-    name: str = "pq"
-    proxy_arguments: Sequence[str] = DISCARDING
-
-    def outcomes(self, place: Place, left_out: Sequence[LeftOut]) -> Outcomes:
-        place.make_database(["CREATE EXTENSION hstore"])
-        return self.go.run(place, (".", "./hstore"), {**place.libpq, "PGCONNECT_TIMEOUT": "20"}, left_out)
 
 
 def apart(source: Path, folder: str) -> Path:
@@ -232,5 +228,4 @@ SUITES: dict[str, Callable[[Parts, str], Suite]] = {
     "asyncpg": lambda parts, _: Asyncpg(Pytest(parts.python(), apart(parts.source("asyncpg"), "tests"))),
     "psycopg2": lambda parts, _: Psycopg2(Pytest(parts.python(), apart(parts.source("psycopg2"), "tests"))),
     "pgx": lambda parts, _: Pgx(Go(parts.go(), parts.module("pgx", "github.com/jackc/pgx/v5"))),
-    "pq": lambda parts, _: Pq(Go(parts.go(), parts.module("pq", "github.com/lib/pq"))),
 }

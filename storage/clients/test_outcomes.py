@@ -49,10 +49,20 @@ def test_a_test_has_failed_when_any_part_of_it_has(tmp_path: Path) -> None:
 def test_a_test_of_go_that_has_no_end_broke_off(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     event = '{"Action":"%s","Package":"p","Test":"%s"}'
-    lines = [event % pair for pair in (("run", "A"), ("pass", "A"), ("run", "B/x"), ("skip", "B/x"), ("run", "C"))]
+    lines = [
+        event % pair
+        for pair in (
+            ("run", "A"),
+            ("pass", "A"),
+            ("pass", "D=/tmp/D17/001/a"),
+            ("run", "B/x"),
+            ("skip", "B/x"),
+            ("run", "C"),
+        )
+    ]
     path.write_text("\n".join(["# a compiler's remark", '{"Action":"start","Package":"p"}', *lines]))
-    assert read_go(path).of == {"p::A": PASSED, "p::B/x": SKIPPED, "p::C": BROKE_OFF}
-    assert read_go(path).summary() == "1 passed, 0 failed, 1 skipped, 1 broke off"
+    assert read_go(path).of == {"p::A": PASSED, "p::D=/tmp/a": PASSED, "p::B/x": SKIPPED, "p::C": BROKE_OFF}
+    assert read_go(path).summary() == "2 passed, 0 failed, 1 skipped, 1 broke off"
     path.write_text('{"Action":"fail","Package":"p"}')
     with pytest.raises(ValueError, match="has no tests"):
         read_go(path)

@@ -29,7 +29,7 @@ def hosts(tmp_path: Path) -> Path:
 def run(hosts: Path, script: str, *, seconds: float = 30.0, said: list[str] | None = None) -> str:
     """Runs a script of Python as a suite's; its output."""
     told: list[str] = [] if said is None else said
-    place = Place(NOTHING, NOTHING, hosts, "stock", "suite", hosts.parent / "pq-stock", told.append)
+    place = Place(NOTHING, NOTHING, hosts, "stock", "suite", hosts.parent / "pgx-stock", told.append)
     command: Sequence[str] = [sys.executable, "-c", script]
     place.run(command, hosts.parent, {"PGHOST": "given"}, seconds=seconds, ended=lambda line: line.startswith("done"))
     return place.log.with_suffix(".log").read_text()
@@ -48,7 +48,7 @@ def test_a_name_of_the_servers_resolves_and_postgres_variables_are_those_given(
 
 def test_failed_tests_are_a_result_and_any_other_status_is_not(hosts: Path) -> None:
     run(hosts, "raise SystemExit(1)")
-    with pytest.raises(SuiteError, match=r"pq-stock ended with status 4; its output is .*pq-stock\.log"):
+    with pytest.raises(SuiteError, match=r"pgx-stock ended with status 4; its output is .*pgx-stock\.log"):
         run(hosts, "raise SystemExit(4)")
 
 
@@ -61,7 +61,7 @@ def test_a_suite_without_an_end_is_ended_with_all_it_started(hosts: Path, monkey
     said: list[str] = []
     with pytest.raises(SuiteError, match="was not at its end after 3 s"):
         run(hosts, script, seconds=3.0, said=said)
-    assert said[-1].startswith("  pq-stock: 1 tests after")
+    assert said[-1].startswith("  pgx-stock: 1 tests after")
     child = Path("/proc") / (hosts.parent / "child").read_text()
     deadline = time.monotonic() + 10
     # A process that has ended and was not waited for has no command line.
