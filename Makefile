@@ -45,7 +45,7 @@ test: ## set up what is missing, then every check and every test, with a ledger 
 test-long: ## the tests of which `make test` has a shorter form, in full
 	@scripts/test --long
 
-test-clients: ## drivers' own tests through the proxy, compared with a stock Postgres (after `make setup`; about 15 min)
+test-clients: ## drivers' own tests at a Weir, compared with a stock Postgres (after `make setup`; about 45 min)
 	@nice $(VENV)/python storage/clients/run.py
 
 test-terraform: ## the Terraform provider: its checks and tests, and OpenTofu against a real Weir (about 5 min; cold 5 more)

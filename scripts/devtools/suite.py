@@ -211,7 +211,7 @@ def _long_steps() -> list[Step]:
         ),
         Step(
             "clients-long",
-            "drivers' own tests through the proxy",
+            "drivers' own tests at a Weir and at a stock Postgres",
             [_venv("python"), "storage/clients/run.py"],
             long=True,
             minutes=60,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import fnmatch
+import json
+import re
 import xml.etree.ElementTree as ET
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 PASSED, FAILED, SKIPPED, ABSENT = "passed", "failed", "skipped", "was not run"
+# It was begun and has no end: its program panicked or was ended, and what came after it was not run.
+BROKE_OFF = "broke off"
 
 
 @dataclass(frozen=True)
@@ -19,9 +22,13 @@ class Outcomes:
 
     of: Mapping[str, str]
 
+    def number(self, outcome: str) -> int:
+        return sum(1 for one in self.of.values() if one == outcome)
+
     def summary(self) -> str:
-        counts = Counter(self.of.values())
-        return ", ".join(f"{counts[outcome]} {outcome}" for outcome in (PASSED, FAILED, SKIPPED))
+        always = (PASSED, FAILED, SKIPPED)
+        shown = always if BROKE_OFF not in self.of.values() else (*always, BROKE_OFF)
+        return ", ".join(f"{self.number(outcome)} {outcome}" for outcome in shown)
 
 
 def read_junit(path: Path) -> Outcomes:
@@ -41,12 +48,38 @@ def read_junit(path: Path) -> Outcomes:
     return Outcomes(found)
 
 
+def read_go(path: Path) -> Outcomes:
+    """A run's results as `go test -json` writes them. A test that was begun and not ended, as when its package
+    panicked, broke off. Raises ValueError for a file without tests."""
+    ends = {"run": BROKE_OFF, "pass": PASSED, "fail": FAILED, "skip": SKIPPED}
+    found: dict[str, str] = {}
+    for line in path.read_text(errors="replace").splitlines():
+        event = json.loads(line) if line.startswith("{") else {}
+        outcome = ends.get(event.get("Action", ""))
+        if outcome is not None and "Test" in event:
+            # Some tests are named after a folder that is another one in each run.
+            name = re.sub(r"/tmp/\w+/\d+/", "/tmp/", event["Test"])  # noqa: S108
+            found[f"{event['Package']}::{name}"] = outcome
+    if not found:
+        raise ValueError(f"{path} has no tests")
+    return Outcomes(found)
+
+
 @dataclass(frozen=True)
 class Difference:
-    """Tests that go otherwise through the proxy, as patterns, and why."""
+    """Tests that go otherwise at a Weir, as patterns, and why."""
 
-    drivers: Sequence[str]
+    suites: Sequence[str]
     way: str
+    tests: Sequence[str]
+    reason: str
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Tests that are run nowhere, by the names that the suite's runner takes, and why."""
+
+    suites: Sequence[str]
     tests: Sequence[str]
     reason: str
 
@@ -58,21 +91,34 @@ def _literal(pattern: str) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    all: Sequence[Difference]
+    differences: Sequence[Difference]
+    left_out: Sequence[LeftOut]
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Known:
         """Of the file's content. Raises ValueError for an entry that lacks something, or its reason."""
-        differences: list[Difference] = []
-        for entry in document.get("difference", []):
-            has_all = set(entry) == {"drivers", "way", "tests", "reason"}
-            if not has_all or not entry["reason"].strip() or not entry["tests"]:
-                raise ValueError(f"a known difference has drivers, way, tests and reason; this one has not: {entry}")
-            differences.append(Difference(**entry))
-        return cls(differences)
+        if unknown := set(document) - {"difference", "left_out"}:
+            raise ValueError(f"what is known has `difference` and `left_out`, and not {', '.join(sorted(unknown))}")
+        differences = (_whole(one, {"suites", "way", "tests", "reason"}) for one in document.get("difference", []))
+        left_out = (_whole(one, {"suites", "tests", "reason"}) for one in document.get("left_out", []))
+        return cls([Difference(**one) for one in differences], [LeftOut(**one) for one in left_out])
 
-    def of_way(self, driver: str, way: str) -> list[Difference]:
-        return [one for one in self.all if one.way == way and driver in one.drivers]
+    def of_way(self, suite: str, way: str) -> list[Difference]:
+        return [one for one in self.differences if one.way == way and suite in one.suites]
+
+    def of_suite(self, suite: str) -> list[LeftOut]:
+        return [one for one in self.left_out if suite in one.suites]
+
+
+def _whole(entry: Mapping[str, Any], wanted: set[str]) -> Mapping[str, Any]:
+    if set(entry) != wanted or not entry["reason"].strip() or not entry["tests"] or not entry["suites"]:
+        raise ValueError(f"an entry has {', '.join(sorted(wanted))}, none of them empty; this one has not: {entry}")
+    return entry
+
+
+def differing(stock: Outcomes, other: Outcomes) -> list[str]:
+    """The tests that do not go as at the stock server, known or not."""
+    return [test for test in sorted({*stock.of, *other.of}) if stock.of.get(test) != other.of.get(test)]
 
 
 def compare(stock: Outcomes, other: Outcomes, known: Iterable[Difference], *, stale: bool) -> list[str]:
@@ -81,10 +127,8 @@ def compare(stock: Outcomes, other: Outcomes, known: Iterable[Difference], *, st
     known = list(known)
     lines: list[str] = []
     used: set[tuple[int, str]] = set()
-    for test in sorted({*stock.of, *other.of}):
+    for test in differing(stock, other):
         there, here = stock.of.get(test, ABSENT), other.of.get(test, ABSENT)
-        if there == here:
-            continue
         reasons = [
             (number, pattern)
             for number, one in enumerate(known)
@@ -102,3 +146,19 @@ def compare(stock: Outcomes, other: Outcomes, known: Iterable[Difference], *, st
             if (number, pattern) not in used
         ]
     return lines
+
+
+def table(found: Mapping[str, Mapping[str, Outcomes]]) -> str:
+    """Markdown, a row for each suite that has results of the stock server: tests that passed by each way, those that
+    failed or were skipped at the stock server, and how many differ by each other way."""
+    rows = ["| suite | stock | direct | pooler | failed or skipped at stock | other, direct | other, pooler |"]
+    rows.append("|---|---|---|---|---|---|---|")
+    for suite, ways in found.items():
+        stock = ways.get("stock")
+        if stock is None:
+            continue
+        passed = [str(ways[way].number(PASSED)) if way in ways else "" for way in ("stock", "direct", "pooler")]
+        rest = f"{stock.number(FAILED)}, {stock.number(SKIPPED)}"
+        other = [str(len(differing(stock, ways[way]))) if way in ways else "" for way in ("direct", "pooler")]
+        rows.append(f"| {' | '.join([suite, *passed, rest, *other])} |")
+    return "\n".join(rows)

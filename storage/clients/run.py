@@ -1,171 +1,121 @@
-"""`make test-clients`: tests that clients of Postgres bring along, three times: at a stock Postgres, through
-`weir-proxy` at an endpoint's own host, and at its pooler's. What goes otherwise through the proxy than without it is
-a failure unless `known.toml` says why. What fails at the stock Postgres, too, says nothing about the proxy.
+"""`make test-clients`: tests that clients of Postgres bring along, three times: at a stock Postgres, at a Weir
+through `weir-proxy` by an endpoint's own host name, and by its pooler's. What goes otherwise at the Weir is a failure
+unless `known.toml` says why. What fails everywhere says nothing about Weir.
 
-Sources and what runs them are pinned by hashes (`sources.txt`, `requirements.txt`); they are kept in ~/.cache/weir.
+Both servers have the same role, a plain one that owns its database as Weir's roles do, the same certificate and the
+settings that tests ask for. What a test needs beyond that (a superuser's rights, files of the server, a server that
+it starts or stops) it finds on neither: it fails or skips itself on both, or `known.toml` leaves it out of both.
+
+The outcomes of a run are kept in the folder of logs, by suite and way; `--table` prints the table of docs/drivers.md
+of what is kept there.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import os
-import subprocess
+import json
+import signal
 import sys
-import tarfile
+import time
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
-
-import psycopg
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "system"))
+sys.path.insert(0, str(HERE.parents[1] / "scripts"))
 
-from outcomes import Known, Outcomes, compare, read_junit  # noqa: E402
-from proxying import ENDPOINT, PASSWORD, Proxy, proxied  # noqa: E402
-
-CACHE = Path(os.environ.get("WEIR_CACHE", Path.home() / ".cache" / "weir"))
-UV = CACHE / "uv-venv" / "bin" / "uv"
-STOCK = "stock"
-# Ways through the proxy, by what is added to the endpoint's name.
-WAYS = {"proxy": "", "pooler": "-pooler"}
-# asyncpg prepares each statement by name, and these tests make tables and types of one name anew time and again: a
-# pooler's server connections have statements of before then (docs/adr/0085).
-DRIVERS = ("psycopg", "asyncpg")
-SUITE = "test/dialect/postgresql"
-# Not run: tests that compile statements and send none, and 8,000 tests that send one and the same for each pair of
-# ranges of six types. Ranges of ranges, which are fewer, stay.
-RANGES = ("Int4Range", "Int8Range", "NumRange", "DateRange", "DateTimeRange", "DateTimeTZRange")
-CHOSEN = " and ".join(f"not {part}" for part in ("Compil", *RANGES))
-# Of one run of a suite.
-MOST_SECONDS = 1800
+from devtools.builds import go  # noqa: E402
+from outcomes import BROKE_OFF, Known, Outcomes, compare, table  # noqa: E402
+from places import STOCK, WAYS, Servers, SuiteError, servers  # noqa: E402
+from sources import CACHE, environment, module, source  # noqa: E402
+from suites import DATABASE, SUITES, Parts, SqlAlchemy, Suite  # noqa: E402
 
 
 def say(text: str) -> None:
     print(text, flush=True)
 
 
-def main() -> int:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--driver", action="append", choices=DRIVERS, help="by this driver only (repeatable)")
+    parser.add_argument("--suite", action="append", choices=list(SUITES), help="this suite only (repeatable)")
+    parser.add_argument("--way", action="append", choices=list(WAYS), help="this way only (repeatable)")
     parser.add_argument(
-        "--tests", default=SUITE, help="a part of the suite, as pytest names it (default: %(default)s)"
+        "--tests",
+        default=SqlAlchemy.WHOLE,
+        help="a part of SQLAlchemy's tests, as pytest names it (default: %(default)s)",
     )
     parser.add_argument("--logs", type=Path, default=CACHE / "log" / "clients", help="where each run's output goes")
-    options = parser.parse_args()
+    parser.add_argument("--table", action="store_true", help="only print the table of the results that are kept")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = arguments()
     options.logs.mkdir(parents=True, exist_ok=True)
-    python = environment()
-    source = sqlalchemy()
+    # As at an interrupt: servers and mounts are taken down.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     known = Known.of(tomllib.loads((HERE / "known.toml").read_text()))
-    whole = options.tests == SUITE
+    if options.table:
+        say(table({name: results(name, options.logs) for name in SUITES}))
+        return 0
+    parts = Parts(environment, source, lambda name, path: module(go(), name, path), go)
+    whole = options.tests == SqlAlchemy.WHOLE
     failed = False
-    with proxied("--pool-size", "10") as proxy:
-        with proxy.stock.admin() as admin:
-            # The suites make schemas, extensions and types, and look at settings of the server.
-            admin.execute("ALTER ROLE app SUPERUSER")
-        for driver in options.driver or DRIVERS:
-            found: dict[str, Outcomes] = {}
-            for way in (STOCK, *WAYS):
-                run = Run(driver, way, source, python, options.logs / f"sqlalchemy-{driver}-{way}")
-                found[way] = run.outcomes(proxy, options.tests)
-                say(f"SQLAlchemy by {driver}, {way}: {found[way].summary()}")
-            for way in WAYS:
-                lines = compare(found[STOCK], found[way], known.of_way(driver, way), stale=whole)
-                failed |= bool(lines)
-                for line in lines:
-                    say(f"  {driver}, {way}: {line}")
+    for name in options.suite or SUITES:
+        suite = SUITES[name](parts, options.tests)
+        try:
+            ways = [way for way in suite.ways if not options.way or way in options.way]
+            failed |= differs(suite, ways, known, options.logs, whole=whole)
+        except (SuiteError, ValueError) as error:
+            failed = True
+            say(f"{name}: {error}")
     say("failed" if failed else "what differs is known")
     return int(failed)
 
 
-def environment() -> Path:
-    """Python with what the suites need, made again when the lock changes."""
-    lock = HERE / "requirements.txt"
-    home = CACHE / f"clients-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
-    python = home / "bin" / "python"
-    if not (home / "complete").exists():
-        must(UV, "venv", "--quiet", "--clear", "--python", sys.executable, home)
-        must(UV, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", lock)
-        (home / "complete").touch()
-    return python
-
-
-def sqlalchemy() -> Path:
-    """SQLAlchemy's source, unpacked."""
-    lock = HERE / "sources.txt"
-    home = CACHE / f"clients-sources-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
-    if not (home / "complete").exists():
-        home.mkdir(exist_ok=True)
-        options = ("--quiet", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--require-hashes")
-        must(environment(), "-m", "pip", "download", *options, "-d", home, "-r", lock)
-        for archive in home.glob("*.tar.gz"):
-            with tarfile.open(archive) as packed:
-                packed.extractall(home, filter="data")
-        (home / "complete").touch()
-    return next(path for path in home.glob("sqlalchemy-*") if path.is_dir())
-
-
-def must(*command: str | Path) -> None:
-    subprocess.run([str(word) for word in command], check=True, timeout=MOST_SECONDS)
-
-
-@dataclass(frozen=True)
-class Run:
-    """One suite by one driver, one way. Its output and results go to `log`, with suffixes."""
-
-    driver: str
-    way: str
-    source: Path
-    python: Path
-    log: Path
-
-    def outcomes(self, proxy: Proxy, tests: str) -> Outcomes:
-        """Runs the suite in a database of its own. Raises RuntimeError when it did not come to its end."""
-        database = f"sa_{self.driver}_{self.way}"
-        self._database(proxy, database)
-        results = self.log.with_suffix(".xml")
-        results.unlink(missing_ok=True)
-        command = [
-            *(str(self.python), "-m", "pytest", tests, "--dburi", self._address(proxy, database)),
-            *("-q", "-k", CHOSEN, "-p", "no:cacheprovider", "--maxfail", "1000000", "--junitxml", str(results)),
-        ]
-        environment = {**os.environ, "PGSSLROOTCERT": str(proxy.authority.root), "PYTHONDONTWRITEBYTECODE": "1"}
-        environment.pop("PYTHONPATH", None)
-        with self.log.with_suffix(".log").open("wb") as log:
-            done = subprocess.run(
-                command, cwd=self.source, env=environment, stdout=log, stderr=log, timeout=MOST_SECONDS, check=False
+def differs(suite: Suite, ways: Sequence[str], known: Known, logs: Path, *, whole: bool) -> bool:
+    """Whether a suite goes otherwise by one of the ways than at the stock server, without a known reason. Raises
+    SuiteError and ValueError where it did not come to its end at the stock server, which would hide what differs."""
+    failed = False
+    with servers(*suite.proxy_arguments) as both:
+        stock = outcomes(suite, STOCK, both, known, logs, whole=whole)
+        if broken := [test for test, outcome in stock.of.items() if outcome == BROKE_OFF]:
+            raise SuiteError(
+                f"{', '.join(broken)} broke off at the stock server: leave out what panics, in known.toml"
             )
-        # 1: some tests failed.
-        if done.returncode not in {0, 1} or not results.is_file():
-            raise RuntimeError(f"the suite ended with status {done.returncode}; its output is {self.log}.log")
-        return read_junit(results)
+        for way in ways:
+            try:
+                found = outcomes(suite, way, both, known, logs, whole=whole)
+            except (SuiteError, ValueError) as error:
+                failed = True
+                say(f"{suite.name}, {way}: {error}")
+                continue
+            lines = compare(stock, found, known.of_way(suite.name, way), stale=whole)
+            failed |= bool(lines)
+            for line in lines:
+                say(f"  {suite.name}, {way}: {line}")
+    return failed
 
-    def _database(self, proxy: Proxy, name: str) -> None:
-        """As SQLAlchemy's README.unittests.rst asks for."""
-        with proxy.stock.admin() as admin:
-            admin.execute(f"CREATE DATABASE {name} OWNER app".encode())
-        where: dict[str, Any] = {"host": "127.0.0.1", "port": proxy.stock.port, "user": "app", "password": PASSWORD}
-        with psycopg.connect(**where, dbname=name, autocommit=True) as connection:
-            for statement in (
-                "CREATE SCHEMA test_schema",
-                "CREATE SCHEMA test_schema_2",
-                "CREATE EXTENSION hstore",
-                "CREATE EXTENSION citext",
-                "CREATE EXTENSION pg_trgm",
-            ):
-                connection.execute(statement.encode())
 
-    def _address(self, proxy: Proxy, database: str) -> str:
-        # The endpoint is named in the user: some tests make addresses of their own, of user, password, host and port.
-        user, port, tls = f"endpoint={ENDPOINT}{WAYS.get(self.way, '')};app", proxy.port, "verify-ca"
-        if self.way == STOCK:
-            user, port, tls = "app", proxy.stock.port, "disable"
-        name = "sslmode" if self.driver == "psycopg" else "ssl"
-        login = f"{quote(user, safe='')}:{quote(PASSWORD, safe='')}"
-        return f"postgresql+{self.driver}://{login}@127.0.0.1:{port}/{database}?{name}={tls}"
+def outcomes(suite: Suite, way: str, both: Servers, known: Known, logs: Path, *, whole: bool) -> Outcomes:
+    begun = time.monotonic()
+    kept(suite.name, way, logs).unlink(missing_ok=True)
+    found = suite.outcomes(both.place(way, DATABASE, logs / f"{suite.name}-{way}", say), known.of_suite(suite.name))
+    if whole:
+        kept(suite.name, way, logs).write_text(json.dumps(dict(found.of), indent=1))
+    say(f"{suite.name}, {way}: {found.summary()}, {time.monotonic() - begun:.0f} s")
+    return found
+
+
+def kept(suite: str, way: str, logs: Path) -> Path:
+    return logs / f"{suite}-{way}-outcomes.json"
+
+
+def results(suite: str, logs: Path) -> dict[str, Outcomes]:
+    """The results that are kept of a suite's last whole runs, by way."""
+    paths = {way: kept(suite, way, logs) for way in (STOCK, *WAYS)}
+    return {way: Outcomes(json.loads(path.read_text())) for way, path in paths.items() if path.is_file()}
 
 
 if __name__ == "__main__":

@@ -179,9 +179,11 @@ class Proxy:
     def _ready(self) -> bool:
         return self.http.get("/healthz").status_code == 200
 
-    def endpoint(self, name: str, state: str, *, allowed_ips: list[str] | None = None, **roles: str) -> None:
-        """Changes one endpoint in the directory, as a whole."""
-        entry = {"state": state, "address": f"127.0.0.1:{self.stock.port}", "roles": roles}
+    def endpoint(
+        self, name: str, state: str, *, allowed_ips: list[str] | None = None, address: str | None = None, **roles: str
+    ) -> None:
+        """Changes one endpoint in the directory, as a whole; its `address` is the stock server's unless given."""
+        entry = {"state": state, "address": address or f"127.0.0.1:{self.stock.port}", "roles": roles}
         self.endpoints[name] = entry | ({} if allowed_ips is None else {"allowed_ips": allowed_ips})
         draft = self.directory.with_suffix(".new")
         draft.write_text(json.dumps({"endpoints": self.endpoints}))
