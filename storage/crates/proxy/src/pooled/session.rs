@@ -186,7 +186,9 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
             _ => ("compute", "the compute closed the connection".to_owned()),
         };
         let text = EndReason(word, text);
-        if !turn.can_tell() {
+        // Postgres itself has told the client why it ends, as when an operator has a session ended; drivers go by the
+        // last error that they are given.
+        if !turn.can_tell() || turn.server.has_ended() {
             return Err(Unserved::Refused(Vec::new(), text));
         }
         let fatal = Fatal::new("08006", "the connection to the compute broke").with_hint(

@@ -25,6 +25,8 @@ pub struct Server {
     /// Bytes of the message that is under way, and whether the client gets them.
     left: usize,
     shown: bool,
+    /// Whether the server has said that it ends the connection, and why: its error is FATAL or PANIC.
+    has_ended: bool,
 }
 
 impl Server {
@@ -37,12 +39,18 @@ impl Server {
             held: Vec::new(),
             left: 0,
             shown: true,
+            has_ended: false,
         }
     }
 
     /// Whether the server stands between two messages.
     pub fn is_between(&self) -> bool {
         self.left == 0 && self.held.is_empty()
+    }
+
+    /// Whether the server's own last word has been that it ends the connection.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
     }
 }
 
@@ -276,6 +284,11 @@ impl Turn {
     /// An ErrorResponse. False: the client gets another one in its place.
     fn failed(&mut self, body: &[u8], out: &mut Vec<u8>) -> bool {
         self.copying_in = false;
+        if let Some(b"FATAL" | b"PANIC") = field(body, b'V') {
+            // Nothing follows, and to whatever was asked for this is the answer.
+            self.server.has_ended = true;
+            return true;
+        }
         let code = field(body, b'C').unwrap_or_default();
         let mut shown = true;
         match self.expected.front() {

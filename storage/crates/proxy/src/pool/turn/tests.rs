@@ -569,6 +569,36 @@ fn what_no_client_and_no_server_can_say_ends_the_turn() {
 }
 
 #[test]
+fn what_a_server_ends_with_is_passed_on_and_remembered() {
+    let why = || {
+        Fatal::new(
+            "57P01",
+            "terminating connection due to administrator command",
+        )
+    };
+    // To a query, and to a Parse that waits for its Sync.
+    for begun in [query("one"), [parse("a", "one"), sync()].concat()] {
+        for (said, ends) in [
+            (why().to_message(), true),
+            (why().to_error_message(), false),
+        ] {
+            let mut client = Client::new(Tracked::default());
+            client.inbox.extend(&begun);
+            assert!(matches!(client.idle(), Ok(Idle::Turn)));
+            let mut turn = Turn::new(client, fresh(), Arc::default());
+            turn.take_from_client(&mut Vec::new()).expect("well formed");
+            let mut out = Vec::new();
+            for byte in &said {
+                turn.take_from_server(&[*byte], &mut out)
+                    .expect("an error is an answer to anything");
+            }
+            assert_eq!(out, said);
+            assert_eq!(turn.server.has_ended(), ends);
+        }
+    }
+}
+
+#[test]
 fn a_client_that_leaves_lets_the_server_come_to_its_end() {
     let mut pooled = Pooled::new(1);
     pooled.send(&query("BEGIN"), 99);
