@@ -32,7 +32,7 @@ class _Slot:
 
     async def open(self) -> psycopg.AsyncConnection[Any]:
         if self._connection is None or self._connection.closed:
-            opened = await psycopg.AsyncConnection.connect(self._uri, autocommit=True, connect_timeout=10)
+            opened = await psycopg.AsyncConnection.connect(self._uri, autocommit=True, connect_timeout=60)
             await opened.execute(f"SET statement_timeout = '{TIMEOUT_SECONDS}s'".encode())
             self._connection = opened
         return self._connection
