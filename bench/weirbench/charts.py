@@ -69,3 +69,27 @@ def churn(samples: Sequence[Mapping[str, float]], figures: Sequence[tuple[str, s
         panel.set_title(f"{name.replace('_', ' ')}, {'MiB' if unit == 'bytes' else unit}", fontsize=8)
         panel.tick_params(labelsize=7)
     figure.savefig(to, dpi=110)
+
+
+def neighbours(result: Mapping[str, Any], to: Path) -> None:
+    """A bar for each storm of `neighbours.py`: p99 of the neighbour's commits, median of the rounds, with least and
+    most; and lines at that of the neighbour alone and at what is promised beside a storm."""
+    alone = result["alone"]["p99_ms"]
+    found = {"alone": alone, **{name: of["p99_ms"] for name, of in result["storms"].items()}}
+    middle = [figure["median"] for figure in found.values()]
+    around = [
+        [at - figure["min"] for at, figure in zip(middle, found.values(), strict=True)],
+        [figure["max"] - at for at, figure in zip(middle, found.values(), strict=True)],
+    ]
+    figure = Figure(figsize=(7, 3), layout="constrained")
+    axes = figure.subplots()
+    axes.barh(list(found), middle, xerr=around, height=0.6)
+    axes.axvline(alone["median"], color="tab:gray", linewidth=0.8, linestyle="--")
+    promised = alone["median"] * result["most_ratio"]
+    axes.axvline(
+        promised, color="tab:red", linewidth=0.8, linestyle="--", label=f"{result['most_ratio']:g} times alone"
+    )
+    axes.invert_yaxis()
+    axes.set(xlabel="99th percentile of the quiet neighbour's commits, ms", xlim=(0, None))
+    axes.legend(loc="lower right", frameon=False)
+    figure.savefig(to, dpi=110)

@@ -135,6 +135,51 @@ def test_time_on_processors_ends_where_the_size_does(compute: Compute, made: dic
     assert int(quota) == 25_000
 
 
+def values(made: dict[str, Path], compute: Compute) -> dict[str, int]:
+    """What the kernel has for the compute: thousandths of a processor, its weight by a unit's, bytes, processes."""
+    found: dict[str, int] = {}
+    files = {
+        "cpu": {"cpu.max": 100, "cpu.cfs_quota_us": 100},
+        "weight": {"cpu.weight": 1, "cpu.shares": 10.24},
+        "memory": {"memory.max": 1, "memory.limit_in_bytes": 1},
+        "processes": {"pids.max": 1},
+    }
+    for name, known in files.items():
+        directory = made.get("cpu" if name == "weight" else name)
+        for file, scale in known.items():
+            path = (directory or Path("/nowhere")) / compute.process.name / file
+            if path.exists():
+                found[name] = round(int(path.read_text().split()[0]) / scale)
+    return found
+
+
+def test_another_size_of_a_running_compute_is_another_share_of_the_machine(
+    compute: Compute, made: dict[str, Path]
+) -> None:
+    def expected(units: float) -> dict[str, int]:
+        whole = {"cpu": 1000, "weight": 100, "memory": 4 << 30, "processes": 500}
+        beside = {"processes": 512}
+        known = {**made, **({"weight": made["cpu"]} if "cpu" in made else {})}
+        return {name: round(units * of) + beside.get(name, 0) for name, of in whole.items() if name in known}
+
+    assert values(made, compute) == expected(UNITS)
+    with compute.connect() as session:
+        for units in (4.0, 0.5, 2.0, UNITS):
+            code, answer = compute.configure(compute_units=units)
+            assert code == 200, answer
+            assert values(made, compute) == expected(units)
+            limits = compute.status()["limits"]
+            assert limits["cpu_thousandths"] == 1000 * units
+            assert set(limits["in_force"]) >= set(made)
+            # The same session goes on.
+            assert session.execute("SELECT 1").fetchone() == (1,)
+    # A spec that is refused leaves the size before.
+    database = {"name": "kept", "owner": "nobody-has-this-name"}
+    refused = {**compute.spec(), "compute_units": 4.0, "databases": [*compute.spec()["databases"], database]}
+    assert compute.http.post("/configure", json=refused).status_code >= 400
+    assert values(made, compute) == expected(UNITS)
+
+
 def test_used_up_memory_is_said_and_means_a_new_start(compute: Compute, made: dict[str, Path]) -> None:
     needs(made, "memory")
     compute.sql("CREATE TABLE kept AS SELECT n FROM generate_series(1, 100) AS n")

@@ -185,26 +185,40 @@ def test_settings_that_lock_everybody_out_are_cleared_without_a_session(shared: 
 
 def test_another_size_comes_into_force_without_ending_a_session(shared: Engine) -> None:
     compute = shared.compute(shared.create_timeline())
-    names = ("work_mem", "maintenance_work_mem", "effective_cache_size", "max_parallel_workers")
+    names = ("work_mem", "maintenance_work_mem", "effective_cache_size", "max_parallel_workers", "temp_file_limit")
     query = "SELECT " + ", ".join(f"current_setting('{name}')" for name in names)
-    stock = ("4MB", "64MB", "4GB", "8")
+    stock = ("4MB", "64MB", "4GB", "8", "10GB")
     with compute.connect() as session:
         assert session.execute(query).fetchone() == stock
         assert configure(compute, {}, compute_units=2.0) == (200, {"pending_restart": [], "failed": []})
         # The same session has them with its next statement.
-        assert session.execute(query).fetchone() == ("8MB", "128MB", "8GB", "16")
+        assert session.execute(query).fetchone() == ("8MB", "128MB", "8GB", "16", "20GB")
         assert compute.status()["compute_units"] == 2.0
         # What is chosen by name stays, whatever the size is.
         assert configure(compute, {"Work_Mem": "5MB"}, compute_units=0.25)[0] == 200
-        assert session.execute(query).fetchone() == ("5MB", "16MB", "1GB", "2")
+        assert session.execute(query).fetchone() == ("5MB", "16MB", "1GB", "2", "2560MB")
         assert configure(compute, {}, compute_units=1.0)[0] == 200
         assert session.execute(query).fetchone() == stock
     shown = compute.http.get("/settings").json()["settings"]
     assert "effective_cache_size" not in [item["name"] for item in shown], "nobody has chosen it"
     compute.suspend()
     again = shared.compute(compute.timeline, compute_units=2.0)
-    assert again.sql(query) == [("8MB", "128MB", "8GB", "16")]
+    assert again.sql(query) == [("8MB", "128MB", "8GB", "16", "20GB")]
     again.suspend()
+
+
+def test_a_session_spills_so_much_and_no_more(shared: Engine) -> None:
+    """The least size keeps the test short: a hundredth of a unit, and 100 MB of temporary files a session."""
+    compute = shared.compute(shared.create_timeline(), compute_units=0.01)
+    words = "SELECT md5(n::text) AS word FROM generate_series(1, %s) AS n ORDER BY word OFFSET 1"
+    spill = f"SELECT count(*) FROM ({words}) AS sorted"
+    with compute.connect() as session:
+        with pytest.raises(psycopg.errors.ConfigurationLimitExceeded, match="temporary file size exceeds"):
+            session.execute(spill, (4_000_000,))
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            session.execute("SET temp_file_limit = -1")
+        assert session.execute(spill, (100_000,)).fetchone() == (99_999,)
+    compute.suspend()
 
 
 def test_a_busy_postgres_says_how_busy_it_is(shared: Engine) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from weir import postgres_versions
-from weir.cli import encryption, folders, launching, service_users, system
+from weir.cli import encryption, folders, launching, precedence, service_users, system
 from weir.cli import installation as installations
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation
@@ -248,6 +248,10 @@ def _bounded(installation: Installation) -> Iterator[_Finding]:
         found = ", ".join(cgroups.CONTROLLERS[name].bounds for name in cgroups.places(installation.compute_cgroup))
         if found:
             yield True, f"computes are bounded by control groups below {installation.compute_cgroup}: {found}", ""
+    if reason := precedence.missing(installation):
+        yield None, reason, "One database can hold up the commits of others; docs/operating.md, Limits of computes."
+    elif not installation.is_simulated:
+        yield True, "services come before computes where there are too few processors", ""
 
 
 def unbounded(installation: Installation) -> list[str]:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from weir.cli import installation as installations
-from weir.cli import system
+from weir.cli import precedence, system
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation, script
 from weir.cli.output import note, span
@@ -36,6 +36,7 @@ def down(home: Path, *, immediate: bool) -> None:
             if not supervisor.stop(_SERVICES_SECONDS):
                 note(f"the supervisor has not ended after {_SERVICES_SECONDS} s; ending what is left")
         _sweep(installation)
+        precedence.remove(installation)
         supervisor.forget()
         note(f"down after {span(time.monotonic() - started)}; no process and no mount is left")
 

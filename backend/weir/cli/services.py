@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from weir.cli import launching, ownership
+from weir.cli import launching, ownership, precedence
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation, python, script
 from weir.cli.launching import Own
@@ -367,7 +367,7 @@ def _entry(installation: Installation, service: Service, environment: Mapping[st
     marked = {**environment, **service.environment, SERVICE_VARIABLE: service.name}
     if not service.has_database:
         marked.pop(DATABASE_VARIABLE, None)
-    words = [*service.before, *service.command]
+    words, log = [*service.before, *service.command], installation.log_file(service.name)
     if service.own is not None:
         as_user = launching.words(installation, service.own, service.command[0], service.ports)
         words = [*service.before, *as_user, *service.command]
@@ -375,7 +375,7 @@ def _entry(installation: Installation, service: Service, environment: Mapping[st
         marked |= {"HOME": str(service.own.folder or "/")} if as_user else {}
     entry: dict[str, Any] = {
         "description": service.what,
-        "entrypoint": [*_TO_ITS_LOG, str(installation.log_file(service.name)), *words],
+        "entrypoint": [*_TO_ITS_LOG, str(log), *precedence.words(installation, service.name), *words],
         "working_dir": str(installation.home),
         "environment": [f"{name}={value}" for name, value in marked.items()],
         "availability": _availability(service),

@@ -52,13 +52,14 @@ runtime = "{runtime}"
 # were not read lately go, to be fetched again when they are read. Pages that it has written stay. 0: no limit.
 cache_mib = {cache_mib}
 # The largest size that an endpoint may ask for (autoscaling_limit_max_cu), in units of one processor and 4 GiB. Above
-# 1 the size of a compute follows its load between its endpoint's limits. Nothing keeps a compute from using more.
+# 1 the size of a compute follows its load between its endpoint's limits. Only `cgroup` keeps one from using more.
 max_cu = 1
 # Where Weir is run by root, each compute has a user of the operating system of its own while it runs, from this range
 # of numbers, which nothing else on this machine may use; so many can run. "": computes share the user in [postgres].
 users = "{users}"
 # Where Weir is run by root: a control group that you have made for Weir, such as "/weir" for /sys/fs/cgroup/weir.
-# Each compute gets one below it, which bounds its memory, processor time and processes by its size. "": nothing does.
+# Each compute gets one below it, which bounds its memory, processor time and processes by its size, and services one
+# that comes before them. "": nothing bounds computes.
 cgroup = ""
 
 [services]

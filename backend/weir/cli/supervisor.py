@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from weir.cli import system
+from weir.cli import precedence, system
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation
 
@@ -94,6 +94,7 @@ class Supervisor:
             file.write(config)
         self.installation.socket.unlink(missing_ok=True)
         command = [
+            *precedence.words(self.installation, "supervisor"),
             str(self.installation.tool("process-compose")),
             *("up", "--config", str(path), "--disable-dotenv", "--tui=false", "--keep-project", "--ordered-shutdown"),
             *("--unix-socket", str(self.installation.socket)),
@@ -116,6 +117,7 @@ class Supervisor:
                 # What services make is their own, unless they say otherwise.
                 umask=0o077,
             )
+        precedence.prefer(self.installation, process.pid)
         self._pid_file.write_text(f"{process.pid} {system.start_ticks(process.pid)}\n")
         deadline = time.monotonic() + 20
         while not self.answers():

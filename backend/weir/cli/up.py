@@ -11,7 +11,18 @@ from pathlib import Path
 
 import click
 
-from weir.cli import certificates, encryption, folders, keys, metadata, ownership, proofs, service_users, system
+from weir.cli import (
+    certificates,
+    encryption,
+    folders,
+    keys,
+    metadata,
+    ownership,
+    precedence,
+    proofs,
+    service_users,
+    system,
+)
 from weir.cli import installation as installations
 from weir.cli.doctor import together, unbounded
 from weir.cli.errors import CliError
@@ -46,9 +57,11 @@ def up(home: Path, *, port_base: int | None, timeout: float) -> Installation:
         if installation.has_proxy:
             renew_certificate(installation)
         ownership.prepare(installation)
+        precedence.prepare(installation)
         chosen = services(installation)
-        for reason in (*together(installation, chosen), *unbounded(installation)):
-            note(reason)
+        for reason in (*together(installation, chosen), *unbounded(installation), precedence.missing(installation)):
+            if reason:
+                note(reason)
         config = supervisor_config(installation, chosen)
         if supervisor.pid() is not None and supervisor.answers():
             return _already_up(installation, supervisor, chosen, config, timeout)

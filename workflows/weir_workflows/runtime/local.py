@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from weir.config import Settings
 from weir.kit import cgroups
 from weir.kit.http import bracketed
@@ -32,6 +34,8 @@ from weir_workflows.runtime import environment
 from weir_workflows.runtime.process import ProcessId, boot_id, find_by_arguments
 from weir_workflows.runtime.servers import Servers
 from weir_workflows.runtime.users import Users
+
+log = structlog.get_logger()
 
 # What the agent inherits the lock of its user as.
 _LOCK_DESCRIPTOR = 3
@@ -145,11 +149,22 @@ class LocalRuntime:
                 ],
             )
         self._children.add(pid)
+        self._weigh(compute_id, pid)
         started = ProcessId.of_running(pid)
         if started is None:
             raise RuntimeError(f"compute {compute_id} ended as it was started; see {directory / 'log'}")
         _replace(directory / "pid", started.text())
         return started
+
+    def _weigh(self, compute_id: str, pid: int) -> None:
+        """Takes the agent out of the services' control group, which it has from this process, into one of its own: it
+        works for one tenant alone. Postgres, which the agent starts later, gets another one."""
+        group = self._settings.compute_cgroup
+        weighed = cgroups.weigh(group, cgroups.agents(compute_id), cgroups.AGENT_WEIGHT)
+        try:
+            cgroups.enter(weighed.values(), pid)
+        except OSError as error:
+            log.warning("agent_not_weighed", compute_id=compute_id, error=str(error))
 
     def _token_arguments(self, directory: Path, spec: dict[str, Any]) -> list[str]:
         """Makes the compute's token; none where the installation has no keys."""

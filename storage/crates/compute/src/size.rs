@@ -10,6 +10,9 @@ const UNIT_MEMORY: u64 = 4 << 30;
 /// What a server of one unit gives a sort, a vacuum, and a plan to reckon with, kB.
 const WORK_MEM: f64 = 4096.0;
 const MAINTENANCE_WORK_MEM: f64 = 65_536.0;
+/// What the temporary files of a session of one unit may hold, kB: local disk is shared by all computes of a machine, and
+/// by safekeepers, which take no commits once it is full. [`crate::postgres`] gives a compute of one unit as much.
+const TEMP_FILES: f64 = (10 << 20) as f64;
 /// What PostgreSQL takes for these at least, kB.
 const LEAST_MEMORY: i64 = 1024;
 /// Processes of parallel plans of one unit, for all sessions.
@@ -49,7 +52,9 @@ impl ComputeSize {
             return Vec::new();
         }
         let memory = |of_a_unit: f64| (of_a_unit * self.units) as i64;
-        let kilobytes = |value: i64| SettingValue::Text(format!("{}kB", value.max(LEAST_MEMORY)));
+        let most = i64::from(i32::MAX);
+        let kilobytes =
+            |value: i64| SettingValue::Text(format!("{}kB", value.clamp(LEAST_MEMORY, most)));
         let workers = (PARALLEL_WORKERS * self.processors()).round() as i64;
         vec![
             ("work_mem", kilobytes(memory(WORK_MEM))),
@@ -65,6 +70,7 @@ impl ComputeSize {
                 "max_parallel_workers",
                 SettingValue::Integer(workers.clamp(1, 64)),
             ),
+            ("temp_file_limit", kilobytes(memory(TEMP_FILES))),
         ]
     }
 }
@@ -90,7 +96,8 @@ mod tests {
                 "work_mem=8192kB",
                 "maintenance_work_mem=131072kB",
                 "effective_cache_size=8388608kB",
-                "max_parallel_workers=16"
+                "max_parallel_workers=16",
+                "temp_file_limit=20971520kB"
             ]
         );
         assert_eq!(
@@ -99,7 +106,8 @@ mod tests {
                 "work_mem=1024kB",
                 "maintenance_work_mem=16384kB",
                 "effective_cache_size=1048576kB",
-                "max_parallel_workers=2"
+                "max_parallel_workers=2",
+                "temp_file_limit=2621440kB"
             ]
         );
     }
@@ -111,5 +119,6 @@ mod tests {
         }
         assert_eq!(of(0.001)[0], "work_mem=1024kB");
         assert_eq!(of(1000.0)[3], "max_parallel_workers=64");
+        assert_eq!(of(1000.0)[4], "temp_file_limit=2147483647kB");
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::settings::FailedSetting;
 use super::{Agent, Live, State, SwitchError};
+use crate::postgres::limits::Limits;
 use crate::postgres::{self, AdminError, SettingsError};
 use crate::settings;
 use crate::spec::{Spec, SpecError};
@@ -81,9 +82,14 @@ impl Agent {
         let live = self
             .running()
             .ok_or_else(|| ConfigureError::NotRunning(self.status.lock().state))?;
+        // What a size allows comes before the settings that count on it, and goes after them.
+        let larger = now.compute_units.max(next.compute_units);
+        self.resize(&live, larger).await;
         let settings = self.change_settings(&next, &live).await;
         self.hold_to(&next);
         let applied = self.apply_to(&live, &next).await;
+        // A spec that was not applied leaves the size before, as the status says it.
+        self.resize(&live, self.spec().compute_units).await;
         // After the rest, because a quota that the branch is near ends this run; and also when the rest has failed,
         // because what a user has done to a role or a database must not keep a limit from counting.
         live.volume.quota().set(next.storage_quota_bytes);
@@ -96,6 +102,19 @@ impl Agent {
             pending_restart: settings?,
             failed: self.failed_settings(),
         })
+    }
+
+    /// Bounds what Postgres takes of the machine as its size says, where it has a control group.
+    pub(super) async fn resize(&self, live: &Arc<Live>, units: f64) {
+        let (limits, postmaster) = (Limits::of_units(units), live.postmaster.clone());
+        if postmaster.is_within(&limits) {
+            return;
+        }
+        // The kernel may take memory back before it answers.
+        match tokio::task::spawn_blocking(move || postmaster.resize(limits)).await {
+            Ok(bounds) => self.bounded(bounds.as_ref()),
+            Err(error) => tracing::error!(%error, "changing the limits of a size panicked"),
+        }
     }
 
     /// Takes into the spec, and so into the next run, what needs no consent of Postgres.

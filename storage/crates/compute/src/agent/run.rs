@@ -280,7 +280,7 @@ impl Agent {
         let (log, user) = (&self.paths.log, &self.pg_user);
         let postmaster = Postmaster::start(&program, data, log, user, spec.port, group)?;
         self.confined(postmaster.confinement());
-        self.bounded(postmaster.bounds());
+        self.bounded(postmaster.bounds().as_ref());
         // Numbers in Postgres's own log may be those of its namespace.
         tracing::info!(pid = postmaster.pid(), "started Postgres");
         Ok(postmaster)
@@ -348,6 +348,7 @@ impl Agent {
                 watch::full_page_writes(self, live),
                 audit::run(self, live),
                 prewarm::watch(self, live),
+                watch::size(self, live),
             );
         };
         tokio::select! {

@@ -25,6 +25,7 @@ use crate::volume::Stats;
 const VITALS_EVERY: Duration = Duration::from_millis(250);
 const TIMELINE_EVERY: Duration = Duration::from_millis(300);
 const REFUSE_EVERY: Duration = Duration::from_millis(200);
+const SIZE_EVERY: Duration = Duration::from_secs(5);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// From here on writes are held back, up to [`MAX_DELAY`] each at the upper end.
@@ -53,6 +54,18 @@ pub async fn full_page_writes(agent: &Agent, live: &Live) {
         }
         if changes.changed().await.is_err() {
             return std::future::pending().await;
+        }
+    }
+}
+
+/// Has the control group's limits be those of the compute's size where a change of it left others: a limit of memory that
+/// had to stay because more was in use, or those of a caller who went away in the middle.
+pub async fn size(agent: &Agent, live: &Arc<Live>) {
+    loop {
+        tokio::time::sleep(SIZE_EVERY).await;
+        // Whoever changes the spec just now sees to it.
+        if let Ok(_one) = agent.changing.try_lock() {
+            agent.resize(live, agent.spec().compute_units).await;
         }
     }
 }

@@ -8,6 +8,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::{Component, Path, PathBuf};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::limits::{Controller, Hierarchy, Limits, Version, hierarchies, out_of_memory_kills};
@@ -33,13 +34,31 @@ pub struct Bounds {
     pub missing: Vec<Unlimited>,
 }
 
-/// A group that was made for a Postgres, which has yet to enter it.
+/// A group that was made for a Postgres.
 #[derive(Debug)]
 pub struct Group {
-    limits: Limits,
-    made: Vec<(Controller, PathBuf)>,
+    made: Vec<Made>,
     missing: Vec<Unlimited>,
     killed_before: u64,
+    /// What can change while Postgres runs.
+    held: Mutex<Held>,
+}
+
+/// A group's directory for one controller; several of one hierarchy are the same.
+#[derive(Debug)]
+struct Made {
+    controller: Controller,
+    version: Version,
+    directory: PathBuf,
+}
+
+#[derive(Debug)]
+struct Held {
+    limits: Limits,
+    /// Directories that Postgres is not in, with why.
+    outside: Vec<(PathBuf, String)>,
+    /// Limits of a size before, which had to stay.
+    kept: Vec<Unlimited>,
 }
 
 impl Group {
@@ -47,14 +66,18 @@ impl Group {
     pub fn make(parent: &Path, name: &str, limits: Limits) -> Group {
         let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let mut group = Group {
-            limits,
             made: Vec::new(),
             missing: Vec::new(),
             killed_before: 0,
+            held: Mutex::new(Held {
+                limits,
+                outside: Vec::new(),
+                kept: Vec::new(),
+            }),
         };
         for controller in Controller::ALL {
             match make_one(&hierarchies(&table), parent, name, controller, &limits) {
-                Ok(directory) => group.made.push((controller, directory)),
+                Ok(made) => group.made.push(made),
                 Err(reason) => group.missing.push(Unlimited { controller, reason }),
             }
         }
@@ -65,30 +88,61 @@ impl Group {
 
     /// The group's directories, one a hierarchy.
     pub fn directories(&self) -> Vec<PathBuf> {
-        let mut directories: Vec<PathBuf> =
-            self.made.iter().map(|(_, path)| path.clone()).collect();
+        let made = self.made.iter();
+        let mut directories: Vec<PathBuf> = made.map(|made| made.directory.clone()).collect();
         directories.sort();
         directories.dedup();
         directories
     }
 
-    /// What bounds those who are in the group; but for directories, with why, that could not be entered.
-    pub fn bounds(&self, outside: &[(PathBuf, String)]) -> Bounds {
+    /// Takes notice that Postgres has entered the group, but for these directories, with why.
+    pub fn entered(&self, outside: Vec<(PathBuf, String)>) {
+        self.held.lock().outside = outside;
+    }
+
+    /// What bounds those who are in the group.
+    pub fn bounds(&self) -> Bounds {
+        let held = self.held.lock();
         let mut bounds = Bounds {
-            limits: self.limits,
+            limits: held.limits,
             in_force: Vec::new(),
             missing: self.missing.clone(),
         };
-        for (controller, directory) in &self.made {
-            match outside.iter().find(|(path, _)| path == directory) {
-                None => bounds.in_force.push(*controller),
-                Some((_, reason)) => bounds.missing.push(Unlimited {
-                    controller: *controller,
-                    reason: reason.clone(),
-                }),
+        for made in &self.made {
+            let (controller, mut outside) = (made.controller, held.outside.iter());
+            let outside = outside.find(|(path, _)| *path == made.directory);
+            let mut kept = held.kept.iter();
+            if let Some((_, reason)) = outside {
+                let reason = reason.clone();
+                bounds.missing.push(Unlimited { controller, reason });
+            } else if let Some(kept) = kept.find(|kept| kept.controller == controller) {
+                bounds.missing.push(kept.clone());
+            } else {
+                bounds.in_force.push(controller);
             }
         }
         bounds
+    }
+
+    /// Whether these limits are those that the group was given last, and none of a size before had to stay.
+    pub fn has(&self, limits: &Limits) -> bool {
+        let held = self.held.lock();
+        held.limits == *limits && held.kept.is_empty()
+    }
+
+    /// Puts other limits in the place of those before, while Postgres runs. One that the kernel does not take, and less
+    /// memory than is in use, leave the limit before: [`Group::bounds`] says so, and the call can be repeated. Blocks
+    /// while the kernel takes pages of memory back, for seconds at most.
+    pub fn resize(&self, limits: Limits) {
+        let mut kept = Vec::new();
+        for made in &self.made {
+            let controller = made.controller;
+            if let Err(reason) = put(&made.directory, controller, made.version, &limits) {
+                kept.push(Unlimited { controller, reason });
+            }
+        }
+        let mut held = self.held.lock();
+        (held.limits, held.kept) = (limits, kept);
     }
 
     /// That the kernel has ended processes of the group for want of memory, in words; `None` if it has not.
@@ -97,21 +151,19 @@ impl Group {
         (killed > 0).then(|| {
             format!(
                 "out of memory: the kernel ended {killed} of this compute's processes, which may take {} MiB",
-                self.limits.memory_bytes >> 20
+                self.held.lock().limits.memory_bytes >> 20
             )
         })
     }
 
     fn killed(&self) -> u64 {
-        let memory = |(controller, path): &(Controller, PathBuf)| {
-            (*controller == Controller::Memory).then(|| path.clone())
-        };
-        let Some(directory) = self.made.iter().find_map(memory) else {
+        let mut made = self.made.iter();
+        let Some(memory) = made.find(|made| made.controller == Controller::Memory) else {
             return 0;
         };
         ["memory.events", "memory.oom_control"]
             .iter()
-            .filter_map(|file| std::fs::read_to_string(directory.join(file)).ok())
+            .filter_map(|file| std::fs::read_to_string(memory.directory.join(file)).ok())
             .map(|text| out_of_memory_kills(&text))
             .sum()
     }
@@ -149,7 +201,7 @@ fn make_one(
     name: &str,
     controller: Controller,
     limits: &Limits,
-) -> Result<PathBuf, String> {
+) -> Result<Made, String> {
     let mut found = Err(format!(
         "no hierarchy of control groups has both the controller {} and the group {}",
         controller.name(Version::Two),
@@ -162,7 +214,12 @@ fn make_one(
             if !below.is_dir() || !offers(hierarchy, &below, wanted) {
                 continue;
             }
-            found = limited(&below, name, controller, version, limits);
+            let directory = limited(&below, name, controller, version, limits);
+            found = directory.map(|directory| Made {
+                controller,
+                version,
+                directory,
+            });
             if found.is_ok() {
                 return found;
             }
@@ -216,19 +273,69 @@ fn limited(
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(format!("{} cannot be made: {error}", directory.display())),
     }
-    for setting in controller.settings(version, limits) {
-        let file = directory.join(setting.file);
-        if let Err(error) = write(&file, &setting.value)
-            && setting.needed
-        {
+    match put(&directory, controller, version, limits) {
+        Ok(()) => Ok(directory),
+        Err(reason) => {
             // In the first kind, the directory is for this controller alone.
             if version == Version::One {
                 std::fs::remove_dir(&directory).ok();
             }
+            Err(reason)
+        }
+    }
+}
+
+/// Writes the limits of one controller, over those that a group has or has not.
+fn put(
+    directory: &Path,
+    controller: Controller,
+    version: Version,
+    limits: &Limits,
+) -> Result<(), String> {
+    if (controller, version) == (Controller::Memory, Version::Two) {
+        free_memory(directory, limits.memory_bytes)?;
+    }
+    let settings = controller.settings(version, limits);
+    // Memory with swap may never be less than memory: which of the two has to be written first depends on whether the
+    // group grows. What is written in the wrong order fails, and is written again in the right one.
+    for setting in settings.iter().rev() {
+        write(&directory.join(setting.file), &setting.value).ok();
+    }
+    for setting in settings {
+        let file = directory.join(setting.file);
+        if let Err(error) = write(&file, &setting.value)
+            && setting.needed
+        {
             return Err(format!("{} cannot be written: {error}", file.display()));
         }
     }
-    Ok(directory)
+    Ok(())
+}
+
+/// Has the kernel take pages of a group back until no more than `most` bytes are in use. In the second kind a limit below
+/// what is in use ends processes at once; in the first the kernel refuses it by itself.
+fn free_memory(directory: &Path, most: u64) -> Result<(), String> {
+    let used = || -> u64 {
+        let text = std::fs::read_to_string(directory.join("memory.current"));
+        text.ok()
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(0)
+    };
+    if used() <= most {
+        return Ok(());
+    }
+    let high = directory.join("memory.high");
+    let before = std::fs::read_to_string(&high).unwrap_or_default();
+    // The write returns when as much as can be was taken back. Left so low, sessions would stand still for long.
+    write(&high, &most.to_string()).ok();
+    if used() <= most {
+        return Ok(());
+    }
+    write(&high, before.trim()).ok();
+    Err(format!(
+        "more than the {} MiB of this size are in use: the limit before stays until they are free",
+        most >> 20
+    ))
 }
 
 fn write(file: &Path, text: &str) -> io::Result<()> {
@@ -236,4 +343,97 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
         .write(true)
         .open(file)?
         .write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(directory: &Path, contents: &[(&str, &str)]) {
+        for (name, text) in contents {
+            std::fs::write(directory.join(name), text).unwrap();
+        }
+    }
+
+    fn read(directory: &Path, name: &str) -> String {
+        std::fs::read_to_string(directory.join(name)).unwrap()
+    }
+
+    fn group(directory: &Path, controller: Controller, version: Version, units: f64) -> Group {
+        let directory = directory.to_owned();
+        Group {
+            made: vec![Made {
+                controller,
+                version,
+                directory,
+            }],
+            missing: Vec::new(),
+            killed_before: 0,
+            held: Mutex::new(Held {
+                limits: Limits::of_units(units),
+                outside: Vec::new(),
+                kept: Vec::new(),
+            }),
+        }
+    }
+
+    #[test]
+    fn a_group_gets_the_limits_of_another_size() {
+        let folder = tempfile::tempdir().unwrap();
+        files(folder.path(), &[("cpu.max", ""), ("cpu.weight", "")]);
+        let group = group(folder.path(), Controller::Cpu, Version::Two, 1.0);
+        let (small, large) = (Limits::of_units(0.5), Limits::of_units(4.0));
+        assert!(!group.has(&large));
+        group.resize(large);
+        assert!(group.has(&large) && !group.has(&small));
+        assert_eq!(group.bounds().limits, large);
+        assert_eq!(group.bounds().in_force, [Controller::Cpu]);
+        group.resize(small);
+        assert!(read(folder.path(), "cpu.max").starts_with("50000 100000"));
+    }
+
+    #[test]
+    fn memory_in_use_keeps_the_limit_before_until_it_is_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let four_gib = (4u64 << 30).to_string();
+        let limits = [("memory.max", four_gib.as_str()), ("memory.high", "max")];
+        files(folder.path(), &limits);
+        files(
+            folder.path(),
+            &[("memory.swap.max", "0"), ("memory.current", "2147483648\n")],
+        );
+        let group = group(folder.path(), Controller::Memory, Version::Two, 1.0);
+        let small = Limits::of_units(0.25);
+        group.resize(small);
+        assert!(!group.has(&small), "it is to be tried again");
+        assert_eq!(read(folder.path(), "memory.max"), four_gib);
+        assert!(
+            read(folder.path(), "memory.high").starts_with("max"),
+            "no session is held up"
+        );
+        let bounds = group.bounds();
+        assert!(bounds.in_force.is_empty());
+        assert!(
+            bounds.missing[0]
+                .reason
+                .contains("1024 MiB of this size are in use")
+        );
+        files(folder.path(), &[("memory.current", "1000\n")]);
+        group.resize(small);
+        assert!(group.has(&small));
+        assert!(read(folder.path(), "memory.max").starts_with("1073741824"));
+        assert_eq!(group.bounds().in_force, [Controller::Memory]);
+    }
+
+    #[test]
+    fn a_limit_that_the_kernel_does_not_take_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = group(folder.path(), Controller::Processes, Version::One, 1.0);
+        group.resize(Limits::of_units(2.0));
+        assert!(
+            group.bounds().missing[0]
+                .reason
+                .contains("pids.max cannot be written")
+        );
+    }
 }

@@ -24,10 +24,12 @@ pub const SLOT: &str = "weir";
 pub const STANDBY: &str = "weir_proposer";
 
 /// What a spec may change; chosen for a disposable local disk and storage over a network.
-const DEFAULTS: [(&str, &str); 16] = [
+const DEFAULTS: [(&str, &str); 17] = [
     ("max_connections", "100"),
     ("shared_buffers", "128MB"),
     ("max_prepared_transactions", "64"),
+    // Of one unit; other sizes have it among the settings that are included (`crate::size`).
+    ("temp_file_limit", "10GB"),
     ("password_encryption", "scram-sha-256"),
     ("effective_io_concurrency", "32"),
     ("random_page_cost", "1.5"),

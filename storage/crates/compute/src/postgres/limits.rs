@@ -16,6 +16,10 @@ const OTHER_PROCESSES: u64 = 512;
 const PERIOD_US: u64 = 100_000;
 /// The least share that the kernel takes.
 const LEAST_QUOTA_US: u64 = 1_000;
+/// What a group of the first kind has where one of the second has a weight of 100.
+const USUAL_SHARES: u64 = 1024;
+/// What the kernel takes of shares at most.
+const MOST_SHARES: u64 = 262_144;
 
 /// What a compute may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -26,7 +30,8 @@ pub struct Limits {
     pub cpu_thousandths: u64,
     /// Processes and threads.
     pub processes: u64,
-    /// The part of the disks' time where others want some too: a compute of one unit has 100.
+    /// The part of the disks' time, and of that of processors, where others want some too: a compute of one unit has
+    /// 100.
     pub io_weight: u64,
 }
 
@@ -103,6 +108,8 @@ impl Controller {
             value,
             needed: true,
         };
+        let weight = limits.io_weight.clamp(1, 10_000);
+        let shares = weight * USUAL_SHARES / 100;
         let wished = |file, value: u64| Setting {
             file,
             value: value.to_string(),
@@ -124,18 +131,19 @@ impl Controller {
                 wished("memory.soft_limit_in_bytes", high),
                 wished("memory.memsw.limit_in_bytes", memory),
             ],
-            (Controller::Cpu, Version::Two) => {
-                vec![needed("cpu.max", format!("{quota} {PERIOD_US}"))]
-            }
+            (Controller::Cpu, Version::Two) => vec![
+                wished("cpu.weight", weight),
+                needed("cpu.max", format!("{quota} {PERIOD_US}")),
+            ],
             (Controller::Cpu, Version::One) => vec![
+                wished("cpu.shares", shares.clamp(2, MOST_SHARES)),
                 needed("cpu.cfs_period_us", PERIOD_US.to_string()),
                 needed("cpu.cfs_quota_us", quota.to_string()),
             ],
             (Controller::Processes, _) => vec![needed("pids.max", limits.processes.to_string())],
-            (Controller::Io, Version::Two) => vec![needed(
-                "io.weight",
-                format!("default {}", limits.io_weight.clamp(1, 10_000)),
-            )],
+            (Controller::Io, Version::Two) => {
+                vec![needed("io.weight", format!("default {weight}"))]
+            }
             (Controller::Io, Version::One) => vec![needed(
                 "blkio.weight",
                 limits.io_weight.clamp(10, 1000).to_string(),
@@ -217,10 +225,14 @@ mod tests {
             ])
         );
         let cpu = |version| written(Controller::Cpu, version, 0.25);
-        assert_eq!(cpu(Version::Two), pairs(&[("cpu.max", "25000 100000")]));
+        assert_eq!(
+            cpu(Version::Two),
+            pairs(&[("cpu.weight", "25"), ("cpu.max", "25000 100000")])
+        );
         assert_eq!(
             cpu(Version::One),
             pairs(&[
+                ("cpu.shares", "256"),
                 ("cpu.cfs_period_us", "100000"),
                 ("cpu.cfs_quota_us", "25000")
             ])

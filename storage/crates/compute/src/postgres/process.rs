@@ -10,6 +10,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -20,6 +21,7 @@ use tokio::sync::watch;
 use super::cgroups::{Bounds, Group};
 use super::confine::{self, Confinement, Measure};
 use super::init::{self, Init};
+use super::limits::Limits;
 use super::orphans::{children_of, kill_orphans};
 use super::user::OsUser;
 
@@ -82,6 +84,7 @@ pub struct PostmasterHandle {
     /// Of the postmaster, or of its init, which passes signals on.
     pid: Pid,
     exit: watch::Receiver<Option<Exit>>,
+    group: Option<Arc<Group>>,
 }
 
 impl PostmasterHandle {
@@ -98,6 +101,19 @@ impl PostmasterHandle {
     /// Asks for an immediate shutdown: every session ends without another answer.
     pub fn quit(&self) {
         self.signal(Signal::SIGQUIT);
+    }
+
+    /// Whether these limits hold as far as they can, and so nothing is left to do for [`PostmasterHandle::resize`].
+    pub fn is_within(&self, limits: &Limits) -> bool {
+        self.group.as_ref().is_none_or(|group| group.has(limits))
+    }
+
+    /// Bounds what this Postgres takes of the machine by other limits; what does from then on, `None` where it has no
+    /// control group. Blocks as [`Group::resize`] does.
+    pub fn resize(&self, limits: Limits) -> Option<Bounds> {
+        let group = self.group.as_ref()?;
+        group.resize(limits);
+        Some(group.bounds())
     }
 
     /// Whether the postmaster has ended. Sessions may still be there until [`Postmaster::kill`].
@@ -120,8 +136,6 @@ pub struct Postmaster {
     log: PathBuf,
     log_start: u64,
     confinement: Confinement,
-    group: Option<Group>,
-    bounds: Option<Bounds>,
 }
 
 impl Postmaster {
@@ -169,16 +183,18 @@ impl Postmaster {
             group.remove();
         }
         let (pid, walls) = received?;
+        if let Some(group) = &group {
+            group.entered(walls.outside);
+        }
         Ok(Postmaster {
             handle: PostmasterHandle {
                 pid: Pid::from_raw(pid as i32),
                 exit,
+                group: group.map(Arc::new),
             },
             log: log.to_owned(),
             log_start,
             confinement: walls.confinement,
-            bounds: group.as_ref().map(|group| group.bounds(&walls.outside)),
-            group,
         })
     }
 
@@ -188,8 +204,8 @@ impl Postmaster {
     }
 
     /// What bounds what it takes of the machine; `None` where nobody has named a control group for computes.
-    pub fn bounds(&self) -> Option<&Bounds> {
-        self.bounds.as_ref()
+    pub fn bounds(&self) -> Option<Bounds> {
+        self.handle.group.as_ref().map(|group| group.bounds())
     }
 
     /// The number, on this machine, of the process that the agent started: the init of Postgres's PID namespace where
@@ -264,7 +280,7 @@ impl Postmaster {
             std::thread::sleep(Duration::from_millis(5));
         }
         kill_orphans(Instant::now() + QUIT_PATIENCE);
-        if let Some(group) = &self.group {
+        if let Some(group) = &self.handle.group {
             group.remove();
         }
     }
@@ -272,7 +288,8 @@ impl Postmaster {
     /// What went wrong: whether memory was short, and the last lines of its log since its start that say so.
     pub fn complaint(&self) -> String {
         let logged = self.logged_complaint();
-        match self.group.as_ref().and_then(Group::out_of_memory) {
+        let group = self.handle.group.as_ref();
+        match group.and_then(|group| group.out_of_memory()) {
             Some(memory) => format!("{memory}; {logged}"),
             None => logged,
         }
