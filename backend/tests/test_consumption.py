@@ -338,7 +338,7 @@ async def test_branches_have_the_metrics_asked_for_in_the_published_shape(
     hour = floor(now(), Grain.HOUR) - 2 * HOUR
     await _branch_used(alone, account, project, main, hour, unit_seconds=60.4, root_byte_hours=4.0)
     await _branch_used(alone, account, project, main, hour + HOUR, [Grain.HOUR], unit_seconds=5.0)
-    more = {"project_ids": project, "org_id": str(account)}
+    more: dict[str, Any] = {"project_ids": project, "org_id": str(account)}
     answer = await ask("/v2/branches", hour, hour + 2 * HOUR, "hourly", metrics=METRICS, **more)
     assert answer["pagination"] == {"cursor": None}
     found = {row["branch_id"]: row for row in answer["branches"]}
@@ -365,7 +365,8 @@ async def test_branches_have_the_metrics_asked_for_in_the_published_shape(
 async def test_branches_are_asked_for_by_projects_and_a_range_that_is_kept(alone: Alone, ask: Asking) -> None:
     del alone
     at = now()
-    for wrong in ({}, {"project_ids": ""}, {"project_ids": ","}, {"project_ids": [f"p-{n}" for n in range(101)]}):
+    named: list[dict[str, Any]] = [{"project_ids": ids} for ids in ("", ",", [f"p-{n}" for n in range(101)])]
+    for wrong in ({}, *named):
         refused = await ask("/v2/branches", at - DAY, at, "daily", 400, metrics=METRICS, **wrong)
         assert refused["code"] == "BAD_REQUEST"
     ids = ",".join(f"br-{n}" for n in range(101))

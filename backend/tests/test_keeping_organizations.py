@@ -30,6 +30,8 @@ from weir.kit.crypto import hash_token, new_api_key
 from weir.people.models import Invitation, Membership
 from weir.people.roles import Role
 from weir.projects.models import Project
+from weir.quotas import owners
+from weir.quotas.service import admit_transfer
 
 KEPT = "/fleet/organizations"
 
@@ -218,6 +220,31 @@ async def test_nothing_is_made_in_an_organization_that_ends_meanwhile(
     async with repository.transaction() as session:
         with pytest.raises(NotFoundError, match=f"organization {ident} does not exist"):
             await IdentityRepository(session).hold_account(ident)
+
+
+async def test_a_project_that_is_asked_for_before_the_end_is_refused_after_it(
+    alone: Alone, operator: httpx.AsyncClient
+) -> None:
+    """The request is let in by a key that counts still, and comes to making its project once the end is committed."""
+    ident = UUID((await _made(operator))["id"])
+    project = await people.project(alone.database, alone.home)
+    async with keyed(alone.url, await _key(alone, ident)) as client:
+        async with alone.database.transaction() as session:
+            row = await session.get_one(Account, ident, with_for_update=True)
+            row.deleted_at = now()
+            await session.flush()
+            making = asyncio.create_task(client.post("/projects", json={}))
+            await asyncio.sleep(0.5)
+            assert not making.done()
+        refused = await making
+    assert refused.status_code == 404
+    assert f"organization {ident} does not exist" in refused.json()["message"]
+    # Nor is one received.
+    async with alone.database.transaction() as session:
+        given = await session.get_one(Project, project)
+        with pytest.raises(NotFoundError, match=f"organization {ident} does not exist"):
+            await admit_transfer(session, given, owners.account(ident))
+        assert (await session.scalars(select(Project).where(Project.account_id == ident))).all() == []
 
 
 async def test_others_than_operators_keep_no_organization(alone: Alone, operator: httpx.AsyncClient) -> None:

@@ -141,6 +141,9 @@ class Stack:
                 operations = self.call("GET", f"/projects/{self.project}/operations?limit=100")["operations"]
             except httpx.HTTPStatusError:
                 return
+            except httpx.TimeoutException:
+                # A busy machine: unknown, and asked again.
+                operations = [{"status": "running"}]
             if not any(row["status"] in {"scheduling", "running", "cancelling"} for row in operations):
                 return
             if time.monotonic() > deadline:

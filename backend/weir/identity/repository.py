@@ -59,7 +59,7 @@ def _whose(user_id: UUID | None, key_id: int | None) -> ColumnElement[bool]:
     return ConsoleSession.user_id == user_id
 
 
-def _named(name: str) -> Select[tuple[Account]]:
+def _named(name: str) -> Select[Account]:
     return select(Account).where(Account.name == name, Account.deleted_at.is_(None))
 
 

@@ -86,7 +86,7 @@ async def get_active_regions(principal: CurrentPrincipal) -> Regions:
 @router.post(
     "/projects",
     status_code=http.HTTP_201_CREATED,
-    responses=responses(BadRequestError, NotBuiltError, UnavailableError),
+    responses=responses(BadRequestError, NotBuiltError, NotFoundError, UnavailableError),
 )
 async def create_project(body: ProjectCreateRequest, access: Access) -> ProjectCreated:
     """A project with a main branch, a role, a database and a read-write endpoint that is being started.
