@@ -161,7 +161,7 @@ async def test_one_that_has_ended_lets_nobody_in_and_frees_its_name(
         assert (await machine.get("/projects")).status_code == 401
         assert (await client.get(f"/organizations/{ident}")).status_code == 404
         assert (await client.get("/users/me/organizations")).json() == {"organizations": []}
-        assert (await client.post("/projects", json={})).status_code == 403
+        assert (await client.post("/projects", json={"project": {}})).status_code == 403
     for answer in (
         await operator.get(f"{KEPT}/{ident}"),
         await operator.patch(f"{KEPT}/{ident}", json={"name": "x"}),
@@ -233,7 +233,7 @@ async def test_a_project_that_is_asked_for_before_the_end_is_refused_after_it(
             row = await session.get_one(Account, ident, with_for_update=True)
             row.deleted_at = now()
             await session.flush()
-            making = asyncio.create_task(client.post("/projects", json={}))
+            making = asyncio.create_task(client.post("/projects", json={"project": {}}))
             await asyncio.sleep(0.5)
             assert not making.done()
         refused = await making
