@@ -30,7 +30,8 @@ def _routes() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("method", "path"), [route for route in _routes() if route not in OPEN])
 async def test_every_route_wants_a_key(weir: Weir, method: str, path: str) -> None:
     concrete = path
-    for name in ("operation_id", "org_id", "member_id", "session_id", "invitation_id", "request_id", "permission_id"):
+    uuids = "operation_id org_id organization_id member_id session_id invitation_id request_id permission_id"
+    for name in uuids.split():
         concrete = concrete.replace(f"{{{name}}}", "00000000-0000-0000-0000-000000000000")
     names = (
         "project_id branch_id endpoint_id rollout_id role_name database_name snapshot_id offered_project_id jwks_id"

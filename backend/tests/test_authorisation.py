@@ -32,6 +32,7 @@ MADE_UP: dict[str, str] = {
     "database_name": "nothing",
     "operation_id": str(UUID(int=1)),
     "member_id": str(UUID(int=1)),
+    "organization_id": str(UUID(int=1)),
     "session_id": str(UUID(int=1)),
     "key_id": "999999",
     "safekeeper_id": "1",
@@ -94,6 +95,7 @@ def test_a_rule_names_a_project_where_the_path_does() -> None:
                 "list_shared_projects",
                 "get_consumption_history_per_project",
                 "get_consumption_history_per_project_v2",
+                "get_consumption_history_per_branch_v2",
             }
 
 

@@ -1,27 +1,30 @@
 """What the API tells of usage: the published shapes, the caller's own and nobody else's, and no figure made up."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
 import pytest_asyncio
-from sqlalchemy import insert, update
+from sqlalchemy import event, insert, select, update
 from weir_testing import people
 from weir_testing.people import Alone, keyed
 
+from weir.branches.models import Branch, BranchState
 from weir.config import Settings
 from weir.errors import RangeNotKeptError
 from weir.identity.models import ApiKey
 from weir.kit.clock import now
 from weir.kit.crypto import hash_token, new_api_key
+from weir.kit.pagination import PageRequest
 from weir.people.roles import Role
 from weir.projects.models import Project
 from weir.usage.metering import SUMMED, floor
-from weir.usage.models import Grain, UsagePeriod
-from weir.usage.reading import Granularity, asked, month_of
+from weir.usage.models import BranchUsagePeriod, Grain, UsagePeriod
+from weir.usage.reading import Granularity, asked, branches_this_month, month_of
+from weir.usage.router import bounded
 
 # As Neon's published description (v2) has them; the optional ones that Weir gives too.
 TIMEFRAME = {
@@ -55,6 +58,34 @@ async def _used(alone: Alone, account: UUID, project: str, at: datetime, **amoun
         for grain in Grain:
             row = {"account_id": account, "project_id": project, "grain": grain, "starts_at": floor(at, grain)}
             await session.execute(insert(UsagePeriod).values(**row, **usual))
+
+
+async def _branch(alone: Alone, project: str, name: str, **more: Any) -> str:
+    ident = f"br-{uuid4().hex[:12]}"
+    async with alone.database.transaction() as session:
+        session.add(
+            Branch(
+                id=ident, project_id=project, name=name, timeline_id=uuid4().hex, state=BranchState.READY,
+                created_at=now(), updated_at=now(), **more,
+            )
+        )  # fmt: skip
+    return ident
+
+
+async def _branch_used(
+    alone: Alone,
+    account: UUID,
+    project: str,
+    branch: str,
+    at: datetime,
+    grains: Iterable[Grain] = Grain,
+    **amounts: Any,
+) -> None:
+    usual = dict.fromkeys(SUMMED, 0) | amounts | {"branch_id": branch}
+    async with alone.database.transaction() as session:
+        for grain in grains:
+            row = {"account_id": account, "project_id": project, "grain": grain, "starts_at": floor(at, grain)}
+            await session.execute(insert(BranchUsagePeriod).values(**row, **usual))
 
 
 class Asking:
@@ -292,3 +323,166 @@ async def test_a_project_tells_what_it_used_this_month(alone: Alone, account: UU
     )  # fmt: skip
     assert [shown[name] for name in names] == [100, 100, 200, 30, 5, 9, 13, 0]
     assert (listed["active_time"], listed["cpu_used_sec"], listed["synthetic_storage_size"]) == (100, 30, 13)
+
+
+METRICS = "compute_unit_seconds,root_branch_bytes_month"
+
+
+async def test_branches_have_the_metrics_asked_for_in_the_published_shape(
+    alone: Alone, account: UUID, ask: Asking
+) -> None:
+    project = await people.project(alone.database, account)
+    main = await _branch(alone, project, "main", is_default=True)
+    dev = await _branch(alone, project, "dev", parent_id=main)
+    await _branch(alone, project, "snap", parent_id=main, is_snapshot=True)
+    hour = floor(now(), Grain.HOUR) - 2 * HOUR
+    await _branch_used(alone, account, project, main, hour, unit_seconds=60.4, root_byte_hours=4.0)
+    await _branch_used(alone, account, project, main, hour + HOUR, [Grain.HOUR], unit_seconds=5.0)
+    more: dict[str, Any] = {"project_ids": project, "org_id": str(account)}
+    answer = await ask("/v2/branches", hour, hour + 2 * HOUR, "hourly", metrics=METRICS, **more)
+    assert answer["pagination"] == {"cursor": None}
+    found = {row["branch_id"]: row for row in answer["branches"]}
+    # A branch that used nothing is told, too; what holds a snapshot is no branch.
+    assert list(found) == sorted([main, dev])
+    assert set(found[main]) == {"project_id", "branch_id", "periods"}
+    assert found[dev]["periods"] == []
+    assert set(found[main]["periods"][0]) == PERIOD
+    first, second = _frames(found[main])
+    assert datetime.fromisoformat(first["timeframe_start"]) == hour
+    assert first["metrics"] == [
+        {"metric_name": "compute_unit_seconds", "value": 60},
+        {"metric_name": "root_branch_bytes_month", "value": 4},
+    ]
+    assert second["metrics"][0]["value"] == 5
+    narrow = await ask("/v2/branches", hour, hour + HOUR, "hourly", metrics=METRICS, branch_ids=dev, **more)
+    assert [row["branch_id"] for row in narrow["branches"]] == [dev]
+    for unmeasured in ("snapshot_storage_bytes_month", "extra_branches_month", "public_network_transfer_bytes"):
+        refused = await ask("/v2/branches", hour, hour + HOUR, "hourly", 400, metrics=unmeasured, **more)
+        assert refused["code"] == "NOT_SUPPORTED"
+        assert unmeasured in refused["message"]
+
+
+async def test_branches_are_asked_for_by_projects_and_a_range_that_is_kept(alone: Alone, ask: Asking) -> None:
+    del alone
+    at = now()
+    named: list[dict[str, Any]] = [{"project_ids": ids} for ids in ("", ",", [f"p-{n}" for n in range(101)])]
+    for wrong in ({}, *named):
+        refused = await ask("/v2/branches", at - DAY, at, "daily", 400, metrics=METRICS, **wrong)
+        assert refused["code"] == "BAD_REQUEST"
+    ids = ",".join(f"br-{n}" for n in range(101))
+    await ask("/v2/branches", at - DAY, at, "daily", 400, metrics=METRICS, project_ids="p", branch_ids=ids)
+    await ask("/v2/branches", at, at - DAY, "daily", 406, metrics=METRICS, project_ids="p")
+    for limit in (0, 1001):
+        await ask("/v2/branches", at - DAY, at, "daily", 400, metrics=METRICS, project_ids="p", limit=limit)
+    none = await ask("/v2/branches", at - DAY, at, "daily", metrics=METRICS, project_ids="p-none")
+    assert none["branches"] == []
+
+
+async def test_pages_have_each_branch_once(alone: Alone, account: UUID, ask: Asking) -> None:
+    projects = [await people.project(alone.database, account) for _ in range(2)]
+    made = [(project, await _branch(alone, project, f"b{n}")) for project in projects for n in range(3)]
+    hour = floor(now(), Grain.HOUR)
+    seen: list[tuple[str, str]] = []
+    more: dict[str, Any] = {}
+    for _ in range(4):
+        answer = await ask(
+            "/v2/branches", hour, hour + HOUR, "hourly", metrics=METRICS, project_ids=projects, limit=2, **more
+        )
+        seen += [(row["project_id"], row["branch_id"]) for row in answer["branches"]]
+        if answer["pagination"]["cursor"] is None:
+            break
+        more = {"cursor": answer["pagination"]["cursor"]}
+    assert seen == sorted(made)
+
+
+def test_a_page_of_branches_is_bounded_by_what_is_read_for_it() -> None:
+    at = datetime(2026, 11, 20, 10, 30, tzinfo=UTC)
+    for granularity, days, most in (
+        (Granularity.HOURLY, 1, 1000),
+        (Granularity.HOURLY, 30, 50_000 // 720),
+        (Granularity.DAILY, 60, 833),
+        (Granularity.MONTHLY, 365, 50_000 // 365),
+    ):
+        start = asked(at - timedelta(days=days), at, granularity, at)
+        found = bounded(PageRequest("x", 1000), start)
+        assert found.cursor == "x"
+        assert 0.9 * most <= found.limit <= most, granularity
+    assert bounded(PageRequest(None, 7), asked(at - DAY, at, Granularity.HOURLY, at)).limit == 7
+
+
+async def test_who_is_not_in_the_organization_learns_nothing_of_its_branches(
+    alone: Alone, account: UUID, ask: Asking
+) -> None:
+    theirs = await people.project(alone.database, alone.elsewhere)
+    mine, other, given = [await people.project(alone.database, account) for _ in range(3)]
+    hour = floor(now(), Grain.HOUR)
+    branches = {project: await _branch(alone, project, "main") for project in (theirs, mine, other, given)}
+    for project, branch in branches.items():
+        owner = alone.elsewhere if project == theirs else account
+        await _branch_used(alone, owner, project, branch, hour, unit_seconds=10.0)
+    async with alone.database.transaction() as session:
+        await session.execute(update(Project).where(Project.id == given).values(account_id=alone.elsewhere))
+    # What the other organisation has used of it since is that one's alone, and so are branches made there.
+    await _branch_used(alone, alone.elsewhere, given, branches[given], hour, unit_seconds=1e6)
+    await _branch(alone, given, "made-there")
+    ids = [theirs, mine, other, given]
+    answer = await ask("/v2/branches", hour, hour + HOUR, "hourly", metrics=METRICS, project_ids=ids)
+    found = {row["branch_id"]: _frames(row)[0]["metrics"][0]["value"] for row in answer["branches"]}
+    assert found == {branches[project]: 10 for project in (mine, other, given)}
+    async with keyed(alone.url, await _key(alone, account, mine)) as client:
+        answer = await Asking(client)("/v2/branches", hour, hour + HOUR, "hourly", metrics=METRICS, project_ids=ids)
+    assert [row["branch_id"] for row in answer["branches"]] == [branches[mine]]
+
+
+async def test_a_branch_tells_what_it_used_this_month(alone: Alone, account: UUID, ask: Asking) -> None:
+    del ask
+    project = await people.project(alone.database, account)
+    main = await _branch(alone, project, "main", is_default=True)
+    idle = await _branch(alone, project, "idle", parent_id=main)
+    at = now()
+    today, month = floor(at, Grain.DAY), month_of(at)
+    await _branch_used(
+        alone, account, project, main, today, active_seconds=100.0, unit_seconds=200.0, processor_seconds=30.0,
+        written_bytes=5,
+    )  # fmt: skip
+    await _branch_used(alone, account, project, main, month - HOUR, active_seconds=1e6)
+    await _branch_used(alone, alone.elsewhere, project, main, today, active_seconds=1e6)
+    async with keyed(alone.url, await _key(alone, account)) as client:
+        listed = (await client.get(f"/projects/{project}/branches")).json()["branches"]
+        shown = (await client.get(f"/projects/{project}/branches/{main}")).json()["branch"]
+        changed = await client.patch(f"/projects/{project}/branches/{main}", json={"branch": {"name": "first"}})
+    found = {row["id"]: row for row in listed}
+    names = (
+        "active_time_seconds", "compute_time_seconds", "cpu_used_sec", "written_data_bytes", "data_transfer_bytes",
+    )  # fmt: skip
+    for branch in (found[main], shown, changed.json()["branch"]):
+        assert [branch[name] for name in names] == [100, 200, 30, 5, 0]
+    assert [found[idle][name] for name in names] == [0, 0, 0, 0, 0]
+
+
+async def test_a_list_of_branches_costs_as_many_statements_whatever_its_length(
+    alone: Alone, account: UUID, ask: Asking
+) -> None:
+    """Of a page of 1 and of 40 branches alike."""
+    del ask
+    project = await people.project(alone.database, account)
+    main = await _branch(alone, project, "main")
+    for number in range(39):
+        await _branch_used(alone, account, project, await _branch(alone, project, f"b{number}"), now())
+    row = Project(id=project, account_id=account)
+    counted: list[int] = []
+    async with alone.database.transaction() as session:
+        connection = await session.connection()
+        ran: list[str] = []
+
+        def note(*arguments: Any) -> None:
+            ran.append(str(arguments[2]))
+
+        event.listen(connection.sync_connection, "before_cursor_execute", note)
+        branches = (await session.scalars(select(Branch).where(Branch.project_id == project))).all()
+        for some in ([one for one in branches if one.id == main], branches):
+            ran.clear()
+            found = await branches_this_month(session, row, some, now())
+            assert len(found) == len(some)
+            counted.append(len(ran))
+    assert counted == [1, 1]

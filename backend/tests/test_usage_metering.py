@@ -112,7 +112,7 @@ def test_wal_is_counted_once_and_none_of_before_it_was_looked_at() -> None:
 
 def test_what_is_added_to_hours_is_added_to_days() -> None:
     tally = Tally()
-    tally.ran(OWNER, Span(_ago(hours=1), AT), 0.5, 0.25)
+    tally.ran(OWNER, "br", Span(_ago(hours=1), AT), 0.5, 0.25)
     tally.held(OWNER, Span(_ago(hours=1), AT), Sizes(root=100, child=10, snapshot=4, history=6))
     tally.saw(OWNER, AT, 7, Sizes(root=200, history=1))
     for grain in Grain:
@@ -127,3 +127,21 @@ def test_what_is_added_to_hours_is_added_to_days() -> None:
             pytest.approx(each) for each in (100, 10, 4, 6)
         ]  # fmt: skip
         assert (found[-1].logical_bytes, found[-1].history_bytes) == (200, 1)
+
+
+def test_a_branch_has_its_part_and_nothing_of_another() -> None:
+    tally = Tally()
+    span = Span(_ago(hours=1), AT)
+    tally.ran(OWNER, "one", span, 1, None)
+    tally.ran(OWNER, "two", span, 2, None)
+    for branch, size in (("one", 10), ("two", 30)):
+        tally.held(OWNER, span, Sizes(child=size), branch)
+        tally.saw(OWNER, AT, size, Sizes(child=size), branch)
+    days = {period[2]: amounts for period, amounts in tally.branches.items() if period[3] is Grain.DAY}
+    assert {name: each.unit_seconds for name, each in days.items()} == {"one": 3600, "two": 7200}
+    assert {name: each.written_bytes for name, each in days.items()} == {"one": 10, "two": 30}
+    assert {name: each.logical_bytes for name, each in days.items()} == {"one": 10, "two": 30}
+    assert [each.child_byte_hours for each in days.values()] == [pytest.approx(10), pytest.approx(30)]
+    # Computes' time is the project's, too; storage is told of the project apart, since it holds snapshots as well.
+    (project,) = [amounts for period, amounts in tally.found.items() if period[2] is Grain.DAY]
+    assert (project.active_seconds, project.unit_seconds, project.child_byte_hours) == (7200, 10800, 0)

@@ -46,6 +46,7 @@ from weir.oidc.router import router as oidc
 from weir.operations.dispatcher import Dispatcher
 from weir.operations.router import router as operations
 from weir.people.invitations_router import router as invitations
+from weir.people.keeping_router import router as kept_organizations
 from weir.people.organizations_router import router as organizations
 from weir.people.router import router as people
 from weir.projects.router import router as projects
@@ -175,6 +176,7 @@ def create_app() -> FastAPI:
         computes,
         wal_cost,
         fleet,
+        kept_organizations,
         quotas,
         usage,
         transfers,

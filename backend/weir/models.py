@@ -22,7 +22,7 @@ from weir.rollouts.models import (
 )
 from weir.snapshots.models import BackupScheduleItem, Snapshot
 from weir.transfers.models import TransferRequest
-from weir.usage.models import EndpointMeter, StorageMeter, TimelineMeter, UsagePeriod
+from weir.usage.models import BranchUsagePeriod, EndpointMeter, StorageMeter, TimelineMeter, UsagePeriod
 
 __all__ = [
     "Account",
@@ -34,6 +34,7 @@ __all__ = [
     "Base",
     "Branch",
     "BranchDatabase",
+    "BranchUsagePeriod",
     "ConsoleSession",
     "DroppedName",
     "Endpoint",

@@ -75,3 +75,7 @@ def test_time_wal_and_storage_are_what_they_were(stack: Stack) -> None:
     # Rounded in each hour; the last seconds before the suspend may just have been added.
     assert abs(sum(frame["active_time_seconds"] for frame in frames) - told) <= 5
     assert sum(frame["data_storage_bytes_hour"] for frame in frames) > 0
+    # The project's only branch has all of it.
+    (branch,) = stack.api().get(f"/projects/{made.project_id}/branches")["branches"]
+    assert abs(branch["active_time_seconds"] - told) <= 5
+    assert abs(branch["written_data_bytes"] - project["written_data_bytes"]) <= BACKGROUND_BYTES

@@ -29,7 +29,8 @@ IDLE_SECONDS = 120
 LONGEST_ANSWER = 230
 
 # What is tried, in order: PROJECT stands for a project made for it, TOMORROW, PAST and LSN for a time and points of
-# its history, KEY for an API key's number. `projects create` comes first and `projects delete` last.
+# its history, METRIC for one of usage, KEY for an API key's number. `projects create` comes first and `projects
+# delete` last.
 COMMANDS = """
 me
 orgs list
@@ -100,6 +101,8 @@ api-keys list
 api-keys create --name compatibility
 api-keys revoke KEY
 api /projects/PROJECT
+api /consumption_history/projects?project_ids=PROJECT&from=PAST&to=TOMORROW&granularity=daily
+api /consumption_history/v2/branches?project_ids=PROJECT&from=PAST&to=TOMORROW&granularity=daily&metrics=METRIC
 projects recover PROJECT
 projects delete PROJECT
 """.strip().splitlines()
@@ -138,6 +141,9 @@ class Stack:
                 operations = self.call("GET", f"/projects/{self.project}/operations?limit=100")["operations"]
             except httpx.HTTPStatusError:
                 return
+            except httpx.TimeoutException:
+                # A busy machine: unknown, and asked again.
+                operations = [{"status": "running"}]
             if not any(row["status"] in {"scheduling", "running", "cancelling"} for row in operations):
                 return
             if time.monotonic() > deadline:
@@ -188,6 +194,7 @@ def try_all(stack: Stack) -> list[Tried]:
     history = f"/projects/{stack.project}/branches/{_main(stack)['id']}/history"
     time.sleep(2)
     stands = {"PROJECT": stack.project, "TOMORROW": _text(datetime.now(UTC) + timedelta(days=1))}
+    stands["METRIC"] = "compute_unit_seconds"
     stands |= {"PAST": _text(datetime.now(UTC) - timedelta(seconds=1))}
     stands["LSN"] = stack.call("GET", history)["newest_lsn"]
     for command in COMMANDS:

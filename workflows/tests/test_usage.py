@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 import pytest
 import pytest_asyncio
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.exc import OperationalError
 from weir_testing import people
 from weir_testing.fixtures import Weir, own_database
@@ -30,7 +30,7 @@ from weir.kit.clock import now
 from weir.projects.models import Project
 from weir.usage import recording
 from weir.usage.metering import Amounts
-from weir.usage.models import EndpointMeter, Grain, TimelineMeter, UsagePeriod
+from weir.usage.models import BranchUsagePeriod, EndpointMeter, Grain, TimelineMeter, UsagePeriod
 from weir_workflows.common.resources import Resources
 from weir_workflows.reconciler import usage
 from weir_workflows.reconciler.activities import ReconcilerActivities
@@ -109,6 +109,34 @@ class Made:
             rows = (await session.scalars(statement.order_by(UsagePeriod.starts_at))).all()
         names = Amounts.__dataclass_fields__
         return {row.starts_at: Amounts(**{name: getattr(row, name) for name in names}) for row in rows}
+
+    async def branches(self) -> dict[str, list[BranchUsagePeriod]]:
+        """Days by branch."""
+        async with self.resources.database.transaction() as session:
+            statement = select(BranchUsagePeriod).where(
+                BranchUsagePeriod.project_id == self.project,
+                BranchUsagePeriod.account_id == self.account,
+                BranchUsagePeriod.grain == Grain.DAY,
+            )
+            rows = (await session.scalars(statement.order_by(BranchUsagePeriod.starts_at))).all()
+        found: dict[str, list[BranchUsagePeriod]] = {}
+        for row in rows:
+            found.setdefault(row.branch_id, []).append(row)
+        return found
+
+    async def add_branch(self, name: str, *, size: int = MIB, history: int = 0, **more: Any) -> tuple[str, str]:
+        """Ids of another branch and of its timeline, a child of the project's first."""
+        ident = uuid4().hex
+        self.storage.timelines[ident] = _timeline(ident, self.tenant, size=size, history=history)
+        parent = (await self.row()).branch.id
+        async with self.resources.database.transaction() as session:
+            session.add(
+                Branch(
+                    id=f"br-{ident[:8]}", project_id=self.project, name=name, timeline_id=ident, parent_id=parent,
+                    created_at=START, updated_at=START, **more,
+                )
+            )  # fmt: skip
+        return f"br-{ident[:8]}", ident
 
     async def active(self) -> float:
         """Seconds in all, of hours and of days alike."""
@@ -428,17 +456,8 @@ async def test_of_an_old_branch_nothing_is_counted_that_nobody_saw_written(made:
 
 
 async def test_branches_and_snapshots_are_told_apart_and_strange_timelines_left_out(made: Made) -> None:
-    row = await made.row()
-    for size, snapshot in ((30, False), (7, True)):
-        ident = uuid4().hex
-        made.storage.timelines[ident] = _timeline(ident, made.tenant, size=size * MIB, history=MIB)
-        async with made.resources.database.transaction() as session:
-            session.add(
-                Branch(
-                    id=f"br-{ident[:8]}", project_id=made.project, name=ident, timeline_id=ident,
-                    parent_id=row.branch.id, is_snapshot=snapshot, created_at=START, updated_at=START,
-                )
-            )  # fmt: skip
+    await made.add_branch("dev", size=30 * MIB, history=MIB)
+    await made.add_branch("snap", size=7 * MIB, history=MIB, is_snapshot=True)
     stranger = uuid4().hex
     made.storage.timelines[stranger] = _timeline(stranger, made.tenant, size=1000 * MIB)
     worker = made.worker()
@@ -450,6 +469,70 @@ async def test_branches_and_snapshots_are_told_apart_and_strange_timelines_left_
     assert [each / MIB for each in found] == [pytest.approx(each) for each in (1, 30, 7, 2)]
     async with made.resources.database.transaction() as session:
         assert await session.get(TimelineMeter, stranger) is None
+
+
+async def test_each_branch_has_its_part_of_what_its_project_used(made: Made) -> None:
+    dev, timeline = await made.add_branch("dev", size=30 * MIB, history=2 * MIB)
+    snapshot, _ = await made.add_branch("snap", size=7 * MIB, history=MIB, is_snapshot=True)
+    main, worker = (await made.row()).branch.id, made.worker()
+    await worker.storage(made.clock.at)
+    made.clock.runs(3600)
+    made.storage.advance(timeline, "0/1500300")
+    made.storage.advance(made.timeline, "0/1500020")
+    await made.measure(worker, units=2, processors=0.5)
+    await worker.storage(made.clock.at)
+    # Asked again by another worker at the same moment: nothing is counted twice.
+    await made.measure(made.worker(), units=2)
+    await made.worker().storage(made.clock.at)
+    found = await made.branches()
+    assert snapshot not in found
+    ((first,), (second,)) = found[main], found[dev]
+    assert (first.active_seconds, first.unit_seconds, first.processor_seconds) == (3600, 7200, 1800)
+    assert (second.active_seconds, second.unit_seconds) == (0, 0)
+    assert (first.written_bytes, second.written_bytes) == (0x20, 0x300)
+    assert (first.root_byte_hours, first.child_byte_hours) == (pytest.approx(MIB), 0)
+    assert (second.root_byte_hours, second.child_byte_hours) == (0, pytest.approx(30 * MIB))
+    assert (second.history_byte_hours, second.snapshot_byte_hours) == (pytest.approx(2 * MIB), 0)
+    assert (second.logical_bytes, second.history_bytes) == (30 * MIB, 2 * MIB)
+    # The project's figures are those of its branches together, and of its snapshots.
+    (whole,) = (await made.used(grain=Grain.DAY)).values()
+    assert whole.active_seconds == first.active_seconds
+    assert whole.written_bytes == first.written_bytes + second.written_bytes
+    assert whole.child_byte_hours == pytest.approx(second.child_byte_hours)
+    assert whole.snapshot_byte_hours == pytest.approx(7 * MIB)
+    assert whole.history_byte_hours == pytest.approx(first.history_byte_hours + second.history_byte_hours + MIB)
+
+
+async def test_a_branch_that_is_deleted_keeps_what_it_used_and_its_stop_counts(made: Made) -> None:
+    worker, branch = made.worker(), (await made.row()).branch.id
+    made.clock.runs(60)
+    await made.measure(worker)
+    await worker.storage(made.clock.at)
+    made.clock.runs(25)
+    await made.stop(deleted_at=made.clock.at)
+    await made.store(Branch, branch, deleted_at=made.clock.at)
+    made.clock.runs(600)
+    await worker.stopped(made.clock.at)
+    await worker.storage(made.clock.at)
+    (day,) = (await made.branches())[branch]
+    assert (day.active_seconds, day.root_byte_hours) == (85, 0)
+
+
+async def test_what_a_branch_held_before_it_was_measured_by_branch_is_not_made_up(made: Made) -> None:
+    """After an upgrade the project's meter has a past, and the branch's has none."""
+    worker, branch = made.worker(), (await made.row()).branch.id
+    await worker.storage(made.clock.at)
+    async with made.resources.database.transaction() as session:
+        unknown = {"data_bytes": None, "history_bytes": None}
+        await session.execute(update(TimelineMeter).where(TimelineMeter.timeline_id == made.timeline).values(unknown))
+    made.clock.runs(3600)
+    await worker.storage(made.clock.at)
+    (whole,), (day,) = (await made.used(grain=Grain.DAY)).values(), (await made.branches())[branch]
+    assert (whole.root_byte_hours, day.root_byte_hours) == (pytest.approx(MIB), 0)
+    made.clock.runs(3600)
+    await worker.storage(made.clock.at)
+    (day,) = (await made.branches())[branch]
+    assert day.root_byte_hours == pytest.approx(MIB)
 
 
 async def test_a_project_keeps_its_past_when_it_is_deleted_or_changes_hands(made: Made) -> None:
@@ -470,23 +553,32 @@ async def test_a_project_keeps_its_past_when_it_is_deleted_or_changes_hands(made
 
 
 async def test_hours_go_after_a_month_and_days_stay_a_year(made: Made) -> None:
-    worker = made.worker()
+    worker, branch = made.worker(), (await made.row()).branch.id
     values = {"project_id": made.project, "account_id": made.account, "written_bytes": 1}
     moments = [START.replace(minute=0) - timedelta(hours=hours) for hours in range(40 * 24)]
     async with made.resources.database.transaction() as session:
         # What other tests have left, some of it far in the future.
         await session.execute(delete(UsagePeriod))
+        await session.execute(delete(BranchUsagePeriod))
         session.add_all(UsagePeriod(**values, grain=Grain.HOUR, starts_at=moment) for moment in moments)
         days = [START.replace(hour=0, minute=0) - timedelta(days=days) for days in range(410)]
         session.add_all(UsagePeriod(**values, grain=Grain.DAY, starts_at=day) for day in days)
+        of_branch = {**values, "branch_id": branch}
+        session.add_all(BranchUsagePeriod(**of_branch, grain=Grain.HOUR, starts_at=moment) for moment in moments)
+        session.add_all(BranchUsagePeriod(**of_branch, grain=Grain.DAY, starts_at=day) for day in days)
     # A clock that is a year ahead deletes no more than one that is right.
     await worker.prune(made.clock.at + timedelta(days=365))
     assert len(await made.used()) == 31 * 24
     assert len(await made.used(grain=Grain.DAY)) == 400
+    assert len((await made.branches())[branch]) == 400
     made.clock.runs(PRUNE_SECONDS)
     await worker.prune(made.clock.at)
     assert len(await made.used()) == 31 * 24
     assert len(await made.used(grain=Grain.DAY)) == 400
+    async with made.resources.database.transaction() as session:
+        of_branches = select(BranchUsagePeriod.grain, func.count()).group_by(BranchUsagePeriod.grain)
+        kept = {row[0]: row[1] for row in (await session.execute(of_branches)).all()}
+    assert kept == {Grain.HOUR: 31 * 24, Grain.DAY: 400}
 
 
 async def test_the_reconcilers_rounds_measure_a_project(weir: Weir) -> None:
@@ -519,3 +611,14 @@ async def test_the_reconcilers_rounds_measure_a_project(weir: Weir) -> None:
     assert project["written_data_bytes"] == 0x200000
     assert project["active_time_seconds"] > 0
     assert project["synthetic_storage_size"] == 3
+    # Its only branch has all of it, in the list and alone, and by hours.
+    (listed,) = (await weir.call("GET", f"/projects/{ident}/branches"))["branches"]
+    shown = (await weir.call("GET", f"/projects/{ident}/branches/{listed['id']}"))["branch"]
+    for branch in (listed, shown):
+        assert branch["written_data_bytes"] == 0x200000
+        assert 0 < branch["active_time_seconds"] <= project["active_time_seconds"] + 1
+    more = {"metrics": "compute_unit_seconds,root_branch_bytes_month"}
+    (told_of,) = (await weir.call("GET", "/consumption_history/v2/branches", params=wanted | more))["branches"]
+    assert (told_of["project_id"], told_of["branch_id"]) == (ident, listed["id"])
+    figures = [frame["metrics"] for period in told_of["periods"] for frame in period["consumption"]]
+    assert sum(metrics[0]["value"] for metrics in figures) > 0

@@ -71,6 +71,10 @@ RULES: dict[str, Rule] = {
     "end_totp": _PERSON,
     # Organisations, members, keys, the audit log.
     "get_organization": _READS_ALL,
+    "create_organization": _RUNS,
+    "get_kept_organization": _RUNS,
+    "update_organization": _RUNS,
+    "delete_organization": _RUNS,
     "list_organization_members": _READS_ALL,
     "get_organization_member": _READS_ALL,
     "add_organization_member": _DECIDES_ON_ALL,
@@ -89,6 +93,7 @@ RULES: dict[str, Rule] = {
     "get_consumption_history_per_account": _READS_ALL,
     "get_consumption_history_per_project": _READS,
     "get_consumption_history_per_project_v2": _READS,
+    "get_consumption_history_per_branch_v2": _READS,
     # Projects.
     "list_projects": _READS,
     "list_shared_projects": _READS,

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Query
 from fastapi import status as http
 
 from weir.authz.access import Access
-from weir.branches import detach, restore, service
+from weir.branches import detach, restore, service, views
 from weir.branches.points import Engine
 from weir.branches.repository import BranchRepository
 from weir.branches.schemas import (
@@ -39,9 +39,12 @@ from weir.errors import (
     UnavailableError,
     responses,
 )
+from weir.kit.clock import now
 from weir.kit.pagination import Page
 from weir.kit.schemas import PathId
 from weir.operations.schemas import OperationView
+from weir.usage import reading as usage
+from weir.usage.metering import Amounts
 
 router = APIRouter(
     prefix="/projects/{project_id}/branches",
@@ -69,10 +72,11 @@ async def list_project_branches(
     project = await access.project(project_id)
     rows = await BranchRepository(session).page(project.id, search, sort_order, page)
     rows, pagination = page.split(rows)
+    used = await usage.branches_this_month(session, project, rows, now())
     await release(session)
     held = await sizes(pageserver, project)
     return BranchesPage(
-        branches=[BranchView.of(row, held) for row in rows],
+        branches=[BranchView.of(row, used[row.id], held) for row in rows],
         annotations={},
         pagination=BranchPagination(next=pagination.cursor, sort_order=sort_order),
     )
@@ -115,7 +119,7 @@ async def create_project_branch(
         and owner.password_sealed is not None
     ]
     return BranchCreated(
-        branch=BranchView.of(created.branch),
+        branch=BranchView.of(created.branch, Amounts()),
         endpoints=[EndpointView.of(row, created.project.region_id) for row in created.endpoints],
         operations=[OperationView.of(row) for row in created.operations],
         roles=[RoleView.of(row) for row in created.roles],
@@ -130,9 +134,11 @@ async def get_project_branch(
 ) -> BranchDetail:
     project = await access.project(project_id)
     branch = await access.branch(project, branch_id)
+    used = await usage.branches_this_month(access.session, project, [branch], now())
     await release(access.session)
     held = await sizes(pageserver, project)
-    return BranchDetail(branch=BranchView.of(branch, held), annotation=_no_annotation(branch.id))
+    view = BranchView.of(branch, used[branch.id], held)
+    return BranchDetail(branch=view, annotation=_no_annotation(branch.id))
 
 
 @router.delete("/{branch_id}", responses=responses(BadRequestError, ProjectBusyError, PreconditionFailedError))
@@ -142,7 +148,7 @@ async def delete_project_branch(
     """Deletes a branch with its endpoints. One that is protected is refused with 412, and so is one that has
     children, with their names; `children=delete` deletes them too, unless one of them is protected."""
     branch, operations = await service.delete(access, project_id, branch_id, children)
-    return BranchOperations(branch=BranchView.of(branch), operations=[OperationView.of(row) for row in operations])
+    return await views.changed(access.session, branch, operations)
 
 
 @router.post(
@@ -163,7 +169,7 @@ async def restore_project_branch(
     nothing. Roles and databases are the source's of today, with the branch's passwords where it has the role."""
     engine = Engine(pageserver, safekeepers, client)
     branch, operations = await restore.restore(access, engine, project_id, branch_id, body)
-    return BranchOperations(branch=BranchView.of(branch), operations=[OperationView.of(row) for row in operations])
+    return await views.changed(access.session, branch, operations)
 
 
 @router.post(
@@ -173,7 +179,7 @@ async def set_default_project_branch(project_id: PathId, branch_id: PathId, acce
     """Makes a branch the one that is taken where none is named. It cannot be deleted then, and may not expire; the
     branch that was the default before can. Whether a branch is protected is another matter."""
     branch = await service.set_default(access, project_id, branch_id)
-    return BranchOperations(branch=BranchView.of(branch), operations=[])
+    return await views.changed(access.session, branch, [])
 
 
 @router.post("/{branch_id}/detach", responses=responses(BadRequestError, ProjectBusyError, ConflictError))
@@ -182,7 +188,7 @@ async def detach_project_branch(project_id: PathId, branch_id: PathId, access: A
     what the branch reads there; computes run on meanwhile, and branches of the branch stay its branches. One without
     a parent is refused with 409."""
     branch, operations = await detach.detach(access, project_id, branch_id)
-    return BranchOperations(branch=BranchView.of(branch), operations=[OperationView.of(row) for row in operations])
+    return await views.changed(access.session, branch, operations)
 
 
 @router.patch(
@@ -195,4 +201,4 @@ async def update_project_branch(
     """A changed `durability` reaches running computes by the operations it answers with; one that a policy forbids is
     refused with 412."""
     branch, operations = await service.update(access, project_id, branch_id, body.branch)
-    return BranchOperations(branch=BranchView.of(branch), operations=[OperationView.of(row) for row in operations])
+    return await views.changed(access.session, branch, operations)

@@ -1,9 +1,9 @@
 from fastapi import APIRouter
 
 from weir.authz.access import Access
-from weir.branches import safekeepers
+from weir.branches import safekeepers, views
 from weir.branches.safekeepers_schemas import BranchSafekeepers, BranchSafekeepersRequest
-from weir.branches.schemas import BranchOperations, BranchView
+from weir.branches.schemas import BranchOperations
 from weir.clients.dependencies import SafekeeperClients
 from weir.db import Session
 from weir.errors import (
@@ -16,7 +16,6 @@ from weir.errors import (
     responses,
 )
 from weir.kit.schemas import PathId
-from weir.operations.schemas import OperationView
 
 router = APIRouter(
     prefix="/projects/{project_id}/branches/{branch_id}/safekeepers",
@@ -48,4 +47,4 @@ async def set_branch_safekeepers(
     without one: replaces one that is lost, grows to five, shrinks to three. Without an operation in the answer they
     are that already. The log of a safekeeper that is a member no more is kept there."""
     branch, operations = await safekeepers.replace(access, keepers, project_id, branch_id, body.safekeepers)
-    return BranchOperations(branch=BranchView.of(branch), operations=[OperationView.of(row) for row in operations])
+    return await views.changed(access.session, branch, operations)

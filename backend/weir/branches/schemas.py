@@ -7,6 +7,7 @@ from weir.durability.levels import Durability
 from weir.endpoints.schemas import EndpointOptions, EndpointsResponse
 from weir.kit.schemas import Body, Id, Lsn, Name, Timestamp, View
 from weir.operations.schemas import OperationsResponse
+from weir.usage.metering import Amounts
 
 
 class BranchEndpoint(EndpointOptions):
@@ -106,17 +107,18 @@ class BranchView(View):
     protected: bool
     # As chosen; computes may be given more by a policy (`GET .../durability`).
     durability: Durability
-    # Usage is counted by project, not by branch: always 0 (`GET /consumption_history/projects`).
-    cpu_used_sec: int = 0
-    compute_time_seconds: int = 0
-    active_time_seconds: int = 0
-    written_data_bytes: int = 0
+    # Of the current month (UTC), as its project's. What clients are sent nobody counts: `data_transfer_bytes` is 0.
+    cpu_used_sec: int
+    compute_time_seconds: int
+    active_time_seconds: int
+    written_data_bytes: int
     data_transfer_bytes: int = 0
     created_at: datetime
     updated_at: datetime
 
     @classmethod
-    def of(cls, row: Branch, sizes: Sizes | None = None) -> "BranchView":
+    def of(cls, row: Branch, used: Amounts, sizes: Sizes | None = None) -> "BranchView":
+        """`used`: in the current month; `Amounts()` of a branch that is made now."""
         logical, history = (sizes or {}).get(row.timeline_id, (None, None))
         return cls(
             logical_size=logical,
@@ -142,6 +144,10 @@ class BranchView(View):
             default=row.is_default,
             protected=row.protected,
             durability=row.durability,
+            cpu_used_sec=round(used.processor_seconds),
+            compute_time_seconds=round(used.unit_seconds),
+            active_time_seconds=round(used.active_seconds),
+            written_data_bytes=used.written_bytes,
             created_at=row.created_at,
             updated_at=row.updated_at,
         )

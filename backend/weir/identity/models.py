@@ -2,7 +2,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Identity, Index, func
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Identity, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from weir.kit.models import Base
@@ -16,14 +16,18 @@ class Account(Base):
     """An organisation: it owns projects, rollouts and API keys, and people are its members."""
 
     __tablename__ = "accounts"
+    __table_args__ = (Index("uq_accounts_name", "name", unique=True, postgresql_where=text("deleted_at IS NULL")),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
-    name: Mapped[str] = mapped_column(unique=True)
+    name: Mapped[str]
     email: Mapped[str]
     # Runs the installation: sees every account's computes and rollouts, and may roll out over all of them. Other
     # accounts' projects, branches, databases and passwords stay theirs alone.
     operator: Mapped[bool] = mapped_column(default=False, server_default="false")
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    # When it ended. The row stays for the audit log and for what its projects used; nobody acts in it any more, and
+    # its name is free again.
+    deleted_at: Mapped[datetime | None]
 
 
 class ApiKey(Base):

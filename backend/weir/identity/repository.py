@@ -8,6 +8,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
+from weir.errors import NotFoundError
 from weir.identity import owned
 from weir.identity.models import Account, ApiKey, AuditEntry, ConsoleSession
 from weir.kit.pagination import PageRequest, big, moment
@@ -58,6 +59,10 @@ def _whose(user_id: UUID | None, key_id: int | None) -> ColumnElement[bool]:
     return ConsoleSession.user_id == user_id
 
 
+def _named(name: str) -> Select[Account]:
+    return select(Account).where(Account.name == name, Account.deleted_at.is_(None))
+
+
 def _free(column: InstrumentedAttribute[Any], ident: object) -> Select[Any]:
     """The row, where no other transaction has it locked."""
     return select(column).where(column == ident).with_for_update(skip_locked=True)
@@ -72,7 +77,7 @@ class IdentityRepository:
             await self._session.execute(
                 select(ApiKey, Account)
                 .join(Account, Account.id == ApiKey.account_id)
-                .where(ApiKey.key_hash == key_hash, ApiKey.revoked_at.is_(None))
+                .where(ApiKey.key_hash == key_hash, ApiKey.revoked_at.is_(None), Account.deleted_at.is_(None))
             )
         ).first()
         return None if row is None else (row[0], row[1])
@@ -82,7 +87,7 @@ class IdentityRepository:
             await self._session.execute(
                 select(ApiKey, Account)
                 .join(Account, Account.id == ApiKey.account_id)
-                .where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None))
+                .where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None), Account.deleted_at.is_(None))
             )
         ).first()
         return None if row is None else (row[0], row[1])
@@ -165,13 +170,21 @@ class IdentityRepository:
         await self._session.execute(
             insert(Account)
             .values(name=name, email=email, operator=operator)
-            .on_conflict_do_nothing(index_elements=["name"])
+            .on_conflict_do_nothing(index_elements=["name"], index_where=Account.deleted_at.is_(None))
         )
-        return (await self._session.scalars(select(Account).where(Account.name == name))).one()
+        return (await self._session.scalars(_named(name))).one()
 
     async def account_named(self, name: str) -> Account | None:
-        statement = select(Account).where(Account.name == name)
-        return (await self._session.scalars(statement)).one_or_none()
+        return (await self._session.scalars(_named(name))).one_or_none()
+
+    async def hold_account(self, account_id: UUID) -> None:
+        """Before something is made that is to be an organisation's: until commit the organisation does not end.
+        Raises NotFoundError for one that has ended."""
+        statement = (
+            select(Account.deleted_at).where(Account.id == account_id).with_for_update(read=True, key_share=True)
+        )
+        if (await self._session.scalars(statement)).one() is not None:
+            raise NotFoundError.of("organization", account_id)
 
     async def ensure_key(self, account_id: UUID, name: str, key_hash: bytes) -> None:
         await self._session.execute(

@@ -81,9 +81,11 @@ async def _end(session: AsyncSession, row: Membership) -> None:
 
 
 async def decides(session: AsyncSession, principal: Principal, role: Role) -> None:
-    """Locks the organisation. Raises ForbiddenError unless who asks is an admin still, and decides on such a role."""
+    """Locks the organisation. Raises ForbiddenError unless who asks is an admin still, and decides on such a role;
+    NotFoundError when the organisation has ended meanwhile."""
     people = PeopleRepository(session)
-    await people.lock_organization(principal.account_id)
+    if await people.lock_organization(principal.account_id) is None:
+        raise NotFoundError.of("organization", principal.account_id)
     mine = principal.role
     if mine is not None and principal.user_id is not None:
         membership = await people.membership(principal.account_id, principal.user_id)

@@ -27,7 +27,7 @@ class PeopleRepository:
         statement = (
             select(Membership, Account)
             .join(Account, Account.id == Membership.account_id)
-            .where(Membership.user_id == user_id)
+            .where(Membership.user_id == user_id, Account.deleted_at.is_(None))
             .order_by(Membership.joined_at, Membership.id)
         )
         return [(row[0], row[1]) for row in (await self._session.execute(statement)).all()]
@@ -58,6 +58,7 @@ class PeopleRepository:
         return None if row is None else (row[0], row[1])
 
     async def lock_organization(self, account_id: UUID) -> Account | None:
-        """Held until commit: whatever decides on members decides one after the other."""
-        statement = select(Account).where(Account.id == account_id).with_for_update()
-        return (await self._session.scalars(statement)).one_or_none()
+        """Held until commit: whatever decides on members decides one after the other. None where there is no such
+        organisation, or it has ended."""
+        statement = select(Account).where(Account.id == account_id, Account.deleted_at.is_(None)).with_for_update()
+        return (await self._session.scalars(statement.execution_options(populate_existing=True))).one_or_none()

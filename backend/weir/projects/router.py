@@ -41,6 +41,7 @@ from weir.projects.schemas import (
     RegionView,
 )
 from weir.usage import reading as usage
+from weir.usage.metering import Amounts
 
 router = APIRouter(tags=["projects"], responses=responses(UnauthorizedError, BadRequestError))
 
@@ -85,7 +86,7 @@ async def get_active_regions(principal: CurrentPrincipal) -> Regions:
 @router.post(
     "/projects",
     status_code=http.HTTP_201_CREATED,
-    responses=responses(BadRequestError, NotBuiltError, UnavailableError),
+    responses=responses(BadRequestError, NotBuiltError, NotFoundError, UnavailableError),
 )
 async def create_project(body: ProjectCreateRequest, access: Access) -> ProjectCreated:
     """A project with a main branch, a role, a database and a read-write endpoint that is being started.
@@ -94,7 +95,7 @@ async def create_project(body: ProjectCreateRequest, access: Access) -> ProjectC
     project = created.project
     return ProjectCreated(
         project=ProjectView.of(project, get_settings().public_host, usage.nothing(project.created_at)),
-        branch=BranchView.of(created.branch),
+        branch=BranchView.of(created.branch, Amounts()),
         roles=[RoleView.of(created.role, created.password)],
         databases=[DatabaseView.of(created.database)],
         endpoints=[EndpointView.of(row, project.region_id) for row in created.endpoints],

@@ -17,6 +17,7 @@ from weir.config import get_settings
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.errors import QuotaExceededError
 from weir.identity.models import Account
+from weir.identity.repository import IdentityRepository
 from weir.projects.models import Project
 from weir.quotas import owners
 from weir.quotas.names import DEFAULTS, SUMS, WORDS, OwnerKind, QuotaName, names_of, parse_defaults
@@ -59,7 +60,9 @@ async def in_force(session: AsyncSession, owner: Owner, project_id: str | None =
 
 
 async def admit_project(session: AsyncSession, owner: Owner) -> None:
-    """Raises QuotaExceededError unless the owner may have one more project. To be called before it is written."""
+    """Raises QuotaExceededError unless the owner may have one more project, and NotFoundError when the owner has
+    ended. To be called before it is written."""
+    await IdentityRepository(session).hold_account(UUID(owner.id))
     limits = (await in_force(session, owner)).owner
     await _admit(session, owner, QuotaName.PROJECTS, limits)
     await _refuse_full_storage(session, owner, limits)
@@ -83,6 +86,7 @@ async def admit_branch(session: AsyncSession, project: Project) -> None:
 async def admit_transfer(session: AsyncSession, project: Project, owner: Owner) -> None:
     """With the project locked, before it becomes this owner's, with all that is in it. Its own quotas go with it."""
     repository, itself = QuotaRepository(session), owners.itself(project.id)
+    await IdentityRepository(session).hold_account(UUID(owner.id))
     limits = await in_force(session, owner, project.id)
     await _admit(session, owner, QuotaName.PROJECTS, limits.owner)
     for name in sorted(SUMS):

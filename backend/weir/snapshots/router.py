@@ -4,8 +4,8 @@ from fastapi import APIRouter, Query
 from fastapi import status as http
 
 from weir.authz.access import Access
+from weir.branches import views
 from weir.branches.points import Engine
-from weir.branches.schemas import BranchView
 from weir.branches.sizes import sizes
 from weir.clients.dependencies import Http, PageserverClient, SafekeeperClients
 from weir.db import Session, release
@@ -116,7 +116,9 @@ async def restore_snapshot(
     was stays as a branch named after it. The answer's branch is the target then."""
     branch, operations = await restoring.restore(access, project_id, snapshot_id, body or SnapshotRestoreRequest())
     return SnapshotRestored(
-        branch=BranchView.of(branch), endpoints=[], operations=[OperationView.of(row) for row in operations]
+        branch=await views.view(access.session, branch),
+        endpoints=[],
+        operations=[OperationView.of(row) for row in operations],
     )
 
 

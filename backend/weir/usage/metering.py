@@ -96,48 +96,60 @@ class Amounts:
 
 HELD = ("logical_bytes", "history_bytes")
 SUMMED = tuple(each.name for each in fields(Amounts) if each.name not in HELD)
+Owner = tuple[UUID, str]
 Period = tuple[UUID, str, Grain, datetime]
+BranchPeriod = tuple[UUID, str, str, Grain, datetime]
 
 
 @dataclass
 class Tally:
-    """Amounts by organisation, project, grain and begin of the period."""
+    """Amounts by organisation, project, grain and begin of the period: those of projects (`found`), and the part of
+    each branch (`branches`). `owner`: organisation and project. What has a `branch` is added to that branch alone,
+    and has to be added to its project too."""
 
     found: dict[Period, Amounts] = field(default_factory=dict[Period, Amounts])
+    branches: dict[BranchPeriod, Amounts] = field(default_factory=dict[BranchPeriod, Amounts])
 
-    def _each(self, owner: tuple[UUID, str], span: Span) -> Iterator[tuple[Amounts, float]]:
+    def _of(self, owner: Owner, branch: str | None, grain: Grain, begun: datetime) -> Amounts:
+        if branch is None:
+            return self.found.setdefault((*owner, grain, begun), Amounts())
+        return self.branches.setdefault((*owner, branch, grain, begun), Amounts())
+
+    def _each(self, owner: Owner, branch: str | None, span: Span) -> Iterator[tuple[Amounts, float]]:
         for grain in Grain:
             for begun, seconds in pieces(span, grain):
-                yield self.found.setdefault((*owner, grain, begun), Amounts()), seconds
+                yield self._of(owner, branch, grain, begun), seconds
 
-    def ran(self, owner: tuple[UUID, str], span: Span, units: float, processors: float | None) -> None:
-        """A compute of the owner's ran so long, with this size and so many processors busy."""
-        for amounts, seconds in self._each(owner, span):
-            amounts.active_seconds += seconds
-            amounts.unit_seconds += seconds * units
-            amounts.processor_seconds += seconds * (processors or 0.0)
+    def ran(self, owner: Owner, branch: str, span: Span, units: float, processors: float | None) -> None:
+        """A compute of the branch ran so long, with this size and so many processors busy: the branch's time, and the
+        project's."""
+        for of in (None, branch):
+            for amounts, seconds in self._each(owner, of, span):
+                amounts.active_seconds += seconds
+                amounts.unit_seconds += seconds * units
+                amounts.processor_seconds += seconds * (processors or 0.0)
 
-    def held(self, owner: tuple[UUID, str], span: Span, sizes: "Sizes") -> None:
+    def held(self, owner: Owner, span: Span, sizes: "Sizes", branch: str | None = None) -> None:
         """So many bytes were held all along."""
-        for amounts, seconds in self._each(owner, span):
+        for amounts, seconds in self._each(owner, branch, span):
             hours = seconds / 3600
             amounts.root_byte_hours += sizes.root * hours
             amounts.child_byte_hours += sizes.child * hours
             amounts.snapshot_byte_hours += sizes.snapshot * hours
             amounts.history_byte_hours += sizes.history * hours
 
-    def saw(self, owner: tuple[UUID, str], at: datetime, written_bytes: int, sizes: "Sizes") -> None:
+    def saw(self, owner: Owner, at: datetime, written_bytes: int, sizes: "Sizes", branch: str | None = None) -> None:
         """So many bytes of WAL were written since the last look, and so many bytes are held now."""
         for grain in Grain:
-            amounts = self.found.setdefault((*owner, grain, floor(at, grain)), Amounts())
+            amounts = self._of(owner, branch, grain, floor(at, grain))
             amounts.written_bytes += written_bytes
             amounts.logical_bytes, amounts.history_bytes = sizes.logical, sizes.history
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes that a project holds: the data of root branches, of other branches and of snapshots, each in whole, pages
-    included that it shares with its parent; and the WAL of the history that all of them keep."""
+    """Bytes that a project or a branch holds: the data of root branches, of other branches and of snapshots, each in
+    whole, pages included that it shares with its parent; and the WAL of the history that all of them keep."""
 
     root: int = 0
     child: int = 0

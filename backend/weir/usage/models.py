@@ -15,21 +15,9 @@ class Grain(StrEnum):
     DAY = "day"
 
 
-class UsagePeriod(Base):
-    """What a project used in one hour or one day (UTC), for the organisation that it was of then. Each measurement is
-    added to its hour and to its day, so that neither is made of the other, and hours can go sooner than days. A
-    project that is deleted or transferred keeps what it used."""
+class Used:
+    """What was used in one hour or day (UTC), and is held since."""
 
-    __tablename__ = "usage_periods"
-    __table_args__ = (
-        Index("ix_usage_periods_grain", "grain", "starts_at"),
-        Index("ix_usage_periods_project", "project_id", "grain", "starts_at"),
-    )
-
-    account_id: Mapped[UUID] = mapped_column(ForeignKey("accounts.id"), primary_key=True)
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
-    grain: Mapped[Grain] = mapped_column(primary_key=True)
-    starts_at: Mapped[datetime] = mapped_column(primary_key=True)
     # Of all computes together: two that run for an hour are two hours.
     active_seconds: Mapped[float] = mapped_column(default=0.0)
     # Each second counted with the compute's size.
@@ -47,6 +35,37 @@ class UsagePeriod(Base):
     history_bytes: Mapped[int | None] = mapped_column(BigInteger)
 
 
+class UsagePeriod(Used, Base):
+    """What a project used in one hour or one day (UTC), for the organisation that it was of then. Each measurement is
+    added to its hour and to its day, so that neither is made of the other, and hours can go sooner than days. A
+    project that is deleted or transferred keeps what it used."""
+
+    __tablename__ = "usage_periods"
+    __table_args__ = (
+        Index("ix_usage_periods_grain", "grain", "starts_at"),
+        Index("ix_usage_periods_project", "project_id", "grain", "starts_at"),
+    )
+
+    account_id: Mapped[UUID] = mapped_column(ForeignKey("accounts.id"), primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
+    grain: Mapped[Grain] = mapped_column(primary_key=True)
+    starts_at: Mapped[datetime] = mapped_column(primary_key=True)
+
+
+class BranchUsagePeriod(Used, Base):
+    """What one branch had of what its project used. It is written in the transaction that adds to the project's, and
+    never for a snapshot, whose data counts with its project alone: its `snapshot_byte_hours` are 0."""
+
+    __tablename__ = "usage_branch_periods"
+    __table_args__ = (Index("ix_usage_branch_periods_grain", "grain", "starts_at"),)
+
+    account_id: Mapped[UUID] = mapped_column(ForeignKey("accounts.id"), primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
+    branch_id: Mapped[str] = mapped_column(ForeignKey("branches.id"), primary_key=True)
+    grain: Mapped[Grain] = mapped_column(primary_key=True)
+    starts_at: Mapped[datetime] = mapped_column(primary_key=True)
+
+
 class EndpointMeter(Base):
     """Up to when a compute's time is counted. Written in the transaction that counts it."""
 
@@ -60,12 +79,16 @@ class EndpointMeter(Base):
 
 
 class TimelineMeter(Base):
-    """Up to which LSN a timeline's WAL is counted. It never goes back."""
+    """Up to which LSN a timeline's WAL is counted, which never goes back, and the bytes of data and of history that
+    it held when its project was measured last (`StorageMeter.measured_to`); null where that was before Weir counted
+    by branch."""
 
     __tablename__ = "usage_timeline_meters"
 
     timeline_id: Mapped[str] = mapped_column(primary_key=True)
     lsn: Mapped[int] = mapped_column(BigInteger)
+    data_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    history_bytes: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class StorageMeter(Base):

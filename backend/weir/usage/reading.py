@@ -1,4 +1,4 @@
-"""What was used, as it is told: by hours, days or months, of an organisation and of its projects."""
+"""What was used, as it is told: by hours, days or months, of an organisation, of its projects and their branches."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,14 +7,15 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, func, literal, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from weir.branches.models import Branch
 from weir.errors import RangeNotKeptError
-from weir.kit.pagination import PageRequest
+from weir.kit.pagination import PageRequest, text
 from weir.projects.models import Project
-from weir.usage.metering import SUMMED, Amounts, floor
-from weir.usage.models import Grain, UsagePeriod
+from weir.usage.metering import HELD, SUMMED, Amounts, floor
+from weir.usage.models import BranchUsagePeriod, Grain, UsagePeriod
 from weir.usage.recording import DAYS_KEPT, HOURS_KEPT
 
 
@@ -39,6 +40,11 @@ class Asked:
     @property
     def grain(self) -> Grain:
         return Grain.HOUR if self.granularity is Granularity.HOURLY else Grain.DAY
+
+    @property
+    def periods(self) -> int:
+        """How many hours or days are read of one project or branch, at most."""
+        return -(-(self.end - self.start) // (timedelta(hours=1) if self.grain is Grain.HOUR else timedelta(days=1)))
 
 
 @dataclass(frozen=True)
@@ -87,12 +93,15 @@ def asked(start: datetime, end: datetime, granularity: Granularity, at: datetime
     return Asked(first, max(_begin(end, granularity), _end(first, granularity)), granularity)
 
 
-def _within(account_id: UUID, wanted: Asked) -> ColumnElement[bool]:
+_Model = type[UsagePeriod] | type[BranchUsagePeriod]
+
+
+def _within(account_id: UUID, wanted: Asked, of: _Model = UsagePeriod) -> ColumnElement[bool]:
     return and_(
-        UsagePeriod.account_id == account_id,
-        UsagePeriod.grain == wanted.grain,
-        UsagePeriod.starts_at >= wanted.start,
-        UsagePeriod.starts_at < wanted.end,
+        of.account_id == account_id,
+        of.grain == wanted.grain,
+        of.starts_at >= wanted.start,
+        of.starts_at < wanted.end,
     )
 
 
@@ -103,6 +112,11 @@ def _sums() -> list[ColumnElement[Any]]:
 
 def _held() -> list[ColumnElement[Any]]:
     return [func.sum(UsagePeriod.logical_bytes), func.sum(UsagePeriod.history_bytes)]
+
+
+def _values(of: _Model) -> list[ColumnElement[Any]]:
+    """What `_amounts` reads of one row."""
+    return [of.__table__.c[name] for name in (*SUMMED, *HELD)]
 
 
 async def of_account(session: AsyncSession, account_id: UUID, wanted: Asked) -> list[Timeframe]:
@@ -122,20 +136,33 @@ async def of_projects(
     session: AsyncSession, account_id: UUID, projects: Iterable[str], wanted: Asked
 ) -> dict[str, list[Timeframe]]:
     """As `of_account`, of each of these projects."""
-    columns = UsagePeriod.__table__.c
     statement = (
-        select(
-            UsagePeriod.project_id,
-            UsagePeriod.starts_at,
-            *(columns[name] for name in SUMMED),
-            UsagePeriod.logical_bytes,
-            UsagePeriod.history_bytes,
-        )
+        select(UsagePeriod.project_id, UsagePeriod.starts_at, *_values(UsagePeriod))
         .where(_within(account_id, wanted), UsagePeriod.project_id.in_(list(projects)))
         .order_by(UsagePeriod.project_id, UsagePeriod.starts_at)
     )
+    return _by_ident((await session.execute(statement)).all(), wanted)
+
+
+async def of_branches(
+    session: AsyncSession, account_id: UUID, branches: Sequence[Branch], wanted: Asked
+) -> dict[str, list[Timeframe]]:
+    """As `of_projects`, of each of these branches."""
+    statement = (
+        select(BranchUsagePeriod.branch_id, BranchUsagePeriod.starts_at, *_values(BranchUsagePeriod))
+        .where(
+            _within(account_id, wanted, BranchUsagePeriod),
+            BranchUsagePeriod.project_id.in_({branch.project_id for branch in branches}),
+            BranchUsagePeriod.branch_id.in_([branch.id for branch in branches]),
+        )
+        .order_by(BranchUsagePeriod.branch_id, BranchUsagePeriod.starts_at)
+    )
+    return _by_ident((await session.execute(statement)).all(), wanted)
+
+
+def _by_ident(rows: Iterable[Any], wanted: Asked) -> dict[str, list[Timeframe]]:
+    """Of rows of an id, the begin of a period, and its values, in the order of periods."""
     found: dict[str, list[tuple[datetime, Amounts]]] = {}
-    rows: Any = (await session.execute(statement)).all()
     for row in rows:
         found.setdefault(row[0], []).append((row[1], _amounts(row[2:])))
     return {ident: _timeframes(periods, wanted) for ident, periods in found.items()}
@@ -162,6 +189,41 @@ async def projects_page(
         statement = statement.where(Project.id == only)
     table = Project.__table__
     return list((await session.scalars(page.apply(statement, table.c.created_at, table.c.id))).all())
+
+
+async def branches_page(
+    session: AsyncSession,
+    account_id: UUID,
+    wanted: Asked,
+    page: PageRequest,
+    *,
+    projects: Sequence[str],
+    among: Sequence[str] | None,
+    only: str | None,
+) -> list[Branch]:
+    """Branches of these projects of the organisation, by ids of project and branch, and those deleted or transferred
+    since that used something in the range; never what holds a snapshot. `among`: of these branches alone; `only`: of
+    the one project that the caller may see. One row more than asked for tells whether another page follows."""
+    used = select(BranchUsagePeriod.branch_id).where(
+        _within(account_id, wanted, BranchUsagePeriod),
+        BranchUsagePeriod.project_id == Branch.project_id,
+        BranchUsagePeriod.branch_id == Branch.id,
+    )
+    there = and_(Project.account_id == account_id, Project.deleted_at.is_(None), Branch.deleted_at.is_(None))
+    statement = (
+        select(Branch)
+        .join(Project, Project.id == Branch.project_id)
+        .where(Branch.project_id.in_(projects), Branch.is_snapshot.is_(False), or_(there, used.exists()))
+    )
+    if among is not None:
+        statement = statement.where(Branch.id.in_(among))
+    if only is not None:
+        statement = statement.where(Branch.project_id == only)
+    after = page.after(text, text)
+    if after is not None:
+        statement = statement.where(tuple_(Branch.project_id, Branch.id) > tuple_(*map(literal, after)))
+    statement = statement.order_by(Branch.project_id, Branch.id).limit(page.limit + 1)
+    return list((await session.scalars(statement)).all())
 
 
 def _amounts(row: Sequence[Any]) -> Amounts:
@@ -219,6 +281,15 @@ async def this_month(session: AsyncSession, projects: Sequence[Project], at: dat
         found[row[0]] = _together(found[row[0]], amounts) if row[0] in found else amounts
     end = month_after(start)
     return {project.id: Consumed(start, end, found.get(project.id, Amounts())) for project in projects}
+
+
+async def branches_this_month(
+    session: AsyncSession, project: Project, branches: Sequence[Branch], at: datetime
+) -> dict[str, Amounts]:
+    """By branch of the project, what each used in the current month, since its organisation has had the project."""
+    month = Asked(month_of(at), month_after(month_of(at)), Granularity.MONTHLY)
+    frames = await of_branches(session, project.account_id, branches, month)
+    return {branch.id: frames[branch.id][0].amounts if branch.id in frames else Amounts() for branch in branches}
 
 
 def nothing(at: datetime) -> Consumed:

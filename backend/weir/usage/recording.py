@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import and_, delete, func, or_, select, text
 from sqlalchemy.dialects.postgresql import insert
@@ -11,14 +12,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from weir.branches.models import Branch
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.usage.metering import HELD, LONGEST_GAP, SUMMED, Tally
-from weir.usage.models import EndpointMeter, Grain, StorageMeter, TimelineMeter, UsagePeriod
+from weir.usage.models import BranchUsagePeriod, EndpointMeter, Grain, StorageMeter, TimelineMeter, UsagePeriod
 
 # Longer than what clients of the API ask for: a week of hours, 60 days, a year of months.
 HOURS_KEPT = timedelta(days=31)
 DAYS_KEPT = timedelta(days=400)
 _KEPT = {Grain.HOUR: HOURS_KEPT, Grain.DAY: DAYS_KEPT}
 _LENGTHS = {Grain.HOUR: timedelta(hours=1), Grain.DAY: timedelta(days=1)}
-# A row has 14 values, and a statement takes 32,767.
+# A row has 15 values at most, and a statement takes 32,767.
 _ROWS_A_STATEMENT = 1000
 
 
@@ -29,16 +30,29 @@ async def lock(session: AsyncSession) -> None:
 
 async def add(session: AsyncSession, tally: Tally) -> None:
     """With the lock held."""
-    rows = [
-        {"account_id": account, "project_id": project, "grain": grain, "starts_at": starts_at, **asdict(amounts)}
-        for (account, project, grain, starts_at), amounts in tally.found.items()
+    keys = ("account_id", "project_id", "grain", "starts_at")
+    of_projects: list[dict[str, Any]] = [
+        dict(zip(keys, key, strict=True), **asdict(amounts)) for key, amounts in tally.found.items()
     ]
-    table = UsagePeriod.__table__
+    await _add(session, UsagePeriod, keys, of_projects)
+    keys = ("account_id", "project_id", "branch_id", "grain", "starts_at")
+    of_branches: list[dict[str, Any]] = [
+        dict(zip(keys, key, strict=True), **asdict(amounts)) for key, amounts in tally.branches.items()
+    ]
+    await _add(session, BranchUsagePeriod, keys, of_branches)
+
+
+async def _add(
+    session: AsyncSession,
+    model: type[UsagePeriod | BranchUsagePeriod],
+    keys: tuple[str, ...],
+    rows: list[dict[str, Any]],
+) -> None:
+    table = model.__table__
     for first in range(0, len(rows), _ROWS_A_STATEMENT):
-        statement = insert(UsagePeriod).values(rows[first : first + _ROWS_A_STATEMENT])
+        statement = insert(model).values(rows[first : first + _ROWS_A_STATEMENT])
         summed = {name: table.c[name] + statement.excluded[name] for name in SUMMED}
         newest = {name: func.coalesce(statement.excluded[name], table.c[name]) for name in HELD}
-        keys = ["account_id", "project_id", "grain", "starts_at"]
         await session.execute(statement.on_conflict_do_update(index_elements=keys, set_=summed | newest))
 
 
@@ -75,7 +89,8 @@ async def stopped(session: AsyncSession, at: datetime, most: int) -> list[tuple[
 
 
 async def prune(session: AsyncSession, at: datetime) -> int:
-    """Deletes periods that are older than they are kept, and meters of what is gone. How many periods went.
+    """Deletes periods that are older than they are kept, and meters of what is gone. How many periods
+    of projects and of branches went.
 
     A clock that is set far forward must not delete what is there: as many different periods as are kept stay in any
     case, whatever the clock says."""
@@ -92,9 +107,11 @@ async def prune(session: AsyncSession, at: datetime) -> int:
         newest_to_go = await session.scalar(distinct)
         if newest_to_go is None:
             continue
-        old = and_(UsagePeriod.starts_at <= newest_to_go, UsagePeriod.starts_at < at - kept)
-        result = await session.execute(delete(UsagePeriod).where(UsagePeriod.grain == grain, old))
-        gone += getattr(result, "rowcount", 0)
+        # A branch's row has its project's beside it, so that both tables have the same periods.
+        for model in (UsagePeriod, BranchUsagePeriod):
+            old = and_(model.starts_at <= newest_to_go, model.starts_at < at - kept)
+            result = await session.execute(delete(model).where(model.grain == grain, old))
+            gone += getattr(result, "rowcount", 0)
     # Once they are so old, nothing of them can be counted again.
     ended = select(Endpoint.id).where(Endpoint.deleted_at < at - 2 * LONGEST_GAP)
     await session.execute(delete(EndpointMeter).where(EndpointMeter.endpoint_id.in_(ended)))

@@ -25,7 +25,7 @@ class Metric(StrEnum):
     EXTRA_BRANCHES_MONTH = "extra_branches_month"
 
 
-# By which amount each is answered. Those that are not here nobody measures.
+# By which amount each is answered. What is not here nobody measures.
 MEASURED = {
     Metric.COMPUTE_UNIT_SECONDS: "unit_seconds",
     Metric.ROOT_BRANCH_BYTES_MONTH: "root_byte_hours",
@@ -33,6 +33,9 @@ MEASURED = {
     Metric.INSTANT_RESTORE_BYTES_MONTH: "history_byte_hours",
     Metric.SNAPSHOT_STORAGE_BYTES_MONTH: "snapshot_byte_hours",
 }
+
+# What is told of branches. A snapshot is no branch: its storage counts with its project alone.
+MEASURED_OF_BRANCHES = [metric for metric in MEASURED if metric is not Metric.SNAPSHOT_STORAGE_BYTES_MONTH]
 
 
 class ConsumptionTimeframe(View):
@@ -124,6 +127,17 @@ class ProjectConsumptionV2(View):
 
 class ProjectsConsumptionV2(View):
     projects: list[ProjectConsumptionV2]
+    pagination: Pagination
+
+
+class BranchConsumptionV2(View):
+    project_id: str
+    branch_id: str
+    periods: list[ConsumptionPeriodV2]
+
+
+class BranchesConsumptionV2(View):
+    branches: list[BranchConsumptionV2]
     pagination: Pagination
 
 

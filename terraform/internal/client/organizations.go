@@ -52,6 +52,40 @@ func (c *Client) Organization(ctx context.Context, id string) (*Organization, er
 	return &mine.Organizations[0], nil
 }
 
+// KeptOrganization is an organisation as those who run the installation see it.
+type KeptOrganization struct {
+	Organization
+	Email string `json:"email"`
+}
+
+// CreateOrganization makes an organisation, for a key of operators. Of the fields "owner" is the email of a person whom
+// the installation knows.
+func (c *Client) CreateOrganization(ctx context.Context, fields Fields) (*KeptOrganization, error) {
+	var made KeptOrganization
+	return &made, c.Call(ctx, http.MethodPost, Path("fleet", "organizations"), fields, &made)
+}
+
+// KeptOrganization reads any organisation, for a key of operators.
+func (c *Client) KeptOrganization(ctx context.Context, id string) (*KeptOrganization, error) {
+	var found KeptOrganization
+	return &found, c.Call(ctx, http.MethodGet, Path("fleet", "organizations", id), nil, &found)
+}
+
+// ChangeOrganization changes an organisation, for a key of operators.
+func (c *Client) ChangeOrganization(ctx context.Context, id string, fields Fields) (*KeptOrganization, error) {
+	var changed KeptOrganization
+	return &changed, c.Call(ctx, http.MethodPatch, Path("fleet", "organizations", id), fields, &changed)
+}
+
+// DeleteOrganization ends an organisation, for a key of operators. One that does not exist is no error.
+func (c *Client) DeleteOrganization(ctx context.Context, id string) error {
+	err := c.Call(ctx, http.MethodDelete, Path("fleet", "organizations", id), nil, nil)
+	if IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
 // Members lists all members of an organisation.
 func (c *Client) Members(ctx context.Context, orgID string) ([]MemberPerson, error) {
 	var answer struct {

@@ -43,6 +43,7 @@ var importIDs = map[string]string{
 	"weir_api_key":  "KEY_NUMBER",
 	"weir_rollout":  "ROLLOUT_ID",
 
+	"weir_organization":        "ORGANIZATION_ID",
 	"weir_organization_member": "ORGANIZATION_ID/MEMBERSHIP_ID",
 	"weir_snapshot":            "PROJECT_ID/SNAPSHOT_ID",
 	"weir_snapshot_schedule":   "PROJECT_ID/BRANCH_ID",

@@ -45,9 +45,8 @@ func (r *apiKeyResource) Schema(_ context.Context, _ resource.SchemaRequest, res
 }
 
 func (r *apiKeyResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	var plan apiKeyModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	if resp.Diagnostics.HasError() {
+	plan, well := taken[apiKeyModel](ctx, req.Plan, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	made, err := r.api.CreateAPIKey(ctx, plan.Name.ValueString())
@@ -62,9 +61,8 @@ func (r *apiKeyResource) Create(ctx context.Context, req resource.CreateRequest,
 }
 
 func (r *apiKeyResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	var state apiKeyModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[apiKeyModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	keys, err := r.api.APIKeys(ctx)
@@ -88,9 +86,8 @@ func (r *apiKeyResource) Update(_ context.Context, _ resource.UpdateRequest, res
 }
 
 func (r *apiKeyResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	var state apiKeyModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[apiKeyModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	id, err := strconv.ParseInt(state.ID.ValueString(), 10, 64)

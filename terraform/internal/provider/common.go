@@ -44,6 +44,19 @@ func (d *onWeirDataSource) Configure(
 	d.take(req.ProviderData)
 }
 
+// taken reads a plan, a state or a configuration into a model. False where it cannot be read, which the diagnostics say.
+func taken[M any](
+	ctx context.Context,
+	from interface {
+		Get(ctx context.Context, target any) diag.Diagnostics
+	},
+	diagnostics *diag.Diagnostics,
+) (M, bool) {
+	var model M
+	diagnostics.Append(from.Get(ctx, &model)...)
+	return model, !diagnostics.HasError()
+}
+
 // unread says whether a read found nothing to show: because what the resource stands for has gone, which takes it out of
 // the state, or because the API failed, which becomes an error under the title.
 func unread(ctx context.Context, resp *resource.ReadResponse, err error, title string) bool {

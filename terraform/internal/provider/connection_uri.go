@@ -83,9 +83,8 @@ func (d *connectionURIDataSource) Schema(
 func (d *connectionURIDataSource) Read(
 	ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse,
 ) {
-	var model connectionURIModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &model)...)
-	if resp.Diagnostics.HasError() {
+	model, well := taken[connectionURIModel](ctx, req.Config, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	if err := model.fetch(ctx, d.api); err != nil {
@@ -134,9 +133,8 @@ func (e *connectionURIEphemeral) Schema(
 }
 
 func (e *connectionURIEphemeral) Open(ctx context.Context, req ephemeral.OpenRequest, resp *ephemeral.OpenResponse) {
-	var model connectionURIModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &model)...)
-	if resp.Diagnostics.HasError() {
+	model, well := taken[connectionURIModel](ctx, req.Config, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	if err := model.fetch(ctx, e.api); err != nil {

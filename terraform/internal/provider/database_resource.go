@@ -59,9 +59,8 @@ func (m *databaseModel) where(more ...string) string {
 }
 
 func (r *databaseResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	var plan databaseModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	if resp.Diagnostics.HasError() {
+	plan, well := taken[databaseModel](ctx, req.Plan, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	ctx, cancel := within(ctx, plan.Timeouts.Create, &resp.Diagnostics)
@@ -80,9 +79,8 @@ func (r *databaseResource) Create(ctx context.Context, req resource.CreateReques
 }
 
 func (r *databaseResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	var state databaseModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[databaseModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	ctx, cancel := within(ctx, state.Timeouts.Read, &resp.Diagnostics)
@@ -96,9 +94,8 @@ func (r *databaseResource) Read(ctx context.Context, req resource.ReadRequest, r
 }
 
 func (r *databaseResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	var plan databaseModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	if resp.Diagnostics.HasError() {
+	plan, well := taken[databaseModel](ctx, req.Plan, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	ctx, cancel := within(ctx, plan.Timeouts.Update, &resp.Diagnostics)
@@ -117,9 +114,8 @@ func (r *databaseResource) Update(ctx context.Context, req resource.UpdateReques
 }
 
 func (r *databaseResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	var state databaseModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[databaseModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	ctx, cancel := within(ctx, state.Timeouts.Delete, &resp.Diagnostics)

@@ -134,9 +134,8 @@ func (m *endpointModel) changeable(ctx context.Context, diagnostics *diag.Diagno
 }
 
 func (r *endpointResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	var plan endpointModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	if resp.Diagnostics.HasError() {
+	plan, well := taken[endpointModel](ctx, req.Plan, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	ctx, cancel := within(ctx, plan.Timeouts.Create, &resp.Diagnostics)
@@ -188,9 +187,8 @@ func (r *endpointResource) change(
 }
 
 func (r *endpointResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	var state endpointModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[endpointModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	ctx, cancel := within(ctx, state.Timeouts.Read, &resp.Diagnostics)
@@ -237,9 +235,8 @@ func (r *endpointResource) start(ctx context.Context, model *endpointModel) erro
 }
 
 func (r *endpointResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	var state endpointModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[endpointModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	ctx, cancel := within(ctx, state.Timeouts.Delete, &resp.Diagnostics)

@@ -108,9 +108,8 @@ func (d *projectDataSource) find(ctx context.Context, id, name types.String) (*c
 }
 
 func (d *projectDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	var model projectDataModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &model)...)
-	if resp.Diagnostics.HasError() {
+	model, well := taken[projectDataModel](ctx, req.Config, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	project, err := d.find(ctx, model.ID, model.Name)
@@ -210,9 +209,8 @@ func (d *branchDataSource) find(ctx context.Context, model *branchDataModel) (*c
 }
 
 func (d *branchDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	var model branchDataModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &model)...)
-	if resp.Diagnostics.HasError() {
+	model, well := taken[branchDataModel](ctx, req.Config, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	branch, err := d.find(ctx, &model)

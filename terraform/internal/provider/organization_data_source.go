@@ -27,7 +27,7 @@ func (d *organizationDataSource) Schema(
 	_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse,
 ) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "An organization, with its members. The API makes none: `weir-admin` does.",
+		MarkdownDescription: "An organization that the key is of, with its members.",
 		Attributes: map[string]schema.Attribute{
 			"id":         soughtBy("Id of the organization; the key's unless given."),
 			"name":       shown("Name of the organization."),
@@ -43,9 +43,8 @@ func (d *organizationDataSource) Schema(
 func (d *organizationDataSource) Read(
 	ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse,
 ) {
-	var model organizationDataModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &model)...)
-	if resp.Diagnostics.HasError() {
+	model, well := taken[organizationDataModel](ctx, req.Config, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	found, err := d.api.Organization(ctx, model.ID.ValueString())

@@ -84,9 +84,8 @@ func (m *organizationMemberModel) show(found *client.MemberPerson) {
 func (r *organizationMemberResource) Create(
 	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
 ) {
-	var plan organizationMemberModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	if resp.Diagnostics.HasError() {
+	plan, well := taken[organizationMemberModel](ctx, req.Plan, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	title := plan.Email.ValueString() + " did not become a member"
@@ -111,9 +110,8 @@ func (r *organizationMemberResource) Create(
 func (r *organizationMemberResource) Read(
 	ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse,
 ) {
-	var state organizationMemberModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[organizationMemberModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	members, err := r.api.Members(ctx, state.OrganizationID.ValueString())
@@ -151,9 +149,8 @@ func (r *organizationMemberResource) Update(
 func (r *organizationMemberResource) Delete(
 	ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse,
 ) {
-	var state organizationMemberModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[organizationMemberModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	if err := r.api.RemoveMember(ctx, state.OrganizationID.ValueString(), state.ID.ValueString()); err != nil {

@@ -65,6 +65,80 @@ func TestAMemberIsAddedChangedMissedAndRemoved(t *testing.T) {
 	d.well(d.destroy("weir_organization_member", state), nil)
 }
 
+const organizationJSON = `{"id": "o", "name": "shop", "handle": "shop", "email": "shop@example.org", "operator": false,
+	"created_at": "2026-11-01T00:00:00Z"}`
+
+func TestAnOrganizationIsMadeChangedMissedAndEnded(t *testing.T) {
+	var sent string
+	noting := func(status int, body string) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, r *http.Request) {
+			read, _ := io.ReadAll(r.Body)
+			sent = string(read)
+			saying(status, body)(w, r)
+		}
+	}
+	api := answers{
+		"POST /fleet/organizations":    noting(201, organizationJSON),
+		"GET /fleet/organizations/o":   saying(200, organizationJSON),
+		"PATCH /fleet/organizations/o": noting(200, strings.ReplaceAll(organizationJSON, `"shop"`, `"store"`)),
+	}
+	d := driving(t, api)
+	asked := map[string]any{"name": "shop", "email": "shop@example.org", "owner": "ann@example.org"}
+	state, problems := d.create("weir_organization", asked)
+	d.well(problems, nil)
+	if sent != `{"email":"shop@example.org","name":"shop","owner":"ann@example.org"}` {
+		t.Errorf("sent %s", sent)
+	}
+	// The API does not tell who became the owner: what was asked for stays in the state.
+	attributes, problems := d.read("weir_organization", state)
+	d.well(problems, nil)
+	if owner := text(t, attributes["owner"]); owner != "ann@example.org" {
+		t.Error(owner)
+	}
+	asked["name"] = "store"
+	state, problems = d.update("weir_organization", state, asked)
+	d.well(problems, nil)
+	if sent != `{"email":"shop@example.org","name":"store"}` {
+		t.Errorf("sent %s", sent)
+	}
+	// The name that somebody gave it outside is what the next plan begins with.
+	attributes, problems = d.read("weir_organization", state)
+	d.well(problems, nil)
+	if name := text(t, attributes["name"]); name != "shop" {
+		t.Error(name)
+	}
+	// Another owner makes another organization. One that has none, as after an import, is given none: that is said.
+	asked["owner"] = "ben@example.org"
+	if replaced := d.replacing("weir_organization", state, asked); len(replaced) != 1 {
+		t.Errorf("replaced because of %v", replaced)
+	}
+	asked["owner"] = nil
+	state, problems = d.update("weir_organization", state, asked)
+	d.well(problems, nil)
+	asked["owner"] = "ben@example.org"
+	if _, problems = d.update("weir_organization", state, asked); len(problems) != 1 ||
+		!strings.Contains(problems[0].Detail, "ben@example.org does not become one") {
+		t.Errorf("got %v", problems)
+	}
+	const gone = `{"request_id": "req-12345678", "code": "NOT_FOUND", "message": "organization o does not exist"}`
+	api["GET /fleet/organizations/o"] = saying(403, `{"request_id": "r", "code": "FORBIDDEN", "message": "for operators"}`)
+	if attributes, problems := d.read("weir_organization", state); attributes == nil || len(problems) != 1 {
+		t.Error("a key that may not read it makes the organization vanish")
+	}
+	api["GET /fleet/organizations/o"] = saying(404, gone)
+	if attributes, problems := d.read("weir_organization", state); attributes != nil || len(problems) > 0 {
+		t.Errorf("an organization that was ended outside: %v, %v", attributes, problems)
+	}
+	api["DELETE /fleet/organizations/o"] = saying(409,
+		`{"request_id": "r", "code": "CONFLICT", "message": "organization store has 2 project(s): p, q"}`)
+	if problems := d.destroy("weir_organization", state); len(problems) != 1 ||
+		!strings.Contains(problems[0].Detail, "has 2 project(s): p, q") {
+		t.Errorf("got %v", problems)
+	}
+	api["DELETE /fleet/organizations/o"] = saying(404, gone)
+	d.well(d.destroy("weir_organization", state), nil)
+}
+
 // What the API says of a schedule with usual values is no change of one that leaves them out.
 func TestAScheduleThatLeavesThingsOutStaysAsItIs(t *testing.T) {
 	var sent string

@@ -161,9 +161,8 @@ func orEmpty(value map[string]string) map[string]string {
 }
 
 func (r *projectResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	var plan projectModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	if resp.Diagnostics.HasError() {
+	plan, well := taken[projectModel](ctx, req.Plan, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	ctx, cancel := within(ctx, plan.Timeouts.Create, &resp.Diagnostics)
@@ -203,9 +202,8 @@ func (r *projectResource) Create(ctx context.Context, req resource.CreateRequest
 }
 
 func (r *projectResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	var state projectModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[projectModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	ctx, cancel := within(ctx, state.Timeouts.Read, &resp.Diagnostics)
@@ -278,9 +276,8 @@ func (r *projectResource) Update(ctx context.Context, req resource.UpdateRequest
 }
 
 func (r *projectResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	var state projectModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[projectModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	ctx, cancel := within(ctx, state.Timeouts.Delete, &resp.Diagnostics)

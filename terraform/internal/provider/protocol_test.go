@@ -100,6 +100,26 @@ func (d *driven) update(
 	name string, prior *tfprotov6.DynamicValue, given map[string]any,
 ) (*tfprotov6.DynamicValue, []*tfprotov6.Diagnostic) {
 	d.t.Helper()
+	plan, config := d.plan(name, prior, given)
+	if len(plan.RequiresReplace) > 0 {
+		d.t.Fatalf("%s is to be replaced because of %v", name, plan.RequiresReplace)
+	}
+	return d.apply(name, prior, plan.PlannedState, config)
+}
+
+// replacing says because of which attributes another resource would be made of what is given.
+func (d *driven) replacing(
+	name string, prior *tfprotov6.DynamicValue, given map[string]any,
+) []*tftypes.AttributePath {
+	d.t.Helper()
+	plan, _ := d.plan(name, prior, given)
+	return plan.RequiresReplace
+}
+
+func (d *driven) plan(
+	name string, prior *tfprotov6.DynamicValue, given map[string]any,
+) (*tfprotov6.PlanResourceChangeResponse, *tfprotov6.DynamicValue) {
+	d.t.Helper()
 	schema := d.schemas.ResourceSchemas[name]
 	proposed := d.attributes(name, prior)
 	of := schema.ValueType().(tftypes.Object)
@@ -113,10 +133,7 @@ func (d *driven) update(
 		TypeName: name, PriorState: prior, ProposedNewState: &whole, Config: config,
 	})
 	d.well(plan.Diagnostics, err)
-	if len(plan.RequiresReplace) > 0 {
-		d.t.Fatalf("%s is to be replaced because of %v", name, plan.RequiresReplace)
-	}
-	return d.apply(name, prior, plan.PlannedState, config)
+	return plan, config
 }
 
 func (d *driven) apply(

@@ -40,8 +40,8 @@ func (p *weirProvider) Metadata(_ context.Context, _ provider.MetadataRequest, r
 
 func (p *weirProvider) Schema(_ context.Context, _ provider.SchemaRequest, resp *provider.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Projects, branches, computes, roles, databases, snapshots, keys, members and rollouts of a " +
-			"Weir, kept as configuration. The provider speaks Weir's public API.",
+		MarkdownDescription: "Organizations, projects, branches, computes, roles, databases, snapshots, keys, members and " +
+			"rollouts of a Weir, kept as configuration. The provider speaks Weir's public API.",
 		Attributes: map[string]schema.Attribute{
 			"api_url": schema.StringAttribute{
 				MarkdownDescription: "Address of the API, such as `https://weir.example.com`. `" + urlVariable +
@@ -106,6 +106,7 @@ func (p *weirProvider) Resources(context.Context) []func() resource.Resource {
 		func() resource.Resource { return &databaseResource{} },
 		func() resource.Resource { return &apiKeyResource{} },
 		func() resource.Resource { return &rolloutResource{} },
+		func() resource.Resource { return &organizationResource{} },
 		func() resource.Resource { return &organizationMemberResource{} },
 		func() resource.Resource { return &snapshotResource{} },
 		func() resource.Resource { return &snapshotScheduleResource{} },

@@ -69,9 +69,8 @@ func (m *roleModel) where(more ...string) string {
 }
 
 func (r *roleResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	var plan roleModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	if resp.Diagnostics.HasError() {
+	plan, well := taken[roleModel](ctx, req.Plan, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	ctx, cancel := within(ctx, plan.Timeouts.Create, &resp.Diagnostics)
@@ -90,9 +89,8 @@ func (r *roleResource) Create(ctx context.Context, req resource.CreateRequest, r
 }
 
 func (r *roleResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	var state roleModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[roleModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	ctx, cancel := within(ctx, state.Timeouts.Read, &resp.Diagnostics)
@@ -130,9 +128,8 @@ func (r *roleResource) Update(ctx context.Context, req resource.UpdateRequest, r
 }
 
 func (r *roleResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	var state roleModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[roleModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	ctx, cancel := within(ctx, state.Timeouts.Delete, &resp.Diagnostics)

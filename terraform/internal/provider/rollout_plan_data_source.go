@@ -115,9 +115,8 @@ func (d *rolloutPlanDataSource) Schema(
 }
 
 func (d *rolloutPlanDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	var model rolloutPlanModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &model)...)
-	if resp.Diagnostics.HasError() {
+	model, well := taken[rolloutPlanModel](ctx, req.Config, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	limit := int64(defaultListed)

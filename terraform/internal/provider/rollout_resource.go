@@ -150,9 +150,8 @@ func intentOf(name, feature types.String, selector, strategy types.Object) clien
 }
 
 func (r *rolloutResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	var plan rolloutModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	if resp.Diagnostics.HasError() {
+	plan, well := taken[rolloutModel](ctx, req.Plan, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	limit, problems := plan.Timeouts.Create(ctx, defaultRolloutTimeout)
@@ -216,9 +215,8 @@ func passed(rollout *client.Rollout) bool {
 }
 
 func (r *rolloutResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	var state rolloutModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[rolloutModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	rollout, err := r.api.Rollout(ctx, state.ID.ValueString())
@@ -268,9 +266,8 @@ func (r *rolloutResource) Update(ctx context.Context, req resource.UpdateRequest
 }
 
 func (r *rolloutResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	var state rolloutModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[rolloutModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	ctx, cancel := within(ctx, state.Timeouts.Delete, &resp.Diagnostics)

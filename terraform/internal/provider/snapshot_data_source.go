@@ -92,9 +92,8 @@ func (d *snapshotDataSource) find(ctx context.Context, model *snapshotDataModel)
 }
 
 func (d *snapshotDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	var model snapshotDataModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &model)...)
-	if resp.Diagnostics.HasError() {
+	model, well := taken[snapshotDataModel](ctx, req.Config, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	found, err := d.find(ctx, &model)

@@ -84,9 +84,8 @@ func (m *snapshotModel) show(snapshot *client.Snapshot) {
 }
 
 func (r *snapshotResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	var plan snapshotModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	if resp.Diagnostics.HasError() {
+	plan, well := taken[snapshotModel](ctx, req.Plan, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	ctx, cancel := within(ctx, plan.Timeouts.Create, &resp.Diagnostics)
@@ -122,9 +121,8 @@ func (r *snapshotResource) Create(ctx context.Context, req resource.CreateReques
 }
 
 func (r *snapshotResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	var state snapshotModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[snapshotModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	ctx, cancel := within(ctx, state.Timeouts.Read, &resp.Diagnostics)
@@ -165,9 +163,8 @@ func (r *snapshotResource) Update(ctx context.Context, req resource.UpdateReques
 }
 
 func (r *snapshotResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	var state snapshotModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[snapshotModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	ctx, cancel := within(ctx, state.Timeouts.Delete, &resp.Diagnostics)

@@ -135,9 +135,8 @@ func (r *snapshotScheduleResource) set(ctx context.Context, plan *snapshotSchedu
 func (r *snapshotScheduleResource) Create(
 	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
 ) {
-	var plan snapshotScheduleModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	if resp.Diagnostics.HasError() {
+	plan, well := taken[snapshotScheduleModel](ctx, req.Plan, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	if err := r.set(ctx, &plan); err != nil {
@@ -150,9 +149,8 @@ func (r *snapshotScheduleResource) Create(
 func (r *snapshotScheduleResource) Read(
 	ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse,
 ) {
-	var state snapshotScheduleModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[snapshotScheduleModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	schedule, err := r.api.Schedule(ctx, state.ProjectID.ValueString(), state.BranchID.ValueString())
@@ -170,9 +168,8 @@ func (r *snapshotScheduleResource) Read(
 func (r *snapshotScheduleResource) Update(
 	ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse,
 ) {
-	var plan snapshotScheduleModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	if resp.Diagnostics.HasError() {
+	plan, well := taken[snapshotScheduleModel](ctx, req.Plan, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	if err := r.set(ctx, &plan); err != nil {
@@ -185,9 +182,8 @@ func (r *snapshotScheduleResource) Update(
 func (r *snapshotScheduleResource) Delete(
 	ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse,
 ) {
-	var state snapshotScheduleModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
+	state, well := taken[snapshotScheduleModel](ctx, req.State, &resp.Diagnostics)
+	if !well {
 		return
 	}
 	err := r.api.SetSchedule(ctx, state.ProjectID.ValueString(), state.BranchID.ValueString(), nil)

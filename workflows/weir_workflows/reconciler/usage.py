@@ -1,4 +1,4 @@
-"""Measures what projects use, a part of them in each round, and adds it to their hours and days.
+"""Measures what projects and their branches use, a part of them in each round, and adds it to their hours and days.
 
 What is remembered here is only when this process measured something last: how far everything is counted is in the
 database (`weir.usage.models`), so that a worker that takes over goes on where another one ended. A compute's time is
@@ -25,7 +25,7 @@ from weir.computes.repository import ComputeRow
 from weir.kit.ids import parse_lsn
 from weir.projects.models import Project
 from weir.usage import recording
-from weir.usage.metering import LONGEST_GAP, Sizes, Tally, moved, uncounted, written
+from weir.usage.metering import LONGEST_GAP, Sizes, Span, Tally, moved, uncounted, written
 from weir.usage.models import EndpointMeter, StorageMeter, TimelineMeter
 from weir_workflows.common.resources import Resources
 
@@ -42,8 +42,9 @@ STORAGE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class _Branch:
-    """What a timeline is of, for its project's figures."""
+    """What a timeline is of, for the figures of its project and its own."""
 
+    ident: str
     root: bool
     snapshot: bool
     new: bool
@@ -116,7 +117,7 @@ class Metering:
         measured_to = None if meter is None else meter.measured_to
         span = uncounted(measured_to, endpoint.started_at, at, at, elapsed)
         if span is not None:
-            tally.ran(owner, span, units, status.processors)
+            tally.ran(owner, row.branch.id, span, units, status.processors)
         if meter is None:
             session.add(
                 EndpointMeter(endpoint_id=endpoint.id, measured_to=at, units=units, processors=status.processors)
@@ -141,7 +142,8 @@ class Metering:
                 measured_to = None if meter is None else meter.measured_to
                 span = uncounted(measured_to, endpoint.started_at, end, at, None)
                 if span is not None:
-                    tally.ran(owners[endpoint.project_id], span, units, None if meter is None else meter.processors)
+                    processors = None if meter is None else meter.processors
+                    tally.ran(owners[endpoint.project_id], endpoint.branch_id, span, units, processors)
                 if meter is None:
                     session.add(EndpointMeter(endpoint_id=endpoint.id, measured_to=end, units=units))
                 else:
@@ -206,9 +208,12 @@ class Metering:
                 known = [
                     (status, branches[status.timeline_id]) for status in statuses if status.timeline_id in branches
                 ]
-                bytes_written = sum(_written(session, status, of, logs) for status, of in known)
                 sizes = _sizes(known)
-                self._held(session, tally, owners[ident], meters.get(ident), sizes, at)
+                span = self._held(session, tally, owners[ident], meters.get(ident), sizes, at)
+                bytes_written = sum(
+                    _of_branch(session, tally, owners[ident], span, each, logs.get(each[0].timeline_id), at)
+                    for each in known
+                )
                 tally.saw(owners[ident], at, bytes_written, sizes)
             await recording.add(session, tally)
         measured = self._clock()
@@ -223,9 +228,9 @@ class Metering:
         meter: StorageMeter | None,
         sizes: Sizes,
         at: datetime,
-    ) -> None:
-        """What was held at the last look counts until now, and what is held now from now on."""
-        ident = owner[1]
+    ) -> Span | None:
+        """What was held at the last look counts until now, and what is held now from now on. The time that counts."""
+        ident, span = owner[1], None
         if meter is None:
             meter = StorageMeter(project_id=ident, measured_to=at)
             session.add(meter)
@@ -239,6 +244,7 @@ class Metering:
             meter.measured_to = moved(meter.measured_to, at)
         meter.root_bytes, meter.child_bytes = sizes.root, sizes.child
         meter.snapshot_bytes, meter.history_bytes = sizes.snapshot, sizes.history
+        return span
 
     async def prune(self, at: datetime) -> int:
         """Once an hour; how many periods went."""
@@ -264,11 +270,11 @@ async def _owners(session: AsyncSession, projects: set[str]) -> dict[str, tuple[
 async def _branches(session: AsyncSession, projects: set[str], at: datetime) -> dict[str, _Branch]:
     """By timeline. One that has become a branch's within the longest gap began within it."""
     statement = select(
-        Branch.timeline_id, Branch.parent_id, Branch.is_snapshot, Branch.created_at, Branch.last_reset_at
+        Branch.timeline_id, Branch.id, Branch.parent_id, Branch.is_snapshot, Branch.created_at, Branch.last_reset_at
     ).where(Branch.project_id.in_(projects), Branch.deleted_at.is_(None))
     return {
-        timeline: _Branch(parent is None, snapshot, _latest(created, reset) > at - LONGEST_GAP)
-        for timeline, parent, snapshot, created, reset in (await session.execute(statement)).all()
+        timeline: _Branch(ident, parent is None, snapshot, _latest(created, reset) > at - LONGEST_GAP)
+        for timeline, ident, parent, snapshot, created, reset in (await session.execute(statement)).all()
     }
 
 
@@ -276,15 +282,31 @@ def _latest(created: datetime, reset: datetime | None) -> datetime:
     return created if reset is None else max(created, reset)
 
 
-def _written(session: AsyncSession, status: TimelineStatus, of: _Branch, logs: Mapping[str, TimelineMeter]) -> int:
-    meter = logs.get(status.timeline_id)
-    counted_to = None if meter is None else meter.lsn
+def _of_branch(
+    session: AsyncSession,
+    tally: Tally,
+    owner: tuple[UUID, str],
+    span: Span | None,
+    seen: tuple[TimelineStatus, _Branch],
+    meter: TimelineMeter | None,
+    at: datetime,
+) -> int:
+    """Counts what one branch has held in the span of its project, and what it has written since the last look; the
+    bytes written. Of a snapshot the project counts all, and a branch nothing."""
+    status, of = seen
     start, now = parse_lsn(status.start_lsn), parse_lsn(status.last_record_lsn)
-    found, lsn = written(counted_to, start, now, since_start=of.new)
+    found, lsn = written(None if meter is None else meter.lsn, start, now, since_start=of.new)
+    sizes = _sizes([seen])
+    if not of.snapshot:
+        if span is not None and meter is not None and meter.data_bytes is not None:
+            data = meter.data_bytes
+            before = Sizes(data if of.root else 0, 0 if of.root else data, 0, meter.history_bytes or 0)
+            tally.held(owner, span, before, of.ident)
+        tally.saw(owner, at, found, sizes, of.ident)
     if meter is None:
-        session.add(TimelineMeter(timeline_id=status.timeline_id, lsn=lsn))
-    else:
-        meter.lsn = lsn
+        meter = TimelineMeter(timeline_id=status.timeline_id)
+        session.add(meter)
+    meter.lsn, meter.data_bytes, meter.history_bytes = lsn, sizes.logical, sizes.history
     return found
 
 

@@ -1810,7 +1810,12 @@ export interface paths {
          */
         get: operations["list_fleet_organizations"];
         put?: never;
-        post?: never;
+        /**
+         * Create Organization
+         * @description For operators. The caller is no member of it. A name that an organization has already is answered with 409, an
+         *     owner whom nobody knows with 404.
+         */
+        post: operations["create_organization"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1874,6 +1879,36 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/v2/fleet/organizations/{organization_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Kept Organization
+         * @description For operators, whoever is a member of it.
+         */
+        get: operations["get_kept_organization"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete Organization
+         * @description For operators. While it has projects, or runs the installation, it stays (409). Its members are out with their
+         *     next request, its keys are revoked, and its invitations taken back; its audit log and what its projects used
+         *     stay.
+         */
+        delete: operations["delete_organization"];
+        options?: never;
+        head?: never;
+        /**
+         * Update Organization
+         * @description For operators. A name that another organization has is answered with 409.
+         */
+        patch: operations["update_organization"];
         trace?: never;
     };
     "/api/v2/quotas": {
@@ -1971,6 +2006,30 @@ export interface paths {
          *     share with their parent.
          */
         get: operations["get_consumption_history_per_project_v2"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/consumption_history/v2/branches": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Consumption History Per Branch V2
+         * @description Of each branch of the projects, by ids of project and branch; with those deleted or transferred since that used
+         *     something in the range. Timeframes in which nothing was measured are left out. The data of a branch other than a
+         *     root counts in whole, with the pages that it shares with its parent. Figures of branches begin when this Weir has
+         *     begun to measure by branch; those of their projects may be older. Of a long range a page has fewer branches than
+         *     `limit`: follow `pagination.cursor` until there is none.
+         */
+        get: operations["get_consumption_history_per_branch_v2"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2745,6 +2804,15 @@ export interface components {
              */
             judged?: boolean;
         };
+        /** BranchConsumptionV2 */
+        BranchConsumptionV2: {
+            /** Project Id */
+            project_id: string;
+            /** Branch Id */
+            branch_id: string;
+            /** Periods */
+            periods: components["schemas"]["ConsumptionPeriodV2"][];
+        };
         /** BranchCount */
         BranchCount: {
             /** Count */
@@ -3106,26 +3174,14 @@ export interface components {
             /** Protected */
             protected: boolean;
             durability: components["schemas"]["Durability"];
-            /**
-             * Cpu Used Sec
-             * @default 0
-             */
-            cpu_used_sec?: number;
-            /**
-             * Compute Time Seconds
-             * @default 0
-             */
-            compute_time_seconds?: number;
-            /**
-             * Active Time Seconds
-             * @default 0
-             */
-            active_time_seconds?: number;
-            /**
-             * Written Data Bytes
-             * @default 0
-             */
-            written_data_bytes?: number;
+            /** Cpu Used Sec */
+            cpu_used_sec: number;
+            /** Compute Time Seconds */
+            compute_time_seconds: number;
+            /** Active Time Seconds */
+            active_time_seconds: number;
+            /** Written Data Bytes */
+            written_data_bytes: number;
             /**
              * Data Transfer Bytes
              * @default 0
@@ -3141,6 +3197,12 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
+        };
+        /** BranchesConsumptionV2 */
+        BranchesConsumptionV2: {
+            /** Branches */
+            branches: components["schemas"]["BranchConsumptionV2"][];
+            pagination: components["schemas"]["Pagination"];
         };
         /** BranchesPage */
         BranchesPage: {
@@ -4536,6 +4598,42 @@ export interface components {
             jwks_url: string;
         };
         /**
+         * KeptOrganization
+         * @description `operator`: whether it runs the installation.
+         */
+        KeptOrganization: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Handle */
+            handle: string;
+            /**
+             * Plan
+             * @default self_hosted
+             */
+            plan?: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+            /**
+             * Managed By
+             * @default console
+             */
+            managed_by?: string;
+            /** Email */
+            email: string;
+            /** Operator */
+            operator: boolean;
+        };
+        /**
          * LevelView
          * @description `synchronous_commit` is the value by which a session chooses the level.
          */
@@ -4889,6 +4987,16 @@ export interface components {
              */
             managed_by?: string;
         };
+        /**
+         * OrganizationChange
+         * @description What is left out, or null, stays as it is.
+         */
+        OrganizationChange: {
+            /** Name */
+            name?: string | null;
+            /** Email */
+            email?: string | null;
+        };
         /** OrganizationChoice */
         OrganizationChoice: {
             /**
@@ -4896,6 +5004,20 @@ export interface components {
              * Format: uuid
              */
             org_id: string;
+        };
+        /**
+         * OrganizationCreateRequest
+         * @description `email`: of whom to write to about the organisation. `owner`: email of a person whom Weir knows, who becomes
+         *     its owner and adds the others; without one `weir-admin user member` or `weir-admin account key` lets the first one
+         *     in.
+         */
+        OrganizationCreateRequest: {
+            /** Name */
+            name: string;
+            /** Email */
+            email: string;
+            /** Owner */
+            owner?: string | null;
         };
         /** Organizations */
         Organizations: {
@@ -10597,6 +10719,15 @@ export interface operations {
             };
             /** @description FORBIDDEN: The caller's role, or the scope of its key, does not reach so far. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -18945,6 +19076,131 @@ export interface operations {
             };
         };
     };
+    create_organization: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OrganizationCreateRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeptOrganization"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description FORBIDDEN: The caller's role, or the scope of its key, does not reach so far. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description REQUEST_TIMEOUT: The body of the request did not come to its end in time. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description CONFLICT: The request contradicts what exists; repeating it does not help. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description BODY_TOO_LARGE: The body of the request is larger than the API takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE: The body of the request is no JSON by its `Content-Type`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description MISDIRECTED_REQUEST: The request's `Host` is no name of this installation. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description RATE_LIMITED: Too many requests of one kind; nothing was done, and `Retry-After` says when to repeat it. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description HEADERS_TOO_LARGE: The request has too many headers, or too large ones. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     get_feature_coverage: {
         parameters: {
             query?: {
@@ -19160,6 +19416,343 @@ export interface operations {
             };
             /** @description PRECONDITION_FAILED: Precondition Failed */
             412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description BODY_TOO_LARGE: The body of the request is larger than the API takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE: The body of the request is no JSON by its `Content-Type`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description MISDIRECTED_REQUEST: The request's `Host` is no name of this installation. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description RATE_LIMITED: Too many requests of one kind; nothing was done, and `Retry-After` says when to repeat it. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description HEADERS_TOO_LARGE: The request has too many headers, or too large ones. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_kept_organization: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeptOrganization"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description FORBIDDEN: The caller's role, or the scope of its key, does not reach so far. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description MISDIRECTED_REQUEST: The request's `Host` is no name of this installation. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description RATE_LIMITED: Too many requests of one kind; nothing was done, and `Retry-After` says when to repeat it. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description HEADERS_TOO_LARGE: The request has too many headers, or too large ones. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    delete_organization: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeptOrganization"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description FORBIDDEN: The caller's role, or the scope of its key, does not reach so far. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description REQUEST_TIMEOUT: The body of the request did not come to its end in time. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description CONFLICT: The request contradicts what exists; repeating it does not help. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description BODY_TOO_LARGE: The body of the request is larger than the API takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE: The body of the request is no JSON by its `Content-Type`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description MISDIRECTED_REQUEST: The request's `Host` is no name of this installation. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description RATE_LIMITED: Too many requests of one kind; nothing was done, and `Retry-After` says when to repeat it. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description HEADERS_TOO_LARGE: The request has too many headers, or too large ones. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    update_organization: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OrganizationChange"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeptOrganization"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description FORBIDDEN: The caller's role, or the scope of its key, does not reach so far. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_FOUND: Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description REQUEST_TIMEOUT: The body of the request did not come to its end in time. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description CONFLICT: The request contradicts what exists; repeating it does not help. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -19599,6 +20192,107 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ProjectsConsumptionV2"];
+                };
+            };
+            /** @description BAD_REQUEST: Bad Request NOT_SUPPORTED: Part of the API's shape, but not of this version; refused rather than ignored. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description UNAUTHORIZED: Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description FORBIDDEN: The caller's role, or the scope of its key, does not reach so far. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description NOT_ACCEPTABLE: There is nothing of this range of time at this granularity: it is none, or begins before what is kept. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description MISDIRECTED_REQUEST: The request's `Host` is no name of this installation. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description RATE_LIMITED: Too many requests of one kind; nothing was done, and `Retry-After` says when to repeat it. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description HEADERS_TOO_LARGE: The request has too many headers, or too large ones. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_consumption_history_per_branch_v2: {
+        parameters: {
+            query: {
+                /** @description Rounded down to the granularity */
+                from: string;
+                /** @description Rounded down to the granularity */
+                to: string;
+                granularity: components["schemas"]["Granularity"];
+                /** @description Of an organization of the caller's */
+                org_id?: string | null;
+                cursor?: string | null;
+                limit?: number;
+                /** @description Repeated, or with commas */
+                project_ids: string[];
+                /** @description All unless given; repeated, or with commas */
+                branch_ids?: string[] | null;
+                /** @description Repeated, or with commas: compute_unit_seconds, root_branch_bytes_month, child_branch_bytes_month, instant_restore_bytes_month */
+                metrics: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BranchesConsumptionV2"];
                 };
             };
             /** @description BAD_REQUEST: Bad Request NOT_SUPPORTED: Part of the API's shape, but not of this version; refused rather than ignored. */
