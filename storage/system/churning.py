@@ -20,7 +20,9 @@ import httpx
 import psycopg
 from entries import entries
 from harness import Compute, Engine, Process, Timeline, metric, wait_for
+from trends import rise
 
+KIB = 1 << 10
 MIB = 1 << 20
 # Small layers and a short history, so that each cycle is flushed, compacted and forgotten within the next ones.
 SETTINGS = {
@@ -46,45 +48,53 @@ ROWS = 400
 @dataclass(frozen=True)
 class Figure:
     """What is counted, in `unit`. From the middle third of a run to its last one, the median may grow by `share` of
-    itself and `slack`: what noise and the time of a look make, far below what a leak makes in a long run."""
+    itself and `slack`: what noise and the time of a look make, far below what a leak makes in a long run. In the
+    second half of a long run, its line may rise by `rise` with each cycle; None where the kernel or an allocator
+    decides what stays."""
 
     name: str
     unit: str
     slack: float
+    rise: float | None
     share: float = 0.1
 
 
+#: Rises of what is counted one by one: one more in so many cycles.
+ONE_IN_20 = 1 / 20
+ONE_IN_50 = 1 / 50
 # Memory that is in use, by the programs' own account: what the kernel has them hold grows for minutes without a leak,
 # because an allocator keeps much of what is given back, a share for each thread.
 FIGURES = (
-    Figure("pageserver_allocated", "bytes", 12 * MIB),
-    Figure("pageserver_versions", "bytes", 4 * MIB),
-    Figure("pageserver_series", "series", 12),
-    Figure("pageserver_descriptors", "descriptors", 24),
-    Figure("pageserver_counted_pages", "pages", 64),
-    Figure("safekeepers_allocated", "bytes", 6 * MIB),
-    Figure("safekeepers_series", "series", 12),
-    Figure("safekeepers_descriptors", "descriptors", 24),
-    Figure("agent_allocated", "bytes", 6 * MIB),
-    Figure("index", "bytes", 4096),
-    Figure("layers", "layers", 6),
-    Figure("layer_bytes", "bytes", 2 * MIB),
+    Figure("pageserver_allocated", "bytes", 12 * MIB, 4 * KIB),
+    Figure("pageserver_versions", "bytes", 4 * MIB, 4 * KIB),
+    Figure("pageserver_series", "series", 12, ONE_IN_50),
+    Figure("pageserver_descriptors", "descriptors", 24, ONE_IN_50),
+    Figure("pageserver_counted_pages", "pages", 64, ONE_IN_20),
+    Figure("safekeepers_allocated", "bytes", 6 * MIB, 3 * KIB),
+    Figure("safekeepers_series", "series", 12, ONE_IN_50),
+    Figure("safekeepers_descriptors", "descriptors", 24, ONE_IN_50),
+    Figure("agent_allocated", "bytes", 6 * MIB, 2 * KIB),
+    Figure("index", "bytes", 4096, 1),
+    Figure("layers", "layers", 6, ONE_IN_50),
+    Figure("layer_bytes", "bytes", 2 * MIB, 8 * KIB),
     # What layers say of relations that are gone: of those whose drop is no history yet, and of those whose history is
     # too little to be worth a merge.
-    Figure("relation_entries", "entries", 1500),
-    Figure("objects", "objects", 24),
-    Figure("object_bytes", "bytes", 8 * MIB),
-    Figure("entries_of_pageserver", "entries", 8),
-    Figure("entries_of_safekeepers", "entries", 12),
-    Figure("entries_of_objects", "entries", 32),
+    Figure("relation_entries", "entries", 1500, 1),
+    Figure("objects", "objects", 24, ONE_IN_50),
+    Figure("object_bytes", "bytes", 8 * MIB, 8 * KIB),
+    Figure("entries_of_pageserver", "entries", 8, ONE_IN_50),
+    Figure("entries_of_safekeepers", "entries", 12, ONE_IN_50),
+    Figure("entries_of_objects", "entries", 32, ONE_IN_50),
 )
 #: Of a run that is long enough for allocators to come to rest: memory as the kernel has it, too.
 SOAK_FIGURES = (
     *FIGURES,
-    Figure("pageserver_rss", "bytes", 24 * MIB),
-    Figure("safekeepers_rss", "bytes", 12 * MIB),
-    Figure("agent_rss", "bytes", 24 * MIB),
+    Figure("pageserver_rss", "bytes", 24 * MIB, None),
+    Figure("safekeepers_rss", "bytes", 12 * MIB, None),
+    Figure("agent_rss", "bytes", 24 * MIB, None),
 )
+#: Cycles in the second half of a run from which on a line is told from noise. What a cycle does repeats after 60.
+LINE_CYCLES = 200
 #: Memory in use is looked at so often for a sample, so many seconds apart.
 LOOKS_AT_MEMORY = 3
 BETWEEN_LOOKS = 0.2
@@ -104,6 +114,28 @@ def grown(samples: Sequence[Mapping[str, float]], figures: Sequence[Figure] = FI
         if last > middle * (1 + figure.share) + figure.slack:
             found.append(f"{figure.name} grew from {middle:,.0f} to {last:,.0f} {figure.unit}")
     return found
+
+
+def lines(samples: Sequence[Mapping[str, float]], figures: Sequence[Figure] = SOAK_FIGURES) -> Sample:
+    """By how much each figure rises with each cycle, in the second half of the samples. Raises ValueError for fewer
+    samples than two halves of `LINE_CYCLES`."""
+    if not are_enough_for_lines(samples):
+        raise ValueError(f"{len(samples)} samples are too few to tell a line from noise; run longer")
+    half = samples[len(samples) // 2 :]
+    return {figure.name: rise([sample[figure.name] for sample in half]) for figure in figures}
+
+
+def are_enough_for_lines(samples: Sequence[Mapping[str, float]]) -> bool:
+    return len(samples) >= 2 * LINE_CYCLES
+
+
+def rising(found: Mapping[str, float], figures: Sequence[Figure] = SOAK_FIGURES) -> list[str]:
+    """The figures of which `lines` found that they rise by more than they may."""
+    return [
+        f"{figure.name} rises by {found[figure.name]:,.2f} {figure.unit} a cycle, more than {figure.rise:,.2f}"
+        for figure in figures
+        if figure.rise is not None and found[figure.name] > figure.rise
+    ]
 
 
 @dataclass
