@@ -24,19 +24,17 @@ RESULT = ROOT / "bench/results/churn.json"
 sys.path.insert(0, str(ROOT / "storage/system"))
 
 from churning import (  # noqa: E402
-    CACHES,
     FAILURES,
     LINE_CYCLES,
-    OFFLOADING,
     SOAK_FIGURES,
     Churn,
     are_enough_for_lines,
+    churning,
     grown,
     lines,
     rising,
     settled,
 )
-from harness import engine  # noqa: E402
 from weirbench.charts import churn as chart  # noqa: E402
 from weirbench.progress import say  # noqa: E402
 
@@ -50,7 +48,7 @@ def main() -> int:
     churn: Churn | None = None
     stopped: str | None = None
     root = Path(tempfile.mkdtemp(prefix="weir-churn-"))
-    with engine(root, pageserver_options=CACHES, safekeeper_options=OFFLOADING) as running:
+    with churning(root) as running:
         try:
             churn = Churn(running, say)
             churn.run(arguments.seconds)

@@ -8,6 +8,7 @@ for: after the first cycles no figure grows (`grown`).
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import statistics
@@ -19,7 +20,7 @@ from pathlib import Path
 import httpx
 import psycopg
 from entries import entries
-from harness import Compute, Engine, Process, Timeline, metric, wait_for
+from harness import Compute, Engine, Process, Timeline, engine, metric, wait_for
 from trends import rise
 
 KIB = 1 << 10
@@ -39,6 +40,9 @@ CACHES = [
     *("--block-cache-mib=8", "--page-cache-mib=8", "--recent-layers-mib=8", "--memory-mib=64"),
     "--tombstone-seconds=5",
 ]
+#: Of the programs: glibc counts as in use what a thread has freed and keeps for itself, up to hundreds of kilobytes,
+#: which come together over hours. No thread keeps anything here, so that what grows is what nothing frees.
+EXACT = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
 #: Of the compute: what Postgres keeps of dropped relations is vacuumed soon, and is none of ours.
 POSTGRES = {"autovacuum_naptime": "1s", "autovacuum_vacuum_cost_delay": "0", "max_wal_size": "64MB"}
 TABLES = 12
@@ -101,6 +105,20 @@ BETWEEN_LOOKS = 0.2
 Sample = dict[str, float]
 
 
+@contextlib.contextmanager
+def churning(root: Path) -> Iterator[Engine]:
+    """An engine for `Churn`."""
+    safekeepers = dict.fromkeys((1, 2, 3), EXACT)
+    with engine(
+        root,
+        pageserver_options=CACHES,
+        pageserver_environment=EXACT,
+        safekeeper_options=OFFLOADING,
+        safekeeper_environments=safekeepers,
+    ) as running:
+        yield running
+
+
 def grown(samples: Sequence[Mapping[str, float]], figures: Sequence[Figure] = FIGURES) -> list[str]:
     """The figures that grow, each with its medians, from samples in the order of time. The first third, in which
     caches fill, says nothing. Raises ValueError for fewer than nine samples: three thirds of at least three."""
@@ -140,7 +158,7 @@ def rising(found: Mapping[str, float], figures: Sequence[Figure] = SOAK_FIGURES)
 
 @dataclass
 class Churn:
-    """The loop on one engine, which the caller has started with the options of this module."""
+    """The loop on one engine, which the caller has from `churning`."""
 
     engine: Engine
     say: Callable[[str], None]
@@ -151,15 +169,15 @@ class Churn:
     def __post_init__(self) -> None:
         self.main = self.engine.create_timeline()
         self.engine.configure_tenant(self.main.tenant, **SETTINGS)
-        self.compute = self.engine.compute(self.main, settings=POSTGRES)
+        self.compute = self.engine.compute(self.main, environment=EXACT, settings=POSTGRES)
         self.compute.sql("CREATE TABLE kept (i int PRIMARY KEY, t text)")
         self.compute.sql("INSERT INTO kept SELECT i, md5(i::text) FROM generate_series(1, 2000) i")
         self.begun = time.monotonic()
 
-    def run(self, seconds: float) -> None:
-        """Whole cycles until the time is over."""
+    def run(self, seconds: float, fewest: int = 0) -> None:
+        """Whole cycles until the time is over, and so many at least: a busy machine makes few in that time."""
         until = self.begun + seconds
-        while time.monotonic() < until:
+        while time.monotonic() < until or self.cycles < fewest:
             self.cycle()
 
     def cycle(self) -> None:
