@@ -34,9 +34,7 @@ fn metadata_has_memory_of_its_own() {
         ControlFlow::Continue(())
     };
     let (window, all) = (Window::upto(Lsn(40)), KeyRange::all());
-    layer
-        .newest_first(&keys[0], window, &mut |it| take(it))
-        .unwrap();
+    layer.newest_first(&keys[0], window, &mut take).unwrap();
     let wanted = keys.map(|key| (key, window));
     layer
         .newest_first_of(&wanted, &mut |_, it| take(it))
