@@ -1,7 +1,8 @@
 """Half an hour of creating and removing everything an engine has: nothing that was removed may be paid for.
 
 The real programs, one tenant that stays, and a loop of tables, branches, computes, databases and tenants that come
-and go (`storage/system/churning.py`). The command fails when a figure grows from the middle third to the last.
+and go (`storage/system/churning.py`). The command fails when a figure grows from the middle third to the last, or
+rises by a line in the second half.
 
 The result is `results/churn.json`, and `results/churn.png` draws it: sizes in bytes, times in seconds.
 """
@@ -22,8 +23,18 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "bench/results/churn.json"
 sys.path.insert(0, str(ROOT / "storage/system"))
 
-from churning import CACHES, FAILURES, OFFLOADING, SOAK_FIGURES, Churn, grown, settled  # noqa: E402
-from harness import engine  # noqa: E402
+from churning import (  # noqa: E402
+    FAILURES,
+    LINE_CYCLES,
+    SOAK_FIGURES,
+    Churn,
+    are_enough_for_lines,
+    churning,
+    grown,
+    lines,
+    rising,
+    settled,
+)
 from weirbench.charts import churn as chart  # noqa: E402
 from weirbench.progress import say  # noqa: E402
 
@@ -37,7 +48,7 @@ def main() -> int:
     churn: Churn | None = None
     stopped: str | None = None
     root = Path(tempfile.mkdtemp(prefix="weir-churn-"))
-    with engine(root, pageserver_options=CACHES, safekeeper_options=OFFLOADING) as running:
+    with churning(root) as running:
         try:
             churn = Churn(running, say)
             churn.run(arguments.seconds)
@@ -51,7 +62,14 @@ def main() -> int:
         found = grown(churn.samples, SOAK_FIGURES)
     except ValueError as error:
         found, stopped = [], stopped or str(error)
-    arguments.result.write_text(json.dumps(document(churn, found, stopped, arguments.remark), indent=1) + "\n")
+    by_cycle: dict[str, float] | None = None
+    if are_enough_for_lines(churn.samples):
+        by_cycle = lines(churn.samples)
+        found += rising(by_cycle)
+    else:
+        say(f"{churn.cycles} cycles show no line: that takes {2 * LINE_CYCLES}")
+    result = document(churn, found, stopped, arguments.remark, by_cycle)
+    arguments.result.write_text(json.dumps(result, indent=1) + "\n")
     if churn.samples:
         chart(
             churn.samples,
@@ -64,7 +82,9 @@ def main() -> int:
     return 1 if found or stopped else 0
 
 
-def document(churn: Churn, found: list[str], stopped: str | None, remark: str) -> dict[str, Any]:
+def document(
+    churn: Churn, found: list[str], stopped: str | None, remark: str, by_cycle: dict[str, float] | None
+) -> dict[str, Any]:
     return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {"cpus": os.cpu_count(), "kernel": platform.release()},
@@ -72,7 +92,11 @@ def document(churn: Churn, found: list[str], stopped: str | None, remark: str) -
         "cycles": churn.cycles,
         "grown": found,
         "stopped": stopped,
-        "tolerance": {figure.name: {"share": figure.share, "slack": figure.slack} for figure in SOAK_FIGURES},
+        "rise_per_cycle": by_cycle and {name: round(value, 3) for name, value in by_cycle.items()},
+        "tolerance": {
+            figure.name: {"share": figure.share, "slack": figure.slack, "rise_per_cycle": figure.rise}
+            for figure in SOAK_FIGURES
+        },
         "samples": [{name: round(value, 1) for name, value in sample.items()} for sample in churn.samples],
     }
 

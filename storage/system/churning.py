@@ -8,6 +8,7 @@ for: after the first cycles no figure grows (`grown`).
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import statistics
@@ -19,8 +20,10 @@ from pathlib import Path
 import httpx
 import psycopg
 from entries import entries
-from harness import Compute, Engine, Process, Timeline, metric, wait_for
+from harness import Compute, Engine, Process, Timeline, engine, metric, wait_for
+from trends import rise
 
+KIB = 1 << 10
 MIB = 1 << 20
 # Small layers and a short history, so that each cycle is flushed, compacted and forgotten within the next ones.
 SETTINGS = {
@@ -37,6 +40,9 @@ CACHES = [
     *("--block-cache-mib=8", "--page-cache-mib=8", "--recent-layers-mib=8", "--memory-mib=64"),
     "--tombstone-seconds=5",
 ]
+#: Of the programs: glibc counts as in use what a thread has freed and keeps for itself, up to hundreds of kilobytes,
+#: which come together over hours. No thread keeps anything here, so that what grows is what nothing frees.
+EXACT = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
 #: Of the compute: what Postgres keeps of dropped relations is vacuumed soon, and is none of ours.
 POSTGRES = {"autovacuum_naptime": "1s", "autovacuum_vacuum_cost_delay": "0", "max_wal_size": "64MB"}
 TABLES = 12
@@ -46,49 +52,71 @@ ROWS = 400
 @dataclass(frozen=True)
 class Figure:
     """What is counted, in `unit`. From the middle third of a run to its last one, the median may grow by `share` of
-    itself and `slack`: what noise and the time of a look make, far below what a leak makes in a long run."""
+    itself and `slack`: what noise and the time of a look make, far below what a leak makes in a long run. In the
+    second half of a long run, its line may rise by `rise` with each cycle; None where the kernel or an allocator
+    decides what stays."""
 
     name: str
     unit: str
     slack: float
+    rise: float | None
     share: float = 0.1
 
 
+#: Rises of what is counted one by one: one more in so many cycles.
+ONE_IN_20 = 1 / 20
+ONE_IN_50 = 1 / 50
 # Memory that is in use, by the programs' own account: what the kernel has them hold grows for minutes without a leak,
 # because an allocator keeps much of what is given back, a share for each thread.
 FIGURES = (
-    Figure("pageserver_allocated", "bytes", 12 * MIB),
-    Figure("pageserver_versions", "bytes", 4 * MIB),
-    Figure("pageserver_series", "series", 12),
-    Figure("pageserver_descriptors", "descriptors", 24),
-    Figure("pageserver_counted_pages", "pages", 64),
-    Figure("safekeepers_allocated", "bytes", 6 * MIB),
-    Figure("safekeepers_series", "series", 12),
-    Figure("safekeepers_descriptors", "descriptors", 24),
-    Figure("agent_allocated", "bytes", 6 * MIB),
-    Figure("index", "bytes", 4096),
-    Figure("layers", "layers", 6),
-    Figure("layer_bytes", "bytes", 2 * MIB),
+    Figure("pageserver_allocated", "bytes", 12 * MIB, 4 * KIB),
+    Figure("pageserver_versions", "bytes", 4 * MIB, 4 * KIB),
+    Figure("pageserver_series", "series", 12, ONE_IN_50),
+    Figure("pageserver_descriptors", "descriptors", 24, ONE_IN_50),
+    Figure("pageserver_counted_pages", "pages", 64, ONE_IN_20),
+    Figure("safekeepers_allocated", "bytes", 6 * MIB, 3 * KIB),
+    Figure("safekeepers_series", "series", 12, ONE_IN_50),
+    Figure("safekeepers_descriptors", "descriptors", 24, ONE_IN_50),
+    Figure("agent_allocated", "bytes", 6 * MIB, 2 * KIB),
+    Figure("index", "bytes", 4096, 1),
+    Figure("layers", "layers", 6, ONE_IN_50),
+    Figure("layer_bytes", "bytes", 2 * MIB, 8 * KIB),
     # What layers say of relations that are gone: of those whose drop is no history yet, and of those whose history is
     # too little to be worth a merge.
-    Figure("relation_entries", "entries", 1500),
-    Figure("objects", "objects", 24),
-    Figure("object_bytes", "bytes", 8 * MIB),
-    Figure("entries_of_pageserver", "entries", 8),
-    Figure("entries_of_safekeepers", "entries", 12),
-    Figure("entries_of_objects", "entries", 32),
+    Figure("relation_entries", "entries", 1500, 1),
+    Figure("objects", "objects", 24, ONE_IN_50),
+    Figure("object_bytes", "bytes", 8 * MIB, 8 * KIB),
+    Figure("entries_of_pageserver", "entries", 8, ONE_IN_50),
+    Figure("entries_of_safekeepers", "entries", 12, ONE_IN_50),
+    Figure("entries_of_objects", "entries", 32, ONE_IN_50),
 )
 #: Of a run that is long enough for allocators to come to rest: memory as the kernel has it, too.
 SOAK_FIGURES = (
     *FIGURES,
-    Figure("pageserver_rss", "bytes", 24 * MIB),
-    Figure("safekeepers_rss", "bytes", 12 * MIB),
-    Figure("agent_rss", "bytes", 24 * MIB),
+    Figure("pageserver_rss", "bytes", 24 * MIB, None),
+    Figure("safekeepers_rss", "bytes", 12 * MIB, None),
+    Figure("agent_rss", "bytes", 24 * MIB, None),
 )
+#: Cycles in the second half of a run from which on a line is told from noise. What a cycle does repeats after 60.
+LINE_CYCLES = 200
 #: Memory in use is looked at so often for a sample, so many seconds apart.
 LOOKS_AT_MEMORY = 3
 BETWEEN_LOOKS = 0.2
 Sample = dict[str, float]
+
+
+@contextlib.contextmanager
+def churning(root: Path) -> Iterator[Engine]:
+    """An engine for `Churn`."""
+    safekeepers = dict.fromkeys((1, 2, 3), EXACT)
+    with engine(
+        root,
+        pageserver_options=CACHES,
+        pageserver_environment=EXACT,
+        safekeeper_options=OFFLOADING,
+        safekeeper_environments=safekeepers,
+    ) as running:
+        yield running
 
 
 def grown(samples: Sequence[Mapping[str, float]], figures: Sequence[Figure] = FIGURES) -> list[str]:
@@ -106,9 +134,31 @@ def grown(samples: Sequence[Mapping[str, float]], figures: Sequence[Figure] = FI
     return found
 
 
+def lines(samples: Sequence[Mapping[str, float]], figures: Sequence[Figure] = SOAK_FIGURES) -> Sample:
+    """By how much each figure rises with each cycle, in the second half of the samples. Raises ValueError for fewer
+    samples than two halves of `LINE_CYCLES`."""
+    if not are_enough_for_lines(samples):
+        raise ValueError(f"{len(samples)} samples are too few to tell a line from noise; run longer")
+    half = samples[len(samples) // 2 :]
+    return {figure.name: rise([sample[figure.name] for sample in half]) for figure in figures}
+
+
+def are_enough_for_lines(samples: Sequence[Mapping[str, float]]) -> bool:
+    return len(samples) >= 2 * LINE_CYCLES
+
+
+def rising(found: Mapping[str, float], figures: Sequence[Figure] = SOAK_FIGURES) -> list[str]:
+    """The figures of which `lines` found that they rise by more than they may."""
+    return [
+        f"{figure.name} rises by {found[figure.name]:,.2f} {figure.unit} a cycle, more than {figure.rise:,.2f}"
+        for figure in figures
+        if figure.rise is not None and found[figure.name] > figure.rise
+    ]
+
+
 @dataclass
 class Churn:
-    """The loop on one engine, which the caller has started with the options of this module."""
+    """The loop on one engine, which the caller has from `churning`."""
 
     engine: Engine
     say: Callable[[str], None]
@@ -119,15 +169,15 @@ class Churn:
     def __post_init__(self) -> None:
         self.main = self.engine.create_timeline()
         self.engine.configure_tenant(self.main.tenant, **SETTINGS)
-        self.compute = self.engine.compute(self.main, settings=POSTGRES)
+        self.compute = self.engine.compute(self.main, environment=EXACT, settings=POSTGRES)
         self.compute.sql("CREATE TABLE kept (i int PRIMARY KEY, t text)")
         self.compute.sql("INSERT INTO kept SELECT i, md5(i::text) FROM generate_series(1, 2000) i")
         self.begun = time.monotonic()
 
-    def run(self, seconds: float) -> None:
-        """Whole cycles until the time is over."""
+    def run(self, seconds: float, fewest: int = 0) -> None:
+        """Whole cycles until the time is over, and so many at least: a busy machine makes few in that time."""
         until = self.begun + seconds
-        while time.monotonic() < until:
+        while time.monotonic() < until or self.cycles < fewest:
             self.cycle()
 
     def cycle(self) -> None:

@@ -3,7 +3,9 @@
 //! Resident memory says little of a leak: the allocator keeps much of what was given back, a share for each thread that
 //! ever allocated at the same time as others. What is in use grows only with what nothing frees.
 //!
-//! glibc counts it. A program that was built for another C library has no such metrics.
+//! glibc counts it, and with it what each thread has freed and keeps for itself: a quarter of a megabyte at most, which
+//! comes together over hours. `GLIBC_TUNABLES=glibc.malloc.tcache_count=0` has threads keep nothing, and the figure is
+//! exact then. A program that was built for another C library has no such metrics.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use std::sync::LazyLock;

@@ -159,7 +159,11 @@ impl<'a> Entry<'a> {
                 bytes: owned(bytes),
                 starts_chain,
             },
-            ValueRef::Meta(bytes) => Value::Meta(owned(bytes)),
+            // It is kept for later reads, and must not pin what else its read found.
+            ValueRef::Meta(bytes) => Value::Meta(match self.apart() {
+                Some(shared) => shared.clone(),
+                None => Bytes::copy_from_slice(bytes),
+            }),
             ValueRef::Tombstone => Value::Tombstone,
         };
         Version { lsn, seq, value }
@@ -175,8 +179,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Memory for the values that one read takes with it: a chain's deltas are many and short, and to take memory for
-/// each of them would cost more than to find it.
+/// Memory for the versions of pages that one read takes with it: a chain's deltas are many and short, and to take
+/// memory for each of them would cost more than to find it. They are gone once they are applied.
 #[derive(Default)]
 pub(super) struct Copies(BytesMut);
 

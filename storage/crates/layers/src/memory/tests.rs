@@ -18,6 +18,40 @@ fn newest_first(layer: &MemoryLayer, key: &Key, window: Window) -> Vec<(u64, u16
     seen
 }
 
+/// Promise: a metadata value that a read takes with it shares memory with nothing else: it is kept for later reads,
+/// and would keep all that its read found.
+#[test]
+fn metadata_has_memory_of_its_own() {
+    let layer = MemoryLayer::new();
+    let keys = [1, 2].map(Key::aux);
+    for (lsn, key) in [(10, keys[0]), (20, keys[0]), (30, keys[1])] {
+        let value = Value::Meta(Bytes::copy_from_slice(&[lsn as u8; 4]));
+        layer.put(key, Lsn(lsn), value).unwrap();
+    }
+    let mut found = Vec::new();
+    let mut take = |version: Version| {
+        found.push(version);
+        ControlFlow::Continue(())
+    };
+    let (window, all) = (Window::upto(Lsn(40)), KeyRange::all());
+    layer.newest_first(&keys[0], window, &mut take).unwrap();
+    let wanted = keys.map(|key| (key, window));
+    layer
+        .newest_first_of(&wanted, &mut |_, it| take(it))
+        .unwrap();
+    layer.scan(&all, window, &mut |_, it| take(it)).unwrap();
+    layer
+        .scan_newest(&all, window, &mut |_, it| take(it))
+        .unwrap();
+    assert_eq!(found.len(), 2 + 3 + 3 + 2);
+    for version in &found {
+        let Value::Meta(bytes) = &version.value else {
+            panic!("{version:?}")
+        };
+        assert!(bytes.is_unique(), "{version:?}");
+    }
+}
+
 #[test]
 fn values_at_one_lsn_keep_their_order_and_a_generated_image_stands_above_them() {
     let layer = MemoryLayer::new();

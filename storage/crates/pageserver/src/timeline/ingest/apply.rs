@@ -97,6 +97,7 @@ impl<'a> Batch<'a> {
         let Directory {
             sizes: mut known_sizes,
             segments: mut known_segments,
+            ..
         } = self.fetched;
         known_sizes.extend(self.finished);
         known_segments.extend(self.segments);

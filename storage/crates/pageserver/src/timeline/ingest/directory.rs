@@ -9,9 +9,13 @@ use pg_types::{Key, RelTag, SLRU_PAGES_PER_SEGMENT, SlruKind};
 pub type Sizes = HashMap<RelTag, Option<u32>, RandomState>;
 pub type Segments = HashMap<(SlruKind, u32), u32, RandomState>;
 
-/// How many relations are remembered, and how many segments. A relation that is dropped stays known as one that does
-/// not exist: those of a user who creates and drops all day would fill memory.
+/// How many forks of relations are remembered at most, and how many segments.
 const MOST: usize = 1 << 16;
+/// Among so many, and among so many for each one that exists, those that do not exist are remembered too. A relation
+/// has up to four forks, and of most it is often asked whether there is a second one. A relation that is dropped stays
+/// known as one that does not exist: those of a user who creates and drops all day would fill memory.
+const FEW: usize = 1 << 12;
+const FOR_EACH: usize = 8;
 
 /// The directory of a timeline as of its last ingested record.
 #[derive(Default)]
@@ -20,6 +24,8 @@ pub struct Directory {
     pub(super) sizes: Sizes,
     /// Pages in a segment, 0 when it does not exist.
     pub(super) segments: Segments,
+    /// Forks beyond which those that do not exist are forgotten, if more than [`FEW`].
+    enough: usize,
 }
 
 /// Directory entries to keep once the batch is stored.
@@ -43,20 +49,22 @@ impl Directory {
         pages.is_some_and(|pages| key.e % SLRU_PAGES_PER_SEGMENT < *pages)
     }
 
-    /// Forgets what it takes to know of no more than [`MOST`] relations and segments: those that do not exist first. Only
-    /// while nothing is gathered that is not published: storage is asked for what is not known.
+    /// Forgets forks that do not exist, if there are many for those that do, and what it takes to know of no more
+    /// than [`MOST`] forks and segments. Only while nothing is gathered that is not published: storage is asked for
+    /// what is not known.
     pub(super) fn bound(&mut self) {
-        self.bound_to(MOST);
+        self.bound_to(FEW, MOST);
     }
 
-    fn bound_to(&mut self, most: usize) {
-        if self.sizes.len() > most {
+    fn bound_to(&mut self, few: usize, most: usize) {
+        if self.sizes.len() > self.enough.max(few) {
             self.sizes.retain(|_, size| size.is_some());
             // Else nearly all of it would be gone through again for each piece of WAL.
             if self.sizes.len() > most / 2 {
                 self.sizes = Sizes::default();
             }
-            self.sizes.shrink_to(most / 2);
+            self.enough = (FOR_EACH * self.sizes.len()).clamp(few, most);
+            self.sizes.shrink_to(self.enough);
         }
         if self.segments.len() > most {
             self.segments = Segments::default();
@@ -91,11 +99,55 @@ mod tests {
         for number in 2..=11 {
             directory.sizes.insert(rel(number), None);
         }
-        directory.bound_to(11);
+        directory.bound_to(11, 64);
         assert_eq!(directory.sizes.len(), 11, "as many as may be");
-        directory.bound_to(10);
+        directory.bound_to(10, 64);
         assert_eq!(directory.sizes.len(), 1);
         assert!(directory.has(&Key::rel_block(rel(1), 6)));
+    }
+
+    /// Promise: memory follows what exists, however much has come and gone.
+    #[test]
+    fn relations_that_come_and_go_all_day_take_no_more_than_a_few() {
+        let mut directory = Directory::default();
+        let most = (1..1000).map(|number| (rel(number), Some(1)));
+        directory.sizes.extend(most);
+        for number in 1000..200_000 {
+            directory.sizes.insert(rel(number), None);
+            directory.bound();
+            assert!(directory.sizes.len() <= FOR_EACH * 1000);
+        }
+        assert!(directory.sizes.capacity() <= 2 * FOR_EACH * 1000);
+        assert!((1..1000).all(|number| directory.has(&Key::rel_block(rel(number), 0))));
+        // Those that are there go, too.
+        directory.sizes.values_mut().for_each(|size| *size = None);
+        for number in 200_000..220_000 {
+            directory.sizes.insert(rel(number), None);
+            directory.bound();
+        }
+        assert!(directory.sizes.len() <= FEW && directory.sizes.capacity() <= 2 * FEW);
+    }
+
+    /// Promise: of relations that exist it is not asked again and again whether they have a map.
+    #[test]
+    fn forks_that_relations_never_had_stay_known() {
+        let mut directory = Directory::default();
+        let exist = 2 * FEW as u32;
+        for number in 0..exist {
+            directory.sizes.insert(rel(number), Some(1));
+        }
+        directory.bound();
+        let mut forgotten = 0;
+        for round in 0..8 {
+            for number in 0..exist {
+                for fork in [ForkNumber::VisibilityMap, ForkNumber::Fsm] {
+                    let fork = rel(number).with_fork(fork);
+                    forgotten += usize::from(directory.sizes.insert(fork, None).is_none());
+                }
+                directory.bound();
+            }
+            assert_eq!(forgotten, 2 * exist as usize, "round {round}");
+        }
     }
 
     #[test]
@@ -105,7 +157,7 @@ mod tests {
             directory.sizes.insert(rel(number), Some(1));
             directory.segments.insert((SlruKind::Clog, number), 1);
         }
-        directory.bound_to(8);
+        directory.bound_to(8, 8);
         assert!(directory.sizes.is_empty() && directory.segments.is_empty());
     }
 }
