@@ -9,8 +9,8 @@ use pg_types::{Key, RelTag, SLRU_PAGES_PER_SEGMENT, SlruKind};
 pub type Sizes = HashMap<RelTag, Option<u32>, RandomState>;
 pub type Segments = HashMap<(SlruKind, u32), u32, RandomState>;
 
-/// How many relations are remembered, and how many segments. A relation that is dropped stays known as one that does
-/// not exist: those of a user who creates and drops all day would fill memory.
+/// How many relations are remembered, and how many segments. A fork that was looked for in vain stays known as one
+/// that does not exist: those of a user who creates and drops all day would fill memory.
 const MOST: usize = 1 << 16;
 
 /// The directory of a timeline as of its last ingested record.
@@ -63,6 +63,11 @@ impl Directory {
         }
     }
 
+    /// Knows nothing of a fork any more: storage is asked.
+    pub(super) fn forget(&mut self, rel: &RelTag) {
+        self.sizes.remove(rel);
+    }
+
     pub fn update(&mut self, update: DirectoryUpdate) {
         self.sizes.extend(update.sizes);
         self.segments.extend(update.segments);
@@ -85,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_relations_are_forgotten_before_those_that_are_there() {
+    fn relations_that_are_not_there_are_forgotten_before_those_that_are() {
         let mut directory = Directory::default();
         directory.sizes.insert(rel(1), Some(7));
         for number in 2..=11 {
