@@ -16,6 +16,8 @@ use crate::s3;
 use crate::staged;
 
 /// An object that every pageserver tries to create when it starts.
+/// Content of so many bytes takes milliseconds to go through once.
+const LONG: usize = 1 << 20;
 const CREATE_ONCE: &str = "create-once";
 
 /// A handle; cloning it is cheap.
@@ -191,8 +193,11 @@ impl Store {
             mode,
             ..PutOptions::default()
         };
-        let put = self.objects.put_opts(path, content.into(), options);
-        match put.await {
+        let content = content.into();
+        // A bucket's request is signed with a checksum of all of the content, before it is first sent.
+        let is_long = content.content_length() >= LONG;
+        let put = self.objects.put_opts(path, content, options);
+        match stalls::begun_off_worker(is_long, put).await {
             Ok(_) => Ok(()),
             // What callers look for.
             Err(error @ object_store::Error::AlreadyExists { .. }) => Err(error.into()),

@@ -7,7 +7,12 @@
 //! [`ImageRule`] says when a page is due: at a fixed length, or at one that depends on the timeline's reads and
 //! writes ([`Weigher`]). What was learned of a page's reads is kept beside its count, for at most [`IDLE_PAGES`]
 //! pages without a chain. Nothing is stored; a crash loses it.
+//!
+//! A report of a page takes the same time however many pages there are. What does not is noted, and done when the
+//! caller says so ([`ChainCounts::catch_up`]); meanwhile some pages are not due that should be, or the other way
+//! round.
 
+mod behind;
 mod lengths;
 mod rule;
 
@@ -23,8 +28,13 @@ use crate::weigh::{Habits, Policy, Weigher};
 
 /// Counts from here on share one slot of the histogram.
 const HISTOGRAM_SLOTS: usize = 4096;
-/// Pages without a chain whose habits are kept; more of them, and everything that was learned counts half.
+/// Pages without a chain whose habits are kept; more of them, and everything that was learned counts half when the
+/// caller has [`ChainCounts::catch_up`] done.
 const IDLE_PAGES: usize = 1 << 17;
+
+/// Among so many pages the longest chains are looked for: a few milliseconds. A page that is not among them is once
+/// others have got their images.
+const PLANNED_AMONG: usize = 1 << 16;
 
 /// A chain of so many thresholds is long: its page comes before all that are merely due.
 pub const LONG: u32 = 3;
@@ -86,6 +96,8 @@ pub struct ChainCounts {
     histogram: Vec<u64>,
     /// Pages with at least one delta; of the others in `counts` only habits are known.
     chained: usize,
+    /// Whether all pages are to be looked at: another policy holds, or too much is remembered.
+    look_is_due: bool,
 }
 
 impl Default for ChainCounts {
@@ -105,6 +117,7 @@ impl ChainCounts {
             weigher: None,
             histogram: vec![0; HISTOGRAM_SLOTS + 1],
             chained: 0,
+            look_is_due: false,
         }
     }
 
@@ -145,13 +158,6 @@ impl ChainCounts {
     /// Whether `rule` is what counts already: to set another one costs a look at all pages.
     pub fn has_rule(&self, rule: ImageRule) -> bool {
         rule.parts() == (self.threshold, self.weigher.is_some())
-    }
-
-    fn find_due(&mut self) {
-        let over = |(key, count): (&Key, &Count)| self.is_due(count).then_some(*key);
-        self.due = self.counts.iter().filter_map(over).collect();
-        let over = |(key, count): (&Key, &Count)| self.is_long(count).then_some(*key);
-        self.long = self.counts.iter().filter_map(over).collect();
     }
 
     fn is_long(&self, count: &Count) -> bool {
@@ -253,27 +259,6 @@ impl ChainCounts {
         if let Some(weigher) = &mut self.weigher {
             weigher.requests_without_replay(requests);
             self.weigh();
-        }
-    }
-
-    /// Looks whether another policy is better, now and then, and forgets by halves.
-    fn weigh(&mut self) {
-        let idle = self.counts.len() - self.chained;
-        let Some(weigher) = &mut self.weigher else {
-            return;
-        };
-        let is_other = weigher.is_time() && weigher.choose();
-        let is_full = weigher.is_full() || idle > IDLE_PAGES;
-        if is_full {
-            weigher.halve();
-            self.counts.retain(|_, count| {
-                count.habits.reads /= 2;
-                count.habits.deltas /= 2;
-                count.deltas > 0 || count.habits.reads > 0
-            });
-        }
-        if is_other || is_full {
-            self.find_due();
         }
     }
 
@@ -406,14 +391,15 @@ impl ChainCounts {
     }
 
     /// At most `budget` of the pages at or over their threshold, or of those with long chains only, the longest
-    /// first.
+    /// first; of [`PLANNED_AMONG`] such pages if there are more.
     pub fn plan(&self, budget: usize, only_long: bool) -> Vec<ImageTask> {
         let among = if only_long { &self.long } else { &self.due };
         let task = |key: &Key| ImageTask {
             key: *key,
             deltas: self.get(key),
         };
-        let mut tasks: Vec<ImageTask> = among.iter().map(task).collect();
+        let among = among.iter().take(PLANNED_AMONG);
+        let mut tasks: Vec<ImageTask> = among.map(task).collect();
         let longest_first = |task: &ImageTask| (std::cmp::Reverse(task.deltas), task.key);
         if tasks.len() > budget && budget > 0 {
             tasks.select_nth_unstable_by_key(budget - 1, longest_first);

@@ -30,7 +30,7 @@ use wire::page_frames::encode_reply;
 
 use crate::error::Error;
 use crate::manager::TenantManager;
-use crate::timeline::Timeline;
+use crate::timeline::{LONG_LIST, Timeline};
 
 /// Requests of one connection in work at the same time; further ones wait in the socket.
 const MAX_IN_FLIGHT: usize = 64;
@@ -233,10 +233,12 @@ async fn serve_requests(frames: Frames, timeline: Arc<Timeline>, term: Term) -> 
             let (timeline, replies) = (timeline.clone(), replies.clone());
             let answering = async move {
                 let reply = answer(&timeline, term, &frame).await;
-                match encode_reply(&ReplyFrame {
+                let is_long = reply.as_ref().is_ok_and(is_long_list);
+                let reply = ReplyFrame {
                     id: frame.id,
                     reply,
-                }) {
+                };
+                match stalls::off_worker_if(is_long, move || encode_reply(&reply)) {
                     // A closed channel means that the client is gone, and with it the only reader of the reply.
                     Ok(bytes) => drop(replies.send(bytes).await),
                     Err(error) => tracing::error!("cannot encode a page reply: {error}"),
@@ -408,6 +410,10 @@ async fn read(timeline: &Arc<Timeline>, term: Term, frame: &RequestFrame) -> Res
     timeline.check_term(term)?;
     timeline.check_readable(at)?;
     Ok(reply)
+}
+
+fn is_long_list(reply: &Reply) -> bool {
+    matches!(reply, Reply::Rels { rels } if rels.len() >= LONG_LIST)
 }
 
 fn request_name(request: &Request) -> &'static str {

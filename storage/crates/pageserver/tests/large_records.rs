@@ -1,9 +1,11 @@
 //! Promise: no record that a user can have Postgres write, however large, stops a timeline or its neighbours: what
-//! the record changes is ingested, stored, and read back after a restart from the object store alone.
+//! the record changes is ingested, stored, and read back after a restart from the object store alone. Nor does a task
+//! keep an async worker with it from the reads of a neighbour for as long as a stall takes.
 
 mod common;
 
 use common::level_0::WAIT;
+use common::neighbour::Reading;
 use common::postgres::Bundle;
 use common::server::{Server, timeline_path};
 use common::written_wal::WrittenWal;
@@ -53,6 +55,7 @@ async fn a_prepared_transaction_of_any_size_is_stored_and_given_back() {
     let server = Server::start(root.path(), Default::default()).await;
     let mut large = WrittenWal::of_new_project(&server, root.path()).await;
     let mut neighbour = WrittenWal::of_new_project(&server, root.path()).await;
+    let reading = Reading::begin(&neighbour.timeline);
     let xid = 1000;
     // Below one piece of a state as it is stored, at its border, and far beyond what a layer takes as one value.
     let sizes = [800, MIB - 4, MIB, MIB + 4, 40 * MIB + 8];
@@ -70,9 +73,11 @@ async fn a_prepared_transaction_of_any_size_is_stored_and_given_back() {
         let stored = tokio::time::timeout(WAIT, of.timeline.checkpoint()).await;
         stored.expect("in time").expect("stored");
     }
+    reading.end_unmoved().await;
 
     let server = Server::start(root.path(), server.stop().await).await;
     large.timeline = server.timeline(large.tenant, large.timeline.id());
+    let reading = Reading::begin(&server.timeline(neighbour.tenant, neighbour.timeline.id()));
     let found = bundle(&server, &large, prepared).await;
     let names = || {
         found
@@ -112,6 +117,7 @@ async fn a_prepared_transaction_of_any_size_is_stored_and_given_back() {
     let found = bundle(&server, &large, reused).await;
     assert_eq!(found.file(&name)[..800], small[..]);
     assert_eq!(found.file(&name).len(), 804);
+    reading.end_unmoved().await;
     server.stop().await;
 }
 
@@ -121,6 +127,7 @@ async fn seventy_thousand_relations_go_in_one_record() {
     let root = tempfile::tempdir().expect("directory");
     let server = Server::start(root.path(), Default::default()).await;
     let mut many = WrittenWal::of_new_project(&server, root.path()).await;
+    let neighbour = WrittenWal::of_new_project(&server, root.path()).await;
     let rel = |number: u32| RelTag {
         spc: 1663,
         db: 5,
@@ -140,6 +147,7 @@ async fn seventy_thousand_relations_go_in_one_record() {
     }
     let created = many.ingest().await;
     many.timeline.checkpoint().await.expect("stored");
+    let reading = Reading::begin(&neighbour.timeline);
     let mut body = 1_000_000_i64.to_le_bytes().to_vec();
     body.extend_from_slice(&words(&[info::xact::XINFO_HAS_RELFILENODES, RELATIONS]));
     for number in 0..RELATIONS {
@@ -157,6 +165,7 @@ async fn seventy_thousand_relations_go_in_one_record() {
     println!("{RELATIONS} relations dropped in {:?}", started.elapsed());
     let stored = tokio::time::timeout(WAIT, many.timeline.checkpoint()).await;
     stored.expect("in time").expect("stored");
+    reading.end_unmoved().await;
 
     let server = Server::start(root.path(), server.stop().await).await;
     let timeline = server.timeline(many.tenant, many.timeline.id());
@@ -188,6 +197,8 @@ async fn a_commit_record_of_hundreds_of_megabytes_is_ingested() {
     let root = tempfile::tempdir().expect("directory");
     let server = Server::start(root.path(), Default::default()).await;
     let mut large = WrittenWal::of_new_project(&server, root.path()).await;
+    let neighbour = WrittenWal::of_new_project(&server, root.path()).await;
+    let reading = Reading::begin(&neighbour.timeline);
     let mut body = 1_000_000_i64.to_le_bytes().to_vec();
     let parts = info::xact::XINFO_HAS_SUBXACTS | info::xact::XINFO_HAS_INVALS;
     body.extend_from_slice(&parts.to_le_bytes());
@@ -207,5 +218,6 @@ async fn a_commit_record_of_hundreds_of_megabytes_is_ingested() {
     let stored = tokio::time::timeout(WAIT, large.timeline.checkpoint()).await;
     stored.expect("in time").expect("stored");
     assert_eq!(large.timeline.state().next_xid, u64::from(1001 + SUBXACTS));
+    reading.end_unmoved().await;
     server.stop().await;
 }

@@ -31,7 +31,8 @@ impl Follower {
     pub fn new(start: Lsn, prev_record: Option<Lsn>, system_identifier: u64) -> Follower {
         let decoder = WalStreamDecoder::new(start, PgMajor::V15)
             .with_system_identifier(system_identifier)
-            .with_prev_record(prev_record.unwrap_or_default());
+            .with_prev_record(prev_record.unwrap_or_default())
+            .for_statistics();
         Follower {
             decoder,
             reached: start,

@@ -28,10 +28,14 @@ pub fn major(pg_version: u32) -> Result<PgMajor, OpenError> {
     Ok(PgMajor::from_number(pg_version)?)
 }
 
-/// A decoder that begins at the record boundary `at`. The version was checked when the timeline was opened.
+/// A decoder that begins at the record boundary `at`, and finds the borders of records: what they say is nothing to a
+/// safekeeper, and a user can have Postgres write records of gigabytes. The version was checked when the timeline was
+/// opened.
 pub fn decoder(identity: &Identity, at: Lsn) -> WalStreamDecoder {
     let major = major(identity.pg_version).unwrap_or_default();
-    WalStreamDecoder::new(at, major).with_system_identifier(identity.system_identifier)
+    WalStreamDecoder::new(at, major)
+        .with_system_identifier(identity.system_identifier)
+        .for_borders()
 }
 
 /// Finds the end of the log and makes it firm. Blocks.

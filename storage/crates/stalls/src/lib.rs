@@ -141,6 +141,26 @@ pub fn off_worker<T>(work: impl FnOnce() -> T) -> T {
     })
 }
 
+/// [`off_worker`] for what may take long, `false` for what does not: that is done where it is, at no cost.
+#[inline]
+pub fn off_worker_if<T>(is_long: bool, work: impl FnOnce() -> T) -> T {
+    match is_long {
+        true => off_worker(work),
+        false => work(),
+    }
+}
+
+/// The future, with its first poll off the worker if `is_long`: for one that computes for long, and then waits.
+pub async fn begun_off_worker<F: Future>(is_long: bool, future: F) -> F::Output {
+    let mut begins = is_long;
+    let mut future = pin!(future);
+    poll_fn(move |context| {
+        let is_long = std::mem::take(&mut begins);
+        off_worker_if(is_long, || future.as_mut().poll(context))
+    })
+    .await
+}
+
 /// Says of this thread that its tasks may keep it: it carries nothing that anybody waits for.
 pub fn exempt_this_thread() {
     EXEMPT.set(true);

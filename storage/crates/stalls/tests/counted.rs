@@ -68,6 +68,22 @@ async fn case(which: &str) {
             std::thread::sleep(long);
             compute();
         }),
+        "begins in place" => {
+            let computes = async {
+                compute();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                7
+            };
+            assert_eq!(stalls::begun_off_worker(true, computes).await, 7);
+        }
+        "goes on" => {
+            let computes = async {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                compute();
+            };
+            stalls::begun_off_worker(true, computes).await;
+        }
+        "not long" => stalls::begun_off_worker(false, async { compute() }).await,
         "exempt" => {
             stalls::exempt_this_thread();
             stalls::watched("inner", async { compute() }).await;
@@ -134,6 +150,10 @@ fn said(which: &str) -> String {
 fn a_poll_that_runs_for_long_is_counted_once() {
     let text = said("runs");
     assert!(text.contains("\nouter: 1 of"), "{text}");
+    for which in ["goes on", "not long"] {
+        let text = said(which);
+        assert!(text.contains("\nouter: 1 of"), "{which}: {text}");
+    }
     let text = said("within another");
     assert!(text.contains("\nouter: 0 of"), "{text}");
     assert!(text.contains("\ninner: 1 of"), "{text}");
@@ -141,7 +161,7 @@ fn a_poll_that_runs_for_long_is_counted_once() {
 
 #[test]
 fn what_waits_by_await_or_blocks_in_place_or_yields_is_not() {
-    for which in ["waits", "in place", "short polls"] {
+    for which in ["waits", "in place", "begins in place", "short polls"] {
         let text = said(which);
         assert!(text.contains("\nouter: 0 of"), "{which}: {text}");
     }

@@ -100,7 +100,7 @@ pub enum MetaChange {
         /// Most blocks that the fork has from now on.
         blocks: u32,
     },
-    /// Every fork of these relations is gone (`fork` of the tag is not significant).
+    /// Every fork of these relations is gone (`fork` of the tag is not significant). Each comes once.
     DropRels(Vec<RelTag>),
     /// `CREATE DATABASE ... STRATEGY file_copy`: every fork under the source is copied as it is at this LSN.
     CopyDatabase {

@@ -77,7 +77,8 @@ pub struct DecodedRecord<'a> {
     /// Blocks in the order of their ids, which may have gaps.
     pub blocks: SmallVec<[BlockRef<'a>; 4]>,
     /// What the resource manager logged for the record as a whole; empty when there is none. Of a long logical message
-    /// only the begin ([`MESSAGE_KEPT`](crate::MESSAGE_KEPT)).
+    /// only the begin ([`MESSAGE_KEPT`](crate::MESSAGE_KEPT)), and of a long record of a transaction where the stream
+    /// was decoded for statistics.
     pub main_data: &'a [u8],
     /// The whole record as it stands in the WAL, without page headers; cut as `main_data` is.
     pub raw: &'a [u8],

@@ -83,9 +83,20 @@ impl LongRecord {
 /// all its bytes, and its end is found; Postgres 15 writes messages of up to 2 GiB.
 #[test]
 fn a_message_of_gigabytes_passes_in_little_memory() {
-    let mut wal = LongRecord::new(rmgr::LOGICALMSG, (3 << 30) - 12_345, b'x');
+    let decoder = WalStreamDecoder::new(START, V15).with_system_identifier(SYSTEM);
+    counted_in_little_memory(decoder, rmgr::LOGICALMSG, (3 << 30) - 12_345);
+}
+
+/// Promise: for statistics, so does the record of a transaction.
+#[test]
+fn a_transaction_of_any_length_is_counted_in_little_memory() {
+    let decoder = WalStreamDecoder::new(START, V15).with_system_identifier(SYSTEM);
+    counted_in_little_memory(decoder.for_statistics(), rmgr::XACT, (96 << 20) + 5);
+}
+
+fn counted_in_little_memory(mut decoder: WalStreamDecoder, rmid: u8, main_data: u32) {
+    let mut wal = LongRecord::new(rmid, main_data, b'x');
     let total = wal.total;
-    let mut decoder = WalStreamDecoder::new(START, V15).with_system_identifier(SYSTEM);
     let mut stats = WalStats::default();
     let mut end = Lsn::INVALID;
     loop {
@@ -185,5 +196,71 @@ fn messages_are_cut_at_the_length_that_is_said() {
             matches!(error, WalError::Checksum { lsn, .. } if lsn == start),
             "{error}"
         );
+    }
+}
+
+/// Promise: for borders, a record of any kind and length passes in memory of a few pages, its end is found, the next
+/// record's link is checked, and damage of any of its bytes is found.
+#[test]
+fn borders_of_long_records_are_found_in_little_memory() {
+    let length = (64 << 20) + 5;
+    let borders = || {
+        WalStreamDecoder::new(START, V15)
+            .with_system_identifier(SYSTEM)
+            .for_borders()
+    };
+    let follow = |damaged: Option<u64>| {
+        let mut wal = LongRecord::new(rmgr::XACT, length, 3);
+        let (mut decoder, mut found) = (borders(), Vec::new());
+        loop {
+            let (at, mut pages) = wal.pages();
+            if pages.is_empty() {
+                return (decoder, found, Ok(()));
+            }
+            let place = damaged.and_then(|lsn| lsn.checked_sub(at.0));
+            if let Some(byte) = place.and_then(|place| pages.get_mut(place as usize)) {
+                *byte ^= 1;
+            }
+            let mut records = decoder.feed(at, &pages).expect("in order");
+            loop {
+                match records.next_record() {
+                    Ok(Some(record)) => found.push((record.end_lsn, record.bytes.len())),
+                    Ok(None) => break,
+                    Err(error) => {
+                        drop(records);
+                        return (decoder, found, Err(error));
+                    }
+                }
+            }
+            assert_eq!(records.bytes_spent(), 0);
+            drop(records);
+            assert!(decoder.held_bytes() <= 2 * MESSAGE_KEPT);
+            assert!(decoder.bytes_awaited() <= MESSAGE_KEPT);
+        }
+    };
+    let total = LongRecord::new(rmgr::XACT, length, 3).total;
+    let end = record_end(START + 40, total);
+    let (mut decoder, found, followed) = follow(None);
+    assert_eq!((found, followed), (vec![(end, MESSAGE_KEPT)], Ok(())));
+    assert_eq!(
+        (decoder.boundary(), decoder.last_record()),
+        (end, Some(START + 40))
+    );
+
+    let mut next = WalWriter::new(decoder.fed_to(), V15, 1, SYSTEM);
+    next.append(&plain_record(rmgr::XACT, 0, 5, START, b"of another record"));
+    let mut records = decoder
+        .feed(decoder.fed_to(), next.bytes())
+        .expect("in order");
+    let wrong = records.next_record().expect_err("another link");
+    assert!(wrong.to_string().contains("it follows a record"), "{wrong}");
+
+    for byte in [2 * XLOG_BLCKSZ + 100, (32 << 20) + 100, end.0 - START.0 - 9] {
+        let (decoder, found, followed) = follow(Some(START.0 + byte));
+        assert!(
+            matches!(followed, Err(WalError::Checksum { lsn, .. }) if lsn == START + 40),
+            "{byte}: {followed:?}"
+        );
+        assert_eq!((found.len(), decoder.boundary()), (0, START));
     }
 }

@@ -181,7 +181,8 @@ impl TimelineClient {
         let tar = self
             .ask("the bundle", get, Body::None, BUNDLE_TIMEOUT)
             .await?;
-        Ok(Bundle::parse(&tar)?)
+        // It may have gigabytes, of the states of prepared transactions.
+        Ok(stalls::off_worker(move || Bundle::parse(&tar))?)
     }
 
     /// How the timeline is now.

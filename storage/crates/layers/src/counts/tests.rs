@@ -255,9 +255,58 @@ fn what_is_known_of_pages_without_a_chain_is_let_go_of() {
         counts.ingested(&page(number), Lsn(1), &delta());
         counts.read(Lsn(1), [(page(number), 1)]);
         counts.image_made(&page(number), Lsn(1), 1);
-        assert!(counts.counts.len() <= IDLE_PAGES + 1);
+        // As ingest does between two pieces of WAL.
+        if number.is_multiple_of(100) && counts.is_behind() {
+            counts.catch_up();
+            assert!(!counts.is_behind());
+        }
+        assert!(counts.counts.len() <= IDLE_PAGES + 100);
     }
     assert_eq!(counts.pages(), 0);
+}
+
+/// Promise: no report looks at very many pages or moves them, if the caller catches up between reports; and behind
+/// that the pages are due that would have been at once.
+#[test]
+fn what_takes_time_for_all_pages_is_left_to_the_caller() {
+    const PAGES: u32 = 150_000;
+    let mut counts = ChainCounts::default();
+    counts.set_rule(ImageRule::Adaptive { bound: 512 });
+    let (mut grown, mut caught_up) = (0, 0);
+    let report = |counts: &mut ChainCounts, from: u32, caught_up: &mut u32| {
+        if counts.is_behind() {
+            counts.catch_up();
+            *caught_up += 1;
+        }
+        let before = (counts.counts.capacity(), counts.counts.len());
+        for number in from..(from + 1000).min(PAGES) {
+            counts.ingested(&page(number), Lsn(1), &delta());
+        }
+        before.0 != counts.counts.capacity() && before.1 > 1 << 15
+    };
+    for from in (0..PAGES).step_by(1000) {
+        grown += u32::from(report(&mut counts, from, &mut caught_up));
+    }
+    assert_eq!(grown, 0, "a large table grew within a report");
+    assert!((1..20).contains(&caught_up), "{caught_up}");
+    assert_eq!(counts.pages(), PAGES as usize);
+
+    // Reads of pages that are read again and again have the policy change.
+    let hot = 64;
+    let before = counts.policy();
+    for lsn in 2..400 {
+        for number in 0..hot {
+            counts.ingested(&page(number), Lsn(lsn), &delta());
+            counts.read(Lsn(lsn), [(page(number), lsn as u32)]);
+        }
+    }
+    assert_ne!(counts.policy(), before, "a look is due");
+    assert!(counts.is_behind());
+    counts.catch_up();
+    let found = (counts.due.clone(), counts.long.clone());
+    counts.find_due();
+    assert_eq!(found, (counts.due.clone(), counts.long.clone()));
+    assert!(counts.due() > 0 && !counts.is_behind());
 }
 
 /// Promise: a new start of a page from the WAL takes its chain off, in either mode.

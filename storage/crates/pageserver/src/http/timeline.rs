@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::str::FromStr;
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -129,8 +129,15 @@ pub async fn timestamp_of_lsn(
 
 pub async fn bundle(State(manager): Manager, Path(ids): Ids, Query(params): Params) -> ApiResult {
     let (lsn, term): (Lsn, u64) = (parameter(&params, "lsn")?, parameter(&params, "term")?);
-    let tar = find!(manager, ids).bundle(lsn, Term(term)).await?;
-    Ok(([("content-type", "application/x-tar")], tar).into_response())
+    let pieces = find!(manager, ids).bundle(lsn, Term(term)).await?;
+    let length: usize = pieces.iter().map(Bytes::len).sum();
+    let headers = [
+        ("content-type", "application/x-tar".to_owned()),
+        ("content-length", length.to_string()),
+    ];
+    let pieces = pieces.into_iter().map(Ok::<_, std::convert::Infallible>);
+    let tar = Body::from_stream(futures::stream::iter(pieces));
+    Ok((headers, tar).into_response())
 }
 
 pub async fn put_aux(

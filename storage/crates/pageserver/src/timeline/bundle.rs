@@ -15,6 +15,8 @@ use super::{Timeline, reads, two_phase};
 use crate::error::{Error, Result};
 use crate::timeline_index::StartPoint;
 
+/// Bytes of a piece of a bundle, at most.
+const PIECE: usize = 1 << 20;
 /// How long a start waits for the object store to take its term before it is told why it waits.
 const TERM_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -29,13 +31,13 @@ struct Start {
 }
 
 impl Timeline {
-    /// The bundle for a start at `lsn` with `term`, as a tar. From here on older terms are refused, also after a
-    /// restart.
+    /// The bundle for a start at `lsn` with `term`, as a tar in pieces of at most [`PIECE`] bytes. From here on older
+    /// terms are refused, also after a restart.
     ///
     /// Fails with `Fenced` for a term that is not the newest, with `PreconditionFailed` for a new term that begins
     /// below what is ingested, with `Timeout` or `Stopped` when `lsn` is not ingested in time, and with `Internal`
     /// when the object store does not take the term or a file can't be read.
-    pub async fn bundle(&self, lsn: Lsn, term: Term) -> Result<Bytes> {
+    pub async fn bundle(&self, lsn: Lsn, term: Term) -> Result<Vec<Bytes>> {
         self.check_term(term)?;
         self.resolve_position(lsn, Some(lsn)).await?;
         self.check_history(lsn, term)?;
@@ -46,7 +48,7 @@ impl Timeline {
         }
         // A newer compute may have come meanwhile.
         self.check_term(term)?;
-        stalls::off_worker(|| archive(&files))
+        stalls::off_worker(|| archive(files))
     }
 
     /// A new term begins where everything committed before it ends, and only committed WAL is ingested. A start below
@@ -170,18 +172,44 @@ impl Timeline {
     }
 }
 
-fn archive(files: &[(String, Bytes)]) -> Result<Bytes> {
-    let mut builder = tar::Builder::new(Vec::new());
+/// A tar of the files, each of which is let go of when it is in the tar.
+fn archive(files: Vec<(String, Bytes)>) -> Result<Vec<Bytes>> {
+    let mut builder = tar::Builder::new(InPieces::default());
     for (path, content) in files {
         let mut header = tar::Header::new_ustar();
         header.set_size(content.len() as u64);
         header.set_mode(0o600);
         header.set_entry_type(tar::EntryType::Regular);
         builder
-            .append_data(&mut header, path, &content[..])
+            .append_data(&mut header, &path, &content[..])
             .with_context(|| format!("archive {path}"))?;
     }
-    Ok(builder.into_inner().context("finish the archive")?.into())
+    let written = builder.into_inner().context("finish the archive")?;
+    Ok(written.0.into_iter().map(Bytes::from).collect())
+}
+
+/// Bytes in pieces that are sent and given back one by one: states of prepared transactions may have gigabytes, and
+/// to give back so much memory at once would keep a worker.
+#[derive(Default)]
+struct InPieces(Vec<Vec<u8>>);
+
+impl std::io::Write for InPieces {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let has_room = |last: &&mut Vec<u8>| last.len() < PIECE;
+        if self.0.last_mut().filter(has_room).is_none() {
+            self.0.push(Vec::new());
+        }
+        let Some(last) = self.0.last_mut() else {
+            return Ok(0);
+        };
+        let (now, _) = bytes.split_at(bytes.len().min(PIECE - last.len()));
+        last.extend_from_slice(now);
+        Ok(now.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A compute unpacks the archive next time, so it must be whole and stay below its directory.
@@ -214,4 +242,39 @@ fn check_archive(bytes: &[u8]) -> Result<()> {
             .map_err(|error| bad(format!("cut short: {error}")))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    /// Promise: files around the length of a piece are given back as they were, in pieces that are no longer.
+    #[test]
+    fn an_archive_is_whole_whatever_the_lengths_of_its_files() {
+        let lengths = [0, 1, 511, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 77];
+        let files: Vec<(String, Bytes)> = (lengths.iter())
+            .map(|length| (0..*length).map(|at| (at * 31 + length) as u8))
+            .map(|content| Bytes::from(content.collect::<Vec<u8>>()))
+            .enumerate()
+            .map(|(number, content)| (format!("pg_twophase/{number:08X}"), content))
+            .collect();
+        let pieces = archive(files.clone()).expect("archived");
+        assert!(
+            pieces
+                .iter()
+                .all(|piece| (1..=PIECE).contains(&piece.len()))
+        );
+        let tar = pieces.concat();
+        let mut read = tar::Archive::new(&tar[..]);
+        let found = read.entries().expect("a tar").map(|entry| {
+            let mut entry = entry.expect("whole");
+            let path = entry.path().expect("a path").display().to_string();
+            let mut content = Vec::new();
+            entry.read_to_end(&mut content).expect("whole");
+            (path, Bytes::from(content))
+        });
+        assert!(found.collect::<Vec<_>>() == files);
+    }
 }

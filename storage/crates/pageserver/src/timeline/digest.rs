@@ -53,6 +53,8 @@ impl Timeline {
                     let pages = self.reads.rel_pages(rel, blocks, at).await?;
                     pages.iter().for_each(|page| sum.page(&page.bytes));
                 }
+                // Of a million empty relations nothing is read, and of SLRUs what is at hand.
+                tokio::task::yield_now().await;
             }
         }
         for kind in SlruKind::ALL {
@@ -62,6 +64,7 @@ impl Timeline {
                     let pageno = segment * SLRU_PAGES_PER_SEGMENT + page;
                     sum.page(&self.reads.slru_page(kind, pageno, at).await?.bytes);
                 }
+                tokio::task::yield_now().await;
             }
         }
         // Meanwhile history may have been trimmed.

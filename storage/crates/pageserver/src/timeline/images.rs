@@ -26,7 +26,9 @@ use pg_types::{Key, Lsn, RelTag, SLRU_PAGES_PER_SEGMENT, SlruKind};
 use tokio::sync::Notify;
 
 use super::identity::Identity;
-use super::lock_order::{CHAIN_COUNTS, IMAGES_DUE, IMAGES_MAKING, Ranked, URGENT_PAGE};
+use super::lock_order::{
+    CHAIN_COUNTS, IMAGES_DUE, IMAGES_MAKING, Ranked, RankedGuard, URGENT_PAGE,
+};
 use super::noted::NotedReads;
 use super::position::Position;
 use crate::api::{ChainBar, Chains, ImagePolicy};
@@ -42,7 +44,7 @@ pub(super) const OVERLONG: u32 = 4;
 const FORGOTTEN_AT_ONCE: u32 = 1 << 14;
 /// Reads this close to the newest LSN count as reads of the newest version, bytes of WAL.
 const RECENT_BYTES: u64 = 1 << 20;
-/// Pages planned at once, the longest chains there are: to find them costs a look at all that is due.
+/// Pages planned at once, the longest chains there are: to find them costs a look at very many that are due.
 const PLAN: usize = 1024;
 /// Pages made between two looks at what ingest waits for.
 const BATCH: usize = 64;
@@ -112,8 +114,7 @@ impl Images {
         values: impl IntoIterator<Item = (Key, Lsn, Put<'a>)>,
         rule: ImageRule,
     ) -> bool {
-        let mut counts = self.counts.lock();
-        counts.set_rule(rule);
+        let mut counts = self.counts_by(rule);
         self.reads.pass_on(&mut counts);
         let only_long = self.catching_up.load(Ordering::Relaxed);
         let least = counts.threshold().saturating_mul(LONG);
@@ -130,6 +131,19 @@ impl Images {
             self.is_due.store(true, Ordering::Relaxed);
         }
         longest >= overlong
+    }
+
+    /// The counts as `rule` has them. What takes time for all pages leaves the async worker.
+    fn counts_by(&self, rule: ImageRule) -> RankedGuard<'_, CHAIN_COUNTS, ChainCounts> {
+        let mut counts = self.counts.lock();
+        let is_long = !counts.has_rule(rule) || counts.is_behind();
+        if is_long {
+            stalls::off_worker(|| {
+                counts.set_rule(rule);
+                counts.catch_up();
+            });
+        }
+        counts
     }
 
     /// What was counted up to here can be read: it is time to make images of pages that are due.
@@ -168,9 +182,8 @@ impl Images {
                 if long.peek().is_none() {
                     return;
                 }
-                let mut counts = self.counts.lock();
+                let mut counts = self.counts_by(rule);
                 counts.read(at, long);
-                counts.set_rule(rule);
                 counts.due() > 0
             }
             ImageRule::Adaptive { .. } => self.reads.note(pages, at),
@@ -344,8 +357,7 @@ impl Images {
         only_long: bool,
     ) -> (Vec<ImageTask>, usize, bool) {
         let urgent = *self.urgent.lock();
-        let mut counts = self.counts.lock();
-        counts.set_rule(rule);
+        let mut counts = self.counts_by(rule);
         self.reads.pass_on(&mut counts);
         let mut tasks = Vec::with_capacity(BATCH);
         // Nothing may be left of what was planned before.

@@ -9,8 +9,13 @@
 //! towards its ancestors.
 
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+
+/// A lock that is held for longer is waited for off the async worker: a background thread holds it that looks at all
+/// pages, say, or is behind everything else for a processor.
+const SOON: Duration = Duration::from_micros(500);
 
 /// The request to detach a branch, and what has become of it.
 pub const DETACH: u32 = 0;
@@ -64,14 +69,21 @@ impl<const RANK: u32, T> Ranked<RANK, T> {
         }
     }
 
-    /// Waits for the lock. Panics in tests and debug builds when this thread holds one of the same or a higher rank.
+    /// Waits for the lock; on an async worker, for long only after other tasks have been taken over. Panics in tests
+    /// and debug builds when this thread holds one of the same or a higher rank.
     #[inline]
     pub fn lock(&self) -> RankedGuard<'_, RANK, T> {
         let held = Held::<RANK>::take();
         RankedGuard {
-            inner: self.inner.lock(),
+            inner: self.inner.try_lock().unwrap_or_else(|| self.wait()),
             _held: held,
         }
+    }
+
+    #[cold]
+    fn wait(&self) -> MutexGuard<'_, T> {
+        let soon = self.inner.try_lock_for(SOON);
+        soon.unwrap_or_else(|| stalls::off_worker(|| self.inner.lock()))
     }
 }
 

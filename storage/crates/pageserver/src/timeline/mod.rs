@@ -78,7 +78,7 @@ use crate::version_store::VersionStore;
 
 pub use history::{decode_state, encode_state};
 pub use ingest::{DeltaWriter, EncodedValue};
-pub(crate) use reads::decode_u32;
+pub(crate) use reads::{LONG_LIST, decode_u32};
 
 /// The settings of a tenant, shared with all its timelines.
 pub type SharedConfig = Arc<RwLock<Arc<TenantConfig>>>;

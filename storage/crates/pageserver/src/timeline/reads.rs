@@ -17,6 +17,9 @@ use crate::error::{Error, Result};
 use crate::floor::RelFloor;
 use crate::version_store::VersionStore;
 
+/// A list of so many values, or more, is made off the async worker: a user can have millions of relations.
+pub(crate) const LONG_LIST: usize = 16 << 10;
+
 /// Reads of pages, sizes and listings at an LSN. This part has no state of its own; it reports to `Images` how long
 /// the chains were. Every read fails with `Internal` when a layer can't be read or a version can't be redone or
 /// decoded; the message names what.
@@ -51,13 +54,13 @@ impl Reads {
     /// The existing metadata values of a range of keys.
     pub(crate) async fn scan(&self, range: KeyRange, at: Lsn) -> Result<Vec<(Key, Bytes)>> {
         let values = self.store.scan(range, at).await?;
-        let metadata = values
-            .into_iter()
-            .filter_map(|(key, _, value)| match value {
-                layers::Value::Meta(bytes) => Some((key, bytes)),
-                _ => None,
-            });
-        Ok(metadata.collect())
+        let is_long = values.len() >= LONG_LIST;
+        let metadata = |(key, _, value)| match value {
+            layers::Value::Meta(bytes) => Some((key, bytes)),
+            _ => None,
+        };
+        let metadata = || values.into_iter().filter_map(metadata).collect();
+        Ok(stalls::off_worker_if(is_long, metadata))
     }
 
     /// Makes pages, hiding versions at or below each key's floor.
@@ -212,13 +215,14 @@ impl Reads {
 
     async fn rel_sizes(&self, range: KeyRange, at: Lsn) -> Result<Vec<(RelTag, u32)>> {
         let values = self.scan(range, at).await?;
-        let sized = values.iter().map(|(key, value)| {
+        let sized = |(key, value): (Key, Bytes)| {
             let rel = key
                 .rel()
                 .with_context(|| format!("{key} is not a relation size"))?;
-            Ok((rel, decode_u32(value)?))
-        });
-        sized.collect()
+            Ok((rel, decode_u32(&value)?))
+        };
+        let is_long = values.len() >= LONG_LIST;
+        stalls::off_worker_if(is_long, || values.into_iter().map(sized).collect())
     }
 
     /// Database directories as `(tablespace, database)`, both by OID.

@@ -78,6 +78,8 @@ async fn joined(reads: &Reads, xid: u32, first: Bytes, total: usize, at: Lsn) ->
             format!("piece {number} of {count} of prepared transaction {xid} is missing at {at}")
         })?;
         content.extend_from_slice(&piece);
+        // Pieces that memory has come without a wait, and there may be a thousand.
+        tokio::task::yield_now().await;
     }
     check(&content, total, xid)?;
     Ok(content.into())

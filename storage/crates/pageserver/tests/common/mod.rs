@@ -5,6 +5,7 @@
 
 pub mod compare;
 pub mod level_0;
+pub mod neighbour;
 pub mod pages;
 pub mod postgres;
 pub mod server;

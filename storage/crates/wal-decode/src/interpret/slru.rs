@@ -7,7 +7,7 @@ use pg_types::slru::{
 };
 use pg_types::v15::ClusterParameters;
 use pg_types::wal::info;
-use pg_types::{Key, SlruKind};
+use pg_types::{Key, RelTag, SlruKind};
 use smallvec::SmallVec;
 
 use super::{PageStep, Sink, malformed, unknown, word};
@@ -54,9 +54,12 @@ fn xact_end<S: Sink>(
         XACT_STATUS_ABORTED
     };
     // What exists comes first.
-    let mut dropped = end.dropped_rels().peekable();
-    if dropped.peek().is_some() {
-        out.meta(MetaChange::DropRels(dropped.collect()))?;
+    let mut dropped: Vec<RelTag> = end.dropped_rels().collect();
+    if !dropped.is_empty() {
+        // Each once, so that they can be dropped some at a time, and forgotten.
+        dropped.sort_unstable();
+        dropped.dedup();
+        out.meta(MetaChange::DropRels(dropped))?;
     }
     if end.prepared {
         out.meta(MetaChange::TwoPhaseRemove { xid: end.xid })?;

@@ -6,11 +6,10 @@ use pg_types::wal::{
     BKPBLOCK_FORK_MASK, BKPBLOCK_HAS_DATA, BKPBLOCK_HAS_IMAGE, BKPBLOCK_SAME_REL,
     BKPBLOCK_WILL_INIT, RECORD_HEADER_BYTES, RecordHeader, XLR_BLOCK_ID_DATA_LONG,
     XLR_BLOCK_ID_DATA_SHORT, XLR_BLOCK_ID_ORIGIN, XLR_BLOCK_ID_TOPLEVEL_XID, XLR_MAX_BLOCK_ID,
-    rmgr,
 };
 use pg_types::{BLCKSZ, ForkNumber, RelTag};
 
-use crate::stream::MESSAGE_KEPT;
+use crate::stream::{CAN_BE_CUT, MESSAGE_KEPT};
 
 pub(super) type ParseResult<T> = Result<T, &'static str>;
 
@@ -56,7 +55,7 @@ pub(super) trait BlockHeaders {
 pub(super) fn walk(bytes: &[u8], blocks: &mut impl BlockHeaders) -> ParseResult<Head> {
     let header = RecordHeader::parse(bytes).ok_or("it is shorter than a record header")?;
     let total = header.total_len as usize;
-    if total != bytes.len() && !is_cut_message(&header, bytes.len()) {
+    if total != bytes.len() && !is_cut(&header, bytes.len()) {
         return Err("its length field differs from its length");
     }
     // At the end of the main data, which no block follows.
@@ -108,11 +107,11 @@ pub(super) fn walk(bytes: &[u8], blocks: &mut impl BlockHeaders) -> ParseResult<
     })
 }
 
-/// Whether a record of which so many bytes are there is a logical message that the stream has cut.
+/// Whether a record of which so many bytes are there is one that the stream has cut.
 #[cold]
-fn is_cut_message(header: &RecordHeader, there: usize) -> bool {
+fn is_cut(header: &RecordHeader, there: usize) -> bool {
     let is_longer = header.total_len as usize > MESSAGE_KEPT;
-    header.rmid == rmgr::LOGICALMSG && there == MESSAGE_KEPT && is_longer
+    CAN_BE_CUT.contains(&header.rmid) && there == MESSAGE_KEPT && is_longer
 }
 
 /// Headers that few records have.

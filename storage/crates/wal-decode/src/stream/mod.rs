@@ -3,7 +3,10 @@
 //! the next such record uses again.
 //!
 //! A logical message longer than [`MESSAGE_KEPT`] is lent cut to its first bytes: nobody reads such a message from the
-//! WAL, and a user can have Postgres write one of gigabytes. All of its bytes are checked.
+//! WAL, and a user can have Postgres write one of gigabytes. All of its bytes are checked. Who needs less of other
+//! records says so: [`WalStreamDecoder::for_statistics`], [`WalStreamDecoder::for_borders`]. For what is cut, memory is
+//! bounded, and a piece of WAL takes time for the bytes of the piece, whatever length a record has. A record that is
+//! kept whole takes time for all of it when its last byte comes, and again when its memory is given back.
 //!
 //! Invariants: a record is lent once, only when every byte of it has arrived and its checksum and its link to the
 //! record before are right; [`WalStreamDecoder::boundary`] is always the end of the last record lent (or where
@@ -31,9 +34,21 @@ const RMID: usize = 17;
 /// Far beyond any WAL; keeps position arithmetic from overflowing on nonsense.
 const MAX_START: Lsn = Lsn(1 << 62);
 
-/// What is kept of a longer logical message, bytes of the record from its header on. Longer than a page, so that only
-/// a record that is put together is cut.
+/// What is kept of a longer record that is cut, bytes from its header on. Longer than a page, so that only a record that
+/// is put together is cut.
 pub const MESSAGE_KEPT: usize = 64 << 10;
+
+/// Resource managers whose records have no blocks, so that where they are cut there is main data.
+pub(crate) const CAN_BE_CUT: [u8; 2] = [rmgr::LOGICALMSG, rmgr::XACT];
+
+/// Which records are cut if they are put together and longer than [`MESSAGE_KEPT`].
+#[derive(Clone, Copy)]
+enum Cuts {
+    Messages,
+    /// And those of transactions.
+    Transactions,
+    All,
+}
 
 /// A whole record without page headers; `end_lsn` is MAXALIGNed, and the end of the segment for
 /// `XLOG_SWITCH`.
@@ -43,8 +58,8 @@ pub struct RawRecord<'a> {
     pub start_lsn: Lsn,
     /// Where the next record may begin; the version of pages that the record makes.
     pub end_lsn: Lsn,
-    /// The record from its header on, in one piece and without padding. Of a logical message that is longer, the first
-    /// [`MESSAGE_KEPT`] bytes.
+    /// The record from its header on, in one piece and without padding. Of a longer logical message, or whatever else
+    /// the decoder was to cut, the first [`MESSAGE_KEPT`] bytes.
     pub bytes: &'a [u8],
 }
 
@@ -88,6 +103,7 @@ pub struct WalStreamDecoder {
     /// Nothing before this position holds records: padding, and what is behind an `XLOG_SWITCH`.
     skip_to: Lsn,
     system_identifier: Option<u64>,
+    cuts: Cuts,
     fault: Option<WalError>,
 }
 
@@ -114,6 +130,7 @@ impl WalStreamDecoder {
                 start
             },
             system_identifier: None,
+            cuts: Cuts::Messages,
             fault,
         }
     }
@@ -121,6 +138,20 @@ impl WalStreamDecoder {
     /// Refuses segments of another cluster.
     pub fn with_system_identifier(mut self, system_identifier: u64) -> WalStreamDecoder {
         self.system_identifier = Some(system_identifier);
+        self
+    }
+
+    /// Cuts the records of transactions as well: a commit may name a hundred million subtransactions. All that such a
+    /// record says can be decoded, but its main data.
+    pub fn for_statistics(mut self) -> WalStreamDecoder {
+        self.cuts = Cuts::Transactions;
+        self
+    }
+
+    /// Looks for where records end, and lends no more of any record that is put together than its first
+    /// [`MESSAGE_KEPT`] bytes: enough for its header, and not to be decoded.
+    pub fn for_borders(mut self) -> WalStreamDecoder {
+        self.cuts = Cuts::All;
         self
     }
 
@@ -153,9 +184,15 @@ impl WalStreamDecoder {
 
     /// How many bytes of the record are kept, as far as is known.
     fn kept_of(&self, partial: &Partial) -> usize {
-        match self.assembled.get(RMID) {
-            Some(&rmgr::LOGICALMSG) => partial.total.min(MESSAGE_KEPT),
-            _ => partial.total,
+        let rmid = self.assembled.get(RMID);
+        let is_cut = match self.cuts {
+            Cuts::Messages => rmid == Some(&rmgr::LOGICALMSG),
+            Cuts::Transactions => rmid.is_some_and(|rmid| CAN_BE_CUT.contains(rmid)),
+            Cuts::All => true,
+        };
+        match is_cut {
+            true => partial.total.min(MESSAGE_KEPT),
+            false => partial.total,
         }
     }
 

@@ -50,6 +50,23 @@ impl<'d> Records<'d> {
         self.decoder.boundary
     }
 
+    /// Bytes of memory that the record takes which began before this piece and is not whole yet; 0 where none did.
+    #[inline]
+    pub fn bytes_awaited(&self) -> usize {
+        self.decoder.bytes_awaited()
+    }
+
+    /// Bytes of memory that are given back when this is dropped, because the record that they were taken for has been
+    /// lent.
+    pub fn bytes_spent(&self) -> usize {
+        let held = self.decoder.held_bytes();
+        if self.decoder.partial.is_none() && held > BUFFER_KEPT {
+            held
+        } else {
+            0
+        }
+    }
+
     /// The next whole record, or `None` when the piece has no more.
     // A result that goes through memory, written in pieces and read as a whole, takes longer than all else here.
     #[inline(always)]
@@ -331,7 +348,7 @@ fn padded(length: usize) -> usize {
 
 impl Drop for Records<'_> {
     fn drop(&mut self) {
-        if self.decoder.partial.is_none() && self.decoder.assembled.capacity() > BUFFER_KEPT {
+        if self.bytes_spent() > 0 {
             self.decoder.assembled = Vec::new();
         }
         if self.at < self.wal.len() && self.decoder.fault.is_none() {

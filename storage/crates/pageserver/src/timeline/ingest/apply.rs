@@ -9,11 +9,15 @@
 //! directory (sizes, truncations, SLRU segments) is cached here as of the last record and filled from storage when an
 //! entry is first needed.
 //!
-//! A record that changes much takes turns with what else its thread carries: it gives way after each part of the change,
-//! which no reader sees before the record is whole.
+//! A record that changes much takes turns with what else its thread carries: it gives way after each part of the
+//! change, which no reader sees before the record is whole. What is known of a part's forks is forgotten with the
+//! part: a table of all forks of a record grows, and is handed over and dropped, in steps as long as the record.
 //!
-//! A failed record leaves the caches as they were after the record before, because the caches change only when the
-//! batch is handed over. A crash loses nothing that the WAL does not bring again.
+//! A failed record leaves the caches right as of the record before: the caches learn only when the batch is handed
+//! over, and what they have forgotten before that is asked of storage again. A crash loses nothing that the WAL does
+//! not bring again.
+
+mod databases;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -25,17 +29,17 @@ use pg_types::{ForkNumber, Key, Lsn, RelTag, SLRU_PAGES_PER_SEGMENT, SlruKind};
 use wal_decode::MetaChange;
 
 use super::super::two_phase;
-use super::Ingest;
 use super::directory::{Directory, DirectoryUpdate, Segments, Sizes};
 use super::gather::{Changes, PageValue};
+use super::{Ingest, LONG_RECORD};
 use crate::error::Result;
 use crate::floor::RelFloor;
 use crate::import::encode_u32;
 
-/// Pages copied per read when a database directory is copied.
-const COPY_PAGES: usize = 256;
-/// Relations whose sizes are read at once when many are dropped: milliseconds of work.
-const DROPPED_AT_ONCE: usize = 256;
+/// Relations that are dropped at once, or copied, before others have their turn: milliseconds of work.
+const RELATIONS_AT_ONCE: usize = 256;
+/// Pages that are added before others have their turn: far less than a millisecond of work.
+const PAGES_AT_ONCE: usize = 1024;
 /// Values of so many bytes are appended ahead of the rest of their record. Thousands of small values, which take
 /// milliseconds to append.
 const AHEAD_BYTES: usize = 512 << 10;
@@ -45,7 +49,7 @@ const VALUE_OVERHEAD: usize = 64;
 /// The versions one record writes, and the directory changes that come with them.
 pub struct Batch<'a> {
     ingest: &'a Ingest,
-    directory: &'a Directory,
+    directory: &'a mut Directory,
     /// State before the record is read at this LSN.
     before: Lsn,
     lsn: Lsn,
@@ -55,8 +59,7 @@ pub struct Batch<'a> {
     sizes: Sizes,
     floors: HashMap<RelTag, RelFloor>,
     segments: Segments,
-    /// Sizes whose values are made, and what they change of the logical size.
-    finished: Sizes,
+    /// What the sizes whose values are made change of the logical size.
     growth: i64,
     fetched: Directory,
     fetched_floors: HashMap<RelTag, RelFloor>,
@@ -64,7 +67,12 @@ pub struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     /// Starts the batch of the record that ends at `lsn`, after everything up to `before`.
-    pub fn new(ingest: &'a Ingest, directory: &'a Directory, before: Lsn, lsn: Lsn) -> Batch<'a> {
+    pub fn new(
+        ingest: &'a Ingest,
+        directory: &'a mut Directory,
+        before: Lsn,
+        lsn: Lsn,
+    ) -> Batch<'a> {
         Batch {
             ingest,
             directory,
@@ -75,7 +83,6 @@ impl<'a> Batch<'a> {
             sizes: Sizes::default(),
             floors: HashMap::new(),
             segments: Segments::default(),
-            finished: Sizes::default(),
             growth: 0,
             fetched: Directory::default(),
             fetched_floors: HashMap::new(),
@@ -84,7 +91,7 @@ impl<'a> Batch<'a> {
 
     /// Ends the batch: the values, sizes and truncations as versions, and what the directory must learn.
     pub fn finish(mut self) -> Result<(Vec<(Key, Value)>, DirectoryUpdate)> {
-        self.finish_forks()?;
+        let written = self.finish_forks()?;
         for ((kind, segno), pages) in &self.segments {
             let value = if *pages == 0 {
                 Value::Tombstone
@@ -99,7 +106,7 @@ impl<'a> Batch<'a> {
             segments: mut known_segments,
             ..
         } = self.fetched;
-        known_sizes.extend(self.finished);
+        known_sizes.extend(written);
         known_segments.extend(self.segments);
         let update = DirectoryUpdate {
             growth: self.growth,
@@ -109,19 +116,31 @@ impl<'a> Batch<'a> {
         Ok((self.values, update))
     }
 
-    /// Makes values of the sizes and truncations so far. The record changes none of these forks again.
-    fn finish_forks(&mut self) -> Result<()> {
+    /// Makes values of the sizes and truncations so far, and returns those sizes. The record changes none of these
+    /// forks again.
+    fn finish_forks(&mut self) -> Result<Sizes> {
         self.growth += self.size_change();
-        for (rel, size) in std::mem::take(&mut self.sizes) {
+        let sizes = std::mem::take(&mut self.sizes);
+        for (rel, size) in &sizes {
             let value = size.map_or(Value::Tombstone, |blocks| Value::Meta(encode_u32(blocks)));
-            self.put(Key::rel_size(rel), value);
-            self.finished.insert(rel, size);
+            self.put(Key::rel_size(*rel), value);
         }
         for (rel, floor) in std::mem::take(&mut self.floors) {
             let bytes = postcard::to_stdvec(&floor).context("encode a relation's truncations")?;
             self.put(Key::rel_floor(rel), Value::Meta(bytes.into()));
         }
-        Ok(())
+        Ok(sizes)
+    }
+
+    /// Finishes the forks so far, one part of very many, and lets others have their turn. Nothing is known of these
+    /// forks from here on, so that the record must not name one of them again.
+    async fn finish_part(&mut self, forks: impl IntoIterator<Item = RelTag>) -> Result<()> {
+        self.finish_forks()?;
+        for rel in forks {
+            self.fetched.sizes.remove(&rel);
+            self.directory.forget(&rel);
+        }
+        self.go_ahead().await
     }
 
     /// Adds a value that needs nothing before it.
@@ -159,12 +178,7 @@ impl<'a> Batch<'a> {
     }
 
     async fn size(&mut self, rel: RelTag) -> Result<Option<u32>> {
-        for known in [
-            &self.sizes,
-            &self.finished,
-            &self.directory.sizes,
-            &self.fetched.sizes,
-        ] {
+        for known in [&self.sizes, &self.directory.sizes, &self.fetched.sizes] {
             if let Some(size) = known.get(&rel) {
                 return Ok(*size);
             }
@@ -241,8 +255,11 @@ impl<'a> Batch<'a> {
         for change in changes.meta {
             self.meta(change).await?;
         }
-        for page in changes.pages {
+        for (number, page) in changes.pages.into_iter().enumerate() {
             self.page(page).await?;
+            if (number + 1) % PAGES_AT_ONCE == 0 {
+                tokio::task::yield_now().await;
+            }
         }
         Ok(())
     }
@@ -288,7 +305,7 @@ impl<'a> Batch<'a> {
                 }
             }
             MetaChange::DropRels(rels) => {
-                for rels in rels.chunks(DROPPED_AT_ONCE) {
+                for rels in rels.chunks(RELATIONS_AT_ONCE) {
                     let forks = |rel: &RelTag| ForkNumber::ALL.map(|fork| rel.with_fork(fork));
                     let forks: Vec<RelTag> = rels.iter().flat_map(forks).collect();
                     self.drop_forks(&forks).await?;
@@ -310,6 +327,8 @@ impl<'a> Batch<'a> {
                     self.put(key, value);
                     self.go_ahead().await?;
                 }
+                let is_long = content.len() >= LONG_RECORD;
+                stalls::off_worker_if(is_long, move || drop(content));
             }
             MetaChange::TwoPhaseRemove { xid } => {
                 let removal = two_phase::removal(&self.ingest.reads, xid, self.before);
@@ -347,7 +366,7 @@ impl<'a> Batch<'a> {
     /// Drops those forks that exist. All that is read for that is read at once.
     async fn drop_forks(&mut self, forks: &[RelTag]) -> Result<()> {
         let is_unknown = |rel: &&RelTag| {
-            let known = [&self.sizes, &self.finished, &self.directory.sizes];
+            let known = [&self.sizes, &self.directory.sizes];
             !known.iter().any(|sizes| sizes.contains_key(rel))
         };
         let unknown: Vec<RelTag> = forks.iter().filter(is_unknown).copied().collect();
@@ -371,65 +390,7 @@ impl<'a> Batch<'a> {
             self.sizes.insert(rel, None);
             self.truncate_floor(rel, 0).await?;
         }
-        self.finish_forks()?;
-        self.go_ahead().await
-    }
-
-    async fn drop_database(&mut self, spc: u32, db: u32) -> Result<()> {
-        let rels = self.ingest.reads.list_rels(spc, db, self.before).await?;
-        let forks: Vec<RelTag> = rels.into_iter().map(|(rel, _)| rel).collect();
-        for forks in forks.chunks(DROPPED_AT_ONCE) {
-            self.drop_forks(forks).await?;
-        }
-        self.values.push((Key::relmap(spc, db), Value::Tombstone));
-        self.values.push((Key::database(spc, db), Value::Tombstone));
-        Ok(())
-    }
-
-    /// The record names only the directories: the copy is made here, of the pages as they are.
-    async fn copy_database(&mut self, source: (u32, u32), target: (u32, u32)) -> Result<()> {
-        let (spc, db) = target;
-        for (rel, blocks) in self
-            .ingest
-            .reads
-            .list_rels(source.0, source.1, self.before)
-            .await?
-        {
-            let copy = RelTag { spc, db, ..rel };
-            let numbers: Vec<u32> = (0..blocks).collect();
-            for chunk in numbers.chunks(COPY_PAGES) {
-                let pages = self.ingest.reads.rel_pages(rel, chunk, self.before).await?;
-                let copies = chunk
-                    .iter()
-                    .zip(pages)
-                    .filter(|(_, page)| !page.bytes.is_empty())
-                    .map(|(block, page)| {
-                        let key = Key::rel_block(copy, *block);
-                        (key, self.lsn, Value::Image(page.bytes))
-                    })
-                    .collect();
-                // Not gathered with the rest: a database can be larger than memory.
-                self.ingest.layers.append_ahead(copies).await?;
-                tokio::task::yield_now().await;
-            }
-            self.sizes.insert(copy, Some(blocks));
-        }
-        if let Some(map) = self
-            .ingest
-            .reads
-            .value(Key::relmap(source.0, source.1), self.before)
-            .await?
-        {
-            self.values.push((Key::relmap(spc, db), Value::Meta(map)));
-        }
-        self.create_database(spc, db);
-        Ok(())
-    }
-
-    fn create_database(&mut self, spc: u32, db: u32) {
-        let version = format!("{}\n", self.ingest.identity.manifest.pg_version);
-        self.values
-            .push((Key::database(spc, db), Value::Meta(version.into())));
+        self.finish_part(forks.iter().copied()).await
     }
 }
 

@@ -71,6 +71,11 @@ impl Directory {
         }
     }
 
+    /// Knows nothing of a fork any more: storage is asked.
+    pub(super) fn forget(&mut self, rel: &RelTag) {
+        self.sizes.remove(rel);
+    }
+
     pub fn update(&mut self, update: DirectoryUpdate) {
         self.sizes.extend(update.sizes);
         self.segments.extend(update.segments);
@@ -93,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_relations_are_forgotten_before_those_that_are_there() {
+    fn relations_that_are_not_there_are_forgotten_before_those_that_are() {
         let mut directory = Directory::default();
         directory.sizes.insert(rel(1), Some(7));
         for number in 2..=11 {

@@ -30,6 +30,8 @@ use crate::import::encode_u32;
 
 /// Gathered values of so many bytes are published.
 const ENOUGH_BYTES: usize = 128 << 10;
+/// Values that take milliseconds to publish.
+const MANY_VALUES: usize = 8 << 10;
 /// So many values are counted together: the processor looks for several pages' counts at once then. Far fewer than an
 /// overlong chain has.
 const COUNTED_AT_ONCE: usize = 32;
@@ -226,16 +228,23 @@ impl Gathered {
         if self.records == 0 {
             return Ok(());
         }
+        // So many are of a single record, which readers see as a whole.
+        let is_long = self.values.len() >= MANY_VALUES;
+        stalls::off_worker_if(is_long, || self.hand_over(ingest, writer))?;
+        ingest.identity.metrics.wal_records.inc_by(self.records);
+        self.config = ingest.identity.config();
+        (self.counted, self.bytes, self.records) = (0, 0, 0);
+        (self.growth, self.overlong) = (0, false);
+        Ok(())
+    }
+
+    fn hand_over(&mut self, ingest: &Ingest, writer: &mut DeltaWriter) -> Result<()> {
         self.count(ingest, writer);
         ingest
             .layers
             .publish(self.state, lent(&self.values, writer), self.growth)?;
         self.values.clear();
         writer.clear();
-        ingest.identity.metrics.wal_records.inc_by(self.records);
-        self.config = ingest.identity.config();
-        (self.counted, self.bytes, self.records) = (0, 0, 0);
-        (self.growth, self.overlong) = (0, false);
         Ok(())
     }
 }

@@ -1,15 +1,20 @@
 //! Takes records: interprets each one, gathers what it changes, and publishes the changes of many records together.
+//!
+//! A record is checked, interpreted and given back as a whole, and a user can have Postgres write one that takes a
+//! second for that: the commit of millions of subtransactions. What is done with records from [`LONG_RECORD`] on
+//! leaves the async worker ([`stalls::off_worker`]), in its order among the others; a shorter one takes a few
+//! milliseconds at most, and costs no more than to look at its length.
 
 use bytes::Bytes;
 use pg_types::wal::rmgr;
-use wal_decode::{DecodedRecord, MetaChange, RawRecord, Records, TimelineState};
+use wal_decode::{DecodedRecord, MetaChange, RawRecord, Records, TimelineState, WalError};
 
 use super::super::history::encode_state;
 use super::apply;
 use super::directory::Directory;
 use super::encode::EncodeError;
 use super::gather::Gathered;
-use super::{Ended, Ingest, IngestState};
+use super::{Ended, Ingest, IngestState, LONG_RECORD};
 
 /// Ingests every record that is whole. Those before one that cannot be ingested are published all the same.
 pub(super) async fn drain(ingest: &Ingest, mut records: Records<'_>) -> Result<(), Ended> {
@@ -21,6 +26,8 @@ pub(super) async fn drain(ingest: &Ingest, mut records: Records<'_>) -> Result<(
     let taken = take_all(ingest, &mut known, &mut gathered, &mut records).await;
     let published = gathered.publish(ingest, &mut known.collector.writer);
     let published = published.map_err(Ended::from);
+    let is_long = records.bytes_spent() >= LONG_RECORD;
+    stalls::off_worker_if(is_long, move || drop(records));
     if let Err(ended) = taken.and(published) {
         // The next attempt asks storage, whatever was thought to be published.
         known.directory = Directory::default();
@@ -39,12 +46,22 @@ async fn take_all(
     records: &mut Records<'_>,
 ) -> Result<(), Ended> {
     loop {
-        let record = match records.next_record() {
+        let next = if records.bytes_awaited() < LONG_RECORD {
+            records.next_record()
+        } else {
+            next_of_long(records)
+        };
+        let record = match next {
             Ok(Some(record)) => record,
             Ok(None) => return Ok(()),
             Err(error) => return Err(Ended::Bad(error.to_string())),
         };
-        if let Some(unsettled) = take_record(ingest, known, gathered, &record)? {
+        let taken = if record.bytes.len() < LONG_RECORD {
+            take_record(ingest, known, gathered, &record)
+        } else {
+            stalls::off_worker(|| take_record(ingest, known, gathered, &record))
+        };
+        if let Some(unsettled) = taken? {
             gather_from_storage(ingest, known, gathered, *unsettled).await?;
         }
         if gathered.is_enough() {
@@ -54,6 +71,12 @@ async fn take_all(
             tokio::task::yield_now().await;
         }
     }
+}
+
+/// The next record where a long one goes on, which is moved to more memory as it grows, and checked at its end.
+#[cold]
+fn next_of_long<'r>(records: &'r mut Records<'_>) -> Result<Option<RawRecord<'r>>, WalError> {
+    stalls::off_worker(move || records.next_record())
 }
 
 /// What is left of a record of which storage has to be asked; its changes are in the collector.
