@@ -28,7 +28,7 @@ router = APIRouter(
 MOST_PROJECTS = 100
 
 
-def _asked(
+async def _asked(
     start: Annotated[AwareDatetime, Query(alias="from", description="Rounded down to the granularity")],
     end: Annotated[AwareDatetime, Query(alias="to", description="Rounded down to the granularity")],
     granularity: Granularity,
@@ -39,7 +39,7 @@ def _asked(
     return reading.asked(start, end, granularity, now())
 
 
-def _page(
+async def _page(
     cursor: Annotated[str | None, Query(max_length=512)] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_PROJECTS)] = 10,
 ) -> PageRequest:
@@ -51,7 +51,7 @@ def _listed(texts: list[str] | None) -> list[str] | None:
     return None if texts is None else [word for text in texts for word in text.split(",") if word]
 
 
-def _projects(
+async def _projects(
     project_ids: Annotated[
         list[str] | None, Query(max_length=MOST_PROJECTS, description="All unless given; repeated, or with commas")
     ] = None,
@@ -64,7 +64,7 @@ def _projects(
     return found
 
 
-def _metrics(
+async def _metrics(
     metrics: Annotated[
         list[str], Query(min_length=1, max_length=64, description=f"Repeated, or with commas: {', '.join(MEASURED)}")
     ],
