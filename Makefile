@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: test-clients test-stalls bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model bench-reconciler bench-proxy bench-api images test-images soak-churn bench-floors bench-neighbours
+.PHONY: test-clients test-stalls bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model bench-reconciler bench-proxy bench-api images test-images soak-churn bench-floors bench-neighbours bench-api-cost
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -155,6 +155,9 @@ bench-reconciler: ## rounds of the reconciler over 10,000 suspended projects, ea
 
 bench-api: ## how fast the API answers with 10,000 projects at 200 requests a second (about 4 min)
 	@$(VENV)/python bench/api.py
+
+bench-api-cost: ## processor time and statements of a request to the API, by kind (about 4 min; BESIDE=CHECKOUT compares)
+	@$(VENV)/python bench/api.py --cost $(if $(BESIDE),--beside $(BESIDE))
 
 bench-write: ## writes on Weir beside stock Postgres with and without a standby, on a Weir that runs (two to three hours)
 	@$(VENV)/python bench/write.py

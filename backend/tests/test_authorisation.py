@@ -7,14 +7,16 @@ from uuid import UUID, uuid4
 
 import pytest
 import pytest_asyncio
+from fastapi import Request
 from fastapi.routing import RouteContext, iter_route_contexts
 from weir_testing import people
 from weir_testing.people import Alone, browser, person, session_of
 
 from weir.authz import rules
-from weir.authz.principal import Principal, guard, refusal
+from weir.authz.principal import Principal, current_principal, guard, refusal
 from weir.authz.rules import RULES, Reach, Rule
 from weir.config import Settings
+from weir.errors import UnauthorizedError
 from weir.main import create_app
 from weir.people.roles import Role, least
 
@@ -75,6 +77,11 @@ def test_the_guard_stands_before_each_operation() -> None:
         str(route.name) for route in _routes() if any(sub.call is guard for sub in route.dependant.dependencies)
     }
     assert guarded == set(OPERATIONS)
+
+
+async def test_a_route_without_the_guard_has_no_caller() -> None:
+    with pytest.raises(UnauthorizedError, match="no caller"):
+        await current_principal(Request({"type": "http", "method": "GET", "path": "/", "headers": []}))
 
 
 def test_what_is_elsewhere_is_known() -> None:

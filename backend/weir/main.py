@@ -17,6 +17,7 @@ from temporalio.contrib.opentelemetry import TracingInterceptor
 
 from weir import console, errors, logging, telemetry
 from weir.absent.router import router as absent
+from weir.authz import described
 from weir.authz.principal import guard
 from weir.branches.history_router import router as branch_history
 from weir.branches.router import router as branches
@@ -40,6 +41,7 @@ from weir.identity.sealing import keep_sealing
 from weir.kit.metrics import exposition
 from weir.kit.path_names import PathNames
 from weir.kit.requests import RequestContext
+from weir.kit.routes import RouteIndex
 from weir.oidc import settings as oidc_settings
 from weir.oidc.provider import Provider
 from weir.oidc.router import router as oidc
@@ -124,6 +126,7 @@ class WeirApi(FastAPI):
                     operation["responses"].pop("422", None)
             for unused in ("HTTPValidationError", "ValidationError"):
                 schema["components"]["schemas"].pop(unused, None)
+            described.describe(schema)
             front.describe(schema)
         return super().openapi()
 
@@ -208,6 +211,8 @@ def create_app() -> FastAPI:
         return Response(exposition(), media_type=CONTENT_TYPE_LATEST)
 
     console.install(app, get_settings().console_dir)
+    # With all routes there.
+    app.router.middleware_stack = RouteIndex(app.router)
     telemetry.instrument_app(app)
     return app
 

@@ -94,6 +94,16 @@ class Mix:
         (_, make), *_ = self._random.choices(self._weighted, [weight for weight, _ in self._weighted])
         return make(self._random.choice(self._fleet))
 
+    def of_each(self, count: int) -> Iterator[list[Request]]:
+        """So many requests of each kind; of starts, each of which leaves a compute that runs, a tenth."""
+        for _, make in self._weighted:
+            number = count if make != self._start else max(1, count // 10)
+            yield [make(self._random.choice(self._fleet)) for _ in range(number)]
+
+    def weights(self) -> dict[str, int]:
+        """How often each kind of request is drawn, against the others."""
+        return {make(self._fleet[0]).what: weight for weight, make in self._weighted}
+
     def planned(self, due: list[float]) -> Iterator[tuple[float, Request]]:
         return ((at, self.draw()) for at in due)
 

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.authz.principal import CurrentPrincipal, Principal
 from weir.branches.models import Branch
-from weir.db import Session
+from weir.db import READ_ALONG, Session
 from weir.endpoints.models import Endpoint
 from weir.errors import ConflictError, NotFoundError, ProjectBusyError
 from weir.operations import scopes
@@ -17,6 +17,23 @@ from weir.operations.locks import require_free
 from weir.operations.repository import OperationRepository
 from weir.projects.locking import lock_project
 from weir.projects.models import Project
+
+# Made once, as those of `weir.identity.repository`.
+_EVER_A_PROJECT = select(Project).where(
+    Project.id == bindparam("project_id"), Project.account_id == bindparam("account_id")
+)
+_PROJECT = _EVER_A_PROJECT.where(Project.deleted_at.is_(None))
+_BRANCH = select(Branch).where(
+    Branch.id == bindparam("branch_id"),
+    Branch.project_id == bindparam("project_id"),
+    Branch.deleted_at.is_(None),
+    Branch.is_snapshot.is_(False),
+)
+_ENDPOINT = select(Endpoint).where(
+    Endpoint.id == bindparam("endpoint_id"),
+    Endpoint.project_id == bindparam("project_id"),
+    Endpoint.deleted_at.is_(None),
+)
 
 
 @dataclass(frozen=True)
@@ -35,15 +52,20 @@ class ProjectAccess:
         self.principal = principal
 
     async def project(self, project_id: str, *, with_deleted: bool = False) -> Project:
-        statement = select(Project).where(Project.id == project_id, Project.account_id == self.principal.account_id)
-        if self.principal.project_id is not None:
-            statement = statement.where(Project.id == self.principal.project_id)
-        if not with_deleted:
-            statement = statement.where(Project.deleted_at.is_(None))
-        project = (await self.session.scalars(statement)).one_or_none()
-        if project is None:
+        # What was read with the key of this request, for whoever asks first; later it is read anew.
+        project: Project | None = self.session.info.pop(READ_ALONG, None)
+        if project is None or project.id != project_id:
+            given = {"project_id": project_id, "account_id": self.principal.account_id}
+            statement = _EVER_A_PROJECT if with_deleted else _PROJECT
+            project = (await self.session.scalars(statement, given)).one_or_none()
+        if project is None or not self._sees(project) or (project.deleted_at is not None and not with_deleted):
             raise NotFoundError.of("project", project_id)
         return project
+
+    def _sees(self, project: Project) -> bool:
+        """Whether it is the organisation's, and, of a key for one project, that one."""
+        only = self.principal.project_id
+        return project.account_id == self.principal.account_id and only in {None, project.id}
 
     async def _locked(self, project_id: str) -> Project:
         await self.project(project_id)
@@ -135,28 +157,21 @@ class ProjectAccess:
                 raise NotFoundError.of("project", ident)
 
     async def branch(self, project: Project, branch_id: str) -> Branch:
-        statement = select(Branch).where(
-            Branch.id == branch_id,
-            Branch.project_id == project.id,
-            Branch.deleted_at.is_(None),
-            Branch.is_snapshot.is_(False),
-        )
-        branch = (await self.session.scalars(statement)).one_or_none()
+        given = {"branch_id": branch_id, "project_id": project.id}
+        branch = (await self.session.scalars(_BRANCH, given)).one_or_none()
         if branch is None:
             raise NotFoundError.of(f"project {project.id}: branch", branch_id)
         return branch
 
     async def endpoint(self, project: Project, endpoint_id: str) -> Endpoint:
-        statement = select(Endpoint).where(
-            Endpoint.id == endpoint_id, Endpoint.project_id == project.id, Endpoint.deleted_at.is_(None)
-        )
-        endpoint = (await self.session.scalars(statement)).one_or_none()
+        given = {"endpoint_id": endpoint_id, "project_id": project.id}
+        endpoint = (await self.session.scalars(_ENDPOINT, given)).one_or_none()
         if endpoint is None:
             raise NotFoundError.of(f"project {project.id}: endpoint", endpoint_id)
         return endpoint
 
 
-def _access(session: Session, principal: CurrentPrincipal) -> ProjectAccess:
+async def _access(session: Session, principal: CurrentPrincipal) -> ProjectAccess:
     return ProjectAccess(session, principal)
 
 

@@ -17,16 +17,14 @@ from typing import Annotated
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from fastapi import Depends, Request, Security
-from fastapi.security import APIKeyCookie, HTTPBearer
-from fastapi.security.http import HTTPAuthorizationCredentials
+from fastapi import Depends, Request
 from fastapi.security.utils import get_authorization_scheme_param
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.authz.rules import RULES, Reach, Rule
 from weir.config import get_settings
-from weir.db import Session
+from weir.db import READ_ALONG, Session
 from weir.errors import ForbiddenError, NotFoundError, UnauthorizedError, request_id_of
 from weir.identity.models import NOWHERE, Account, ApiKey, ConsoleSession
 from weir.identity.repository import IdentityRepository
@@ -41,9 +39,6 @@ SESSION_COOKIE = "weir_session"
 SESSION_METHOD = "session_cookie"
 KEY_METHOD = "api_key_user"
 SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
-
-_bearer = HTTPBearer(auto_error=False, description="An API key")
-_cookie = APIKeyCookie(name=SESSION_COOKIE, auto_error=False, description="The console's session")
 
 
 @dataclass(frozen=True)
@@ -97,28 +92,26 @@ def refusal(rule: Rule, principal: Principal) -> str | None:
     return None
 
 
-async def guard(request: Request, session: Session) -> Principal | None:
-    """The principal, let in by the rule of the operation; None where it is for anybody."""
+async def guard(request: Request, session: Session) -> None:
+    """Finds out who asks, lets them in by the rule of the operation, and leaves the principal in the request's state:
+    none where it is for anybody."""
     name = str(getattr(request.scope.get("route"), "name", ""))
     rule = RULES.get(name)
     if rule is None:
         raise ForbiddenError(f"no rule says who may use {name!r}, so nobody may; this is a fault of Weir's")
     if rule.reach is Reach.OPEN:
-        return None
+        return
     principal = await _identified(request, session)
     why = refusal(rule, principal)
     if why is not None:
         raise ForbiddenError(why)
-    return principal
+    request.state.principal = principal
 
 
-async def current_principal(
-    principal: Annotated[Principal | None, Depends(guard)],
-    bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
-    cookie: Annotated[str | None, Security(_cookie)],
-) -> Principal:
-    """What `guard` found. `bearer` and `cookie` are there for the OpenAPI document."""
-    del bearer, cookie
+async def current_principal(request: Request) -> Principal:
+    """What `guard` found, which ran before: a route that it does not stand before has no caller, and lets nobody
+    in."""
+    principal: Principal | None = getattr(request.state, "principal", None)
     if principal is None:
         raise UnauthorizedError("an operation for anybody has no caller")
     return principal
@@ -127,10 +120,7 @@ async def current_principal(
 async def _identified(request: Request, session: AsyncSession) -> Principal:
     scheme, credentials = get_authorization_scheme_param(request.headers.get("authorization"))
     if scheme.lower() == "bearer" and credentials:
-        found = await IdentityRepository(session).account_of_key(hash_token(credentials))
-        if found is None:
-            raise UnauthorizedError("the API key is unknown or revoked; use one from GET /api/v2/api_keys' account")
-        key, account = found
+        key, account = await _key_and_account(request, session, hash_token(credentials))
         principal = await principal_of_key(session, key, account, request)
         await IdentityRepository(session).touch_key(key, address_of(request), now())
         request.state.api_key_id = key.id
@@ -141,6 +131,27 @@ async def _identified(request: Request, session: AsyncSession) -> Principal:
         request.state.api_key_id = principal.api_key_id or str(principal.user_id)
         return principal
     raise UnauthorizedError("send an API key as `Authorization: Bearer <key>`, or sign in to the console")
+
+
+async def _key_and_account(request: Request, session: AsyncSession, key_hash: bytes) -> tuple[ApiKey, Account]:
+    """Leaves the project that the path names to `ProjectAccess`, where it is that account's. Raises UnauthorizedError
+    for a key that there is not, or that is revoked."""
+    repository, project_id = IdentityRepository(session), _project_of_path(request)
+    if project_id is None:
+        found = await repository.account_of_key(key_hash)
+    else:
+        found = await repository.account_of_key_for(key_hash, project_id)
+    if found is None:
+        raise UnauthorizedError("the API key is unknown or revoked; use one from GET /api/v2/api_keys' account")
+    key, account, *rest = found
+    session.info[READ_ALONG] = rest[0] if rest else None
+    return key, account
+
+
+def _project_of_path(request: Request) -> str | None:
+    """The id of a project that the path names. Text that is no id is the route's to refuse."""
+    given = request.path_params.get("project_id")
+    return given if given is not None and re.fullmatch(ID_PATTERN, given) else None
 
 
 async def _of_session(cookie: str, request: Request, session: AsyncSession) -> Principal:
@@ -221,13 +232,13 @@ async def principal_of_person(
         raise UnauthorizedError("the person who signed in does not exist any more")
     found = {account.id: (membership, account) for membership, account in await people.memberships_of(user_id)}
     named = _refuse_other_organization(request, set(found))
-    project_id = request.path_params.get("project_id")
-    # Text that is no id is the route's to refuse.
-    if project_id is not None and re.fullmatch(ID_PATTERN, project_id):
-        owner = await session.scalar(select(Project.account_id).where(Project.id == project_id))
-        if owner not in found or named not in {None, owner}:
+    project_id = _project_of_path(request)
+    if project_id is not None:
+        project = (await session.scalars(select(Project).where(Project.id == project_id))).one_or_none()
+        if project is None or project.account_id not in found or named not in {None, project.account_id}:
             raise NotFoundError.of("project", project_id)
-        named = owner
+        named = project.account_id
+        session.info[READ_ALONG] = project
     if named is None:
         named = opened.account_id if opened.account_id in found else next(iter(found), None)
     membership, account = (None, None) if named is None else found[named]

@@ -26,7 +26,7 @@ from weir.clients.dependencies import Http, PageserverClient, SafekeeperClients
 from weir.databases.repository import DatabaseRepository
 from weir.databases.schemas import DatabaseView, RoleView
 from weir.databases.service import connection, password_of
-from weir.db import Session, release
+from weir.db import Session, reads, release
 from weir.endpoints.schemas import EndpointView
 from weir.errors import (
     BadRequestError,
@@ -60,6 +60,7 @@ def _no_annotation(branch_id: str) -> Annotation:
 
 
 @router.get("")
+@reads
 async def list_project_branches(
     project_id: PathId,
     access: Access,
@@ -83,6 +84,7 @@ async def list_project_branches(
 
 
 @router.get("/count")
+@reads
 async def count_project_branches(
     project_id: PathId, access: Access, session: Session, search: Search = None
 ) -> BranchCount:
@@ -129,6 +131,7 @@ async def create_project_branch(
 
 
 @router.get("/{branch_id}")
+@reads
 async def get_project_branch(
     project_id: PathId, branch_id: PathId, access: Access, pageserver: PageserverClient
 ) -> BranchDetail:

@@ -1,4 +1,8 @@
-"""The clients as FastAPI dependencies; they share the process's HTTP connections."""
+"""The clients as FastAPI dependencies; they share the process's HTTP connections.
+
+They are coroutines though they wait for nothing, as all dependencies of operations are: FastAPI runs any other
+function in a thread.
+"""
 
 from typing import Annotated
 
@@ -12,26 +16,26 @@ from weir.clients.safekeeper import Safekeeper
 from weir.config import get_settings
 
 
-def _http(request: Request) -> HttpClient:
+async def _http(request: Request) -> HttpClient:
     return request.app.state.http
 
 
 Http = Annotated[HttpClient, Depends(_http)]
 
 
-def _pageserver(http: Http) -> Pageserver:
+async def _pageserver(http: Http) -> Pageserver:
     return Pageserver(get_settings().pageserver_http_url, http)
 
 
-def _safekeepers(http: Http) -> list[Safekeeper]:
+async def _safekeepers(http: Http) -> list[Safekeeper]:
     return [Safekeeper(number, url, http) for number, url in enumerate(get_settings().safekeeper_http_urls, 1)]
 
 
-def _prometheus(http: Http) -> Prometheus:
+async def _prometheus(http: Http) -> Prometheus:
     return Prometheus(get_settings().prometheus_url, http)
 
 
-def _temporal(request: Request) -> Client:
+async def _temporal(request: Request) -> Client:
     return request.app.state.temporal
 
 

@@ -34,26 +34,29 @@ router = APIRouter(tags=["computes"], responses=responses(UnauthorizedError, Bad
 
 
 class MetricsRange:
-    """The span of a chart: the last 15 minutes in steps of 5 s unless told."""
+    """The span of a chart. Raises BadRequestError for one that is empty, or has too many points."""
 
-    def __init__(
-        self,
-        from_: Annotated[Timestamp | None, Query(alias="from")] = None,
-        to: Timestamp | None = None,
-        step_seconds: Annotated[float, Query(ge=1, le=3600)] = 5,
-    ) -> None:
-        self.end: datetime = to or now()
-        self.start: datetime = from_ or self.end - timedelta(minutes=15)
-        self.step = step_seconds
+    def __init__(self, start: datetime, end: datetime, step_seconds: float) -> None:
+        self.start, self.end, self.step = start, end, step_seconds
         self.window = max(metrics.RATE_WINDOW_SECONDS, round(step_seconds))
-        span = (self.end - self.start).total_seconds()
+        span = (end - start).total_seconds()
         if span <= 0:
             raise BadRequestError("`from` must be before `to`")
         if span / step_seconds > metrics.MAX_POINTS:
             raise BadRequestError(f"more than {metrics.MAX_POINTS} points; choose a larger step_seconds")
 
 
-Range = Annotated[MetricsRange, Depends()]
+async def _range(
+    from_: Annotated[Timestamp | None, Query(alias="from")] = None,
+    to: Timestamp | None = None,
+    step_seconds: Annotated[float, Query(ge=1, le=3600)] = 5,
+) -> MetricsRange:
+    """The last 15 minutes in steps of 5 s unless told."""
+    end = to or now()
+    return MetricsRange(from_ or end - timedelta(minutes=15), end, step_seconds)
+
+
+Range = Annotated[MetricsRange, Depends(_range)]
 
 
 async def metrics_answer(

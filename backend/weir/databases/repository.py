@@ -1,10 +1,15 @@
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import bindparam, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.databases.models import BranchDatabase, DroppedKind, DroppedName, Role
+
+_ROLES = select(Role).where(Role.branch_id == bindparam("branch_id")).order_by(Role.created_at, Role.name)
+_DATABASES = (
+    select(BranchDatabase).where(BranchDatabase.branch_id == bindparam("branch_id")).order_by(BranchDatabase.id)
+)
 
 
 class DatabaseRepository:
@@ -15,15 +20,13 @@ class DatabaseRepository:
         self._session.add(row)
 
     async def roles(self, branch_id: str) -> list[Role]:
-        statement = select(Role).where(Role.branch_id == branch_id).order_by(Role.created_at, Role.name)
-        return list((await self._session.scalars(statement)).all())
+        return list((await self._session.scalars(_ROLES, {"branch_id": branch_id})).all())
 
     async def role(self, branch_id: str, name: str) -> Role | None:
         return await self._session.get(Role, (branch_id, name))
 
     async def databases(self, branch_id: str) -> list[BranchDatabase]:
-        statement = select(BranchDatabase).where(BranchDatabase.branch_id == branch_id).order_by(BranchDatabase.id)
-        return list((await self._session.scalars(statement)).all())
+        return list((await self._session.scalars(_DATABASES, {"branch_id": branch_id})).all())
 
     async def database(self, branch_id: str, name: str) -> BranchDatabase | None:
         statement = select(BranchDatabase).where(BranchDatabase.branch_id == branch_id, BranchDatabase.name == name)

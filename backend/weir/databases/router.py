@@ -23,7 +23,7 @@ from weir.databases.schemas import (
     RolesResponse,
     RoleView,
 )
-from weir.db import Session
+from weir.db import Session, reads
 from weir.endpoints.repository import EndpointRepository
 from weir.errors import (
     BadRequestError,
@@ -48,6 +48,7 @@ _DELETE = responses(BadRequestError, ProjectBusyError, PreconditionFailedError) 
 
 
 @router.get(f"{_BRANCH}/roles", tags=["roles"])
+@reads
 async def list_project_branch_roles(
     project_id: PathId, branch_id: PathId, access: Access, session: Session
 ) -> RolesResponse:
@@ -71,6 +72,7 @@ async def create_project_branch_role(
 
 
 @router.get(f"{_BRANCH}/roles/{{role_name}}", tags=["roles"])
+@reads
 async def get_project_branch_role(
     project_id: PathId, branch_id: PathId, role_name: PathName, access: Access
 ) -> RoleResponse:
@@ -117,6 +119,7 @@ async def delete_project_branch_role(
 
 
 @router.get(f"{_BRANCH}/databases", tags=["databases"])
+@reads
 async def list_project_branch_databases(
     project_id: PathId, branch_id: PathId, access: Access, session: Session
 ) -> DatabasesResponse:
@@ -138,6 +141,7 @@ async def create_project_branch_database(
 
 
 @router.get(f"{_BRANCH}/databases/{{database_name}}", tags=["databases"])
+@reads
 async def get_project_branch_database(
     project_id: PathId, branch_id: PathId, database_name: PathName, access: Access
 ) -> DatabaseResponse:

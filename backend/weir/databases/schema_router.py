@@ -32,7 +32,7 @@ router = APIRouter(
 ACTOR = "schema"
 
 
-def _wake(request: Request) -> Wake:
+async def _wake(request: Request) -> Wake:
     database: Database = request.app.state.database
 
     async def started(endpoint_id: str) -> None:
@@ -41,7 +41,7 @@ def _wake(request: Request) -> Wake:
     return started
 
 
-def _reader(
+async def _reader(
     request: Request, access: Access, pageserver: PageserverClient, safekeepers: SafekeeperClients, http: Http
 ) -> Reader:
     return Reader(request.app.state.database, Engine(pageserver, safekeepers, http), access.principal)

@@ -2,13 +2,23 @@ import asyncio
 import errno
 import socket
 
-from sqlalchemy import Select, select, text
+from sqlalchemy import Select, bindparam, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.branches.models import Branch
 from weir.endpoints.models import Endpoint
 
 _PORT_LOCK = 0x77656972_01
+
+
+def _live(statement: Select[Endpoint]) -> Select[Endpoint]:
+    return statement.where(Endpoint.deleted_at.is_(None)).order_by(Endpoint.created_at, Endpoint.id)
+
+
+_OF_SNAPSHOTS = select(Branch.id).where(Branch.project_id == bindparam("of_project"), Branch.is_snapshot)
+_LISTED = _live(
+    select(Endpoint).where(Endpoint.project_id == bindparam("of_project"), Endpoint.branch_id.not_in(_OF_SNAPSHOTS))
+)
 
 
 class EndpointRepository:
@@ -26,17 +36,13 @@ class EndpointRepository:
 
     async def listed(self, project_id: str) -> list[Endpoint]:
         """Without those of snapshots, which run while a state of the past is read."""
-        of_snapshots = select(Branch.id).where(Branch.project_id == project_id, Branch.is_snapshot)
-        return await self._list(
-            select(Endpoint).where(Endpoint.project_id == project_id, Endpoint.branch_id.not_in(of_snapshots))
-        )
+        return list((await self._session.scalars(_LISTED, {"of_project": project_id})).all())
 
     async def of_branch(self, branch_id: str) -> list[Endpoint]:
         return await self._list(select(Endpoint).where(Endpoint.branch_id == branch_id))
 
     async def _list(self, statement: Select[Endpoint]) -> list[Endpoint]:
-        live = statement.where(Endpoint.deleted_at.is_(None)).order_by(Endpoint.created_at, Endpoint.id)
-        return list((await self._session.scalars(live)).all())
+        return list((await self._session.scalars(_live(statement))).all())
 
     async def writer_of(self, branch_id: str) -> Endpoint | None:
         statement = select(Endpoint).where(

@@ -5,7 +5,7 @@ from fastapi import status as http
 
 from weir.authz.access import Access
 from weir.clients.dependencies import Http
-from weir.db import Session
+from weir.db import Session, reads
 from weir.endpoints import service
 from weir.endpoints.models import Endpoint
 from weir.endpoints.repository import EndpointRepository
@@ -48,6 +48,7 @@ def _answer(result: tuple[Project, Endpoint, list[Operation]]) -> EndpointOperat
 
 
 @router.get("/projects/{project_id}/endpoints")
+@reads
 async def list_project_endpoints(project_id: PathId, access: Access, session: Session) -> EndpointsResponse:
     project = await access.project(project_id)
     rows = await EndpointRepository(session).listed(project.id)
@@ -55,6 +56,7 @@ async def list_project_endpoints(project_id: PathId, access: Access, session: Se
 
 
 @router.get("/projects/{project_id}/branches/{branch_id}/endpoints")
+@reads
 async def list_project_branch_endpoints(
     project_id: PathId, branch_id: PathId, access: Access, session: Session
 ) -> EndpointsResponse:
@@ -77,6 +79,7 @@ async def create_project_endpoint(
 
 
 @router.get("/projects/{project_id}/endpoints/{endpoint_id}")
+@reads
 async def get_project_endpoint(project_id: PathId, endpoint_id: PathId, access: Access) -> EndpointResponse:
     project = await access.project(project_id)
     endpoint = await access.endpoint(project, endpoint_id)

@@ -8,7 +8,6 @@ that scripts set on elements are not inline styles to a browser.
 
 import secrets
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # Where the console's page has its nonce; the build leaves it as it is.
@@ -51,24 +50,26 @@ class SecurityHeaders:
 
     def __init__(self, app: ASGIApp, *, behind_tls: bool) -> None:
         self._app = app
-        self._headers = dict(_ALWAYS)
+        headers = dict(_ALWAYS)
         if behind_tls:
-            self._headers["strict-transport-security"] = f"max-age={_YEAR_SECONDS}"
+            headers["strict-transport-security"] = f"max-age={_YEAR_SECONDS}"
+        # As ASGI has them, so that no answer has to make them anew.
+        self._headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        # Passwords and keys are among what is data.
+        self._headers_of_data = [*self._headers, (b"cache-control", b"no-store")]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         is_data = scope["path"].startswith(("/api", "/internal"))
+        wanted = self._headers_of_data if is_data else self._headers
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in self._headers.items():
-                    headers.setdefault(name, value)
-                if is_data:
-                    # Passwords and keys are among them.
-                    headers.setdefault("cache-control", "no-store")
+                given = list(message.get("headers", ()))
+                names = {name.lower() for name, _ in given}
+                message["headers"] = [*given, *(header for header in wanted if header[0] not in names)]
             await send(message)
 
         await self._app(scope, receive, with_headers)

@@ -3,11 +3,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, delete, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
+from weir.db import BY_ITSELF
 from weir.errors import NotFoundError
 from weir.identity import owned
 from weir.identity.models import Account, ApiKey, AuditEntry, ConsoleSession
@@ -68,19 +69,37 @@ def _free(column: InstrumentedAttribute[Any], ident: object) -> Select[Any]:
     return select(column).where(column == ident).with_for_update(skip_locked=True)
 
 
+# Made once and not at each request; so SQLAlchemy finds out once, too, under which key it keeps them compiled.
+_OF_KEY = (
+    select(ApiKey, Account)
+    .join(Account, Account.id == ApiKey.account_id)
+    .where(
+        ApiKey.key_hash == bindparam("key_hash"),
+        ApiKey.revoked_at.is_(None),
+        Account.deleted_at.is_(None),
+    )
+)
+_OF_KEY_FOR_PROJECT = _OF_KEY.add_columns(Project).outerjoin(
+    Project, and_(Project.id == bindparam("project_id"), Project.account_id == Account.id)
+)
+
+
 class IdentityRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
     async def account_of_key(self, key_hash: bytes) -> tuple[ApiKey, Account] | None:
-        row = (
-            await self._session.execute(
-                select(ApiKey, Account)
-                .join(Account, Account.id == ApiKey.account_id)
-                .where(ApiKey.key_hash == key_hash, ApiKey.revoked_at.is_(None), Account.deleted_at.is_(None))
-            )
-        ).first()
+        row = (await self._session.execute(_OF_KEY, {"key_hash": key_hash})).first()
         return None if row is None else (row[0], row[1])
+
+    async def account_of_key_for(
+        self, key_hash: bytes, project_id: str
+    ) -> tuple[ApiKey, Account, Project | None] | None:
+        """With the project of that id, deleted or not, where it is that organisation's: a request about a project
+        asks for it in the same statement."""
+        given = {"key_hash": key_hash, "project_id": project_id}
+        row = (await self._session.execute(_OF_KEY_FOR_PROJECT, given)).first()
+        return None if row is None else (row[0], row[1], row[2])
 
     async def account_of_key_id(self, key_id: int | None) -> tuple[ApiKey, Account] | None:
         row = (
@@ -113,7 +132,7 @@ class IdentityRepository:
             update(ConsoleSession)
             .where(ConsoleSession.id.in_(due))
             .values(last_seen_at=at)
-            .execution_options(synchronize_session=False)
+            .execution_options(synchronize_session=False, **BY_ITSELF)
         )
 
     async def touch_key(self, key: ApiKey, address: str, at: datetime) -> None:
@@ -127,7 +146,7 @@ class IdentityRepository:
             update(ApiKey)
             .where(ApiKey.id.in_(_free(ApiKey.id, key.id).where(old)))
             .values(last_used_at=at, last_used_from_addr=address)
-            .execution_options(synchronize_session=False)
+            .execution_options(synchronize_session=False, **BY_ITSELF)
         )
 
     async def choose_organization(self, session_id: UUID, account_id: UUID) -> None:

@@ -208,7 +208,7 @@ async def revoke_api_key(key_id: KeyId, principal: CurrentPrincipal, session: Se
     )
 
 
-def audit_filter(
+async def audit_filter(
     resource: Annotated[str | None, Query(max_length=120, description="Such as `rollout/ro-...`")] = None,
     project_id: Annotated[str | None, Query(max_length=60)] = None,
     actor: Annotated[str | None, Query(max_length=256, description="An account's name")] = None,

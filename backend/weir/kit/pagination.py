@@ -120,7 +120,7 @@ def encode_cursor(*key: str | int) -> str:
     return base64.urlsafe_b64encode(json.dumps(key).encode()).decode()
 
 
-def _page(
+async def _page(
     cursor: Annotated[str | None, Query(max_length=512)] = None,
     limit: Annotated[int, Query(ge=1, le=400)] = 100,
 ) -> PageRequest:

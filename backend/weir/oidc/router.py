@@ -57,7 +57,7 @@ _FORM = {
 }
 
 
-def _providers(request: Request) -> Mapping[str, Provider]:
+async def _providers(request: Request) -> Mapping[str, Provider]:
     return request.app.state.providers
 
 

@@ -7,9 +7,10 @@ of its chain needs it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Text, any_, delete, insert, literal, select
+from sqlalchemy import ARRAY, Text, any_, bindparam, delete, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -30,20 +31,23 @@ class Holder:
     status: OperationStatus
 
 
+_HELD = (
+    select(OperationLock.path, Operation.id, Operation.action, Operation.status)
+    .join(Operation, Operation.chain == OperationLock.chain)
+    .where(OperationLock.project_id == any_(bindparam("projects", type_=ARRAY(Text))), Operation.status.in_(OPEN))
+    .order_by(Operation.sequence)
+)
+
+
 async def holders(session: AsyncSession, asked: Mapping[str, str], *, but: UUID | None = None) -> dict[str, Holder]:
     """Of the scopes asked about, each under a name of the caller's, those that overlap with something held. `but`:
     a chain that does not count."""
-    projects = literal(sorted({scopes.project_of(path) for path in asked.values()}), ARRAY(Text))
-    statement = (
-        select(OperationLock.path, Operation.id, Operation.action, Operation.status)
-        .join(Operation, Operation.chain == OperationLock.chain)
-        .where(OperationLock.project_id == any_(projects), Operation.status.in_(OPEN))
-        .order_by(Operation.sequence)
-    )
+    given: dict[str, Any] = {"projects": sorted({scopes.project_of(path) for path in asked.values()})}
+    statement = _HELD
     if but is not None:
         statement = statement.where(OperationLock.chain != but)
     held: dict[str, dict[str, Holder]] = {}
-    for path, ident, action, status in (await session.execute(statement)).all():
+    for path, ident, action, status in (await session.execute(statement, given)).all():
         of_project = held.setdefault(scopes.project_of(path), {})
         of_project.setdefault(path, Holder(path, ident, action, status))
     found: dict[str, Holder] = {}

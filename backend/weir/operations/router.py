@@ -3,7 +3,7 @@ from uuid import UUID
 from fastapi import APIRouter
 
 from weir.authz.access import Access
-from weir.db import Session
+from weir.db import Session, reads
 from weir.errors import BadRequestError, ConflictError, NotFoundError, UnauthorizedError, responses
 from weir.kit.pagination import Page
 from weir.kit.schemas import PathId
@@ -15,6 +15,7 @@ router = APIRouter(tags=["operations"], responses=responses(UnauthorizedError, B
 
 
 @router.get("/projects/{project_id}/operations")
+@reads
 async def list_project_operations(project_id: PathId, access: Access, session: Session, page: Page) -> OperationsPage:
     """Newest first. Answers for deleted projects too, so that a deletion can be followed to its end."""
     await access.project(project_id, with_deleted=True)
@@ -23,6 +24,7 @@ async def list_project_operations(project_id: PathId, access: Access, session: S
 
 
 @router.get("/projects/{project_id}/operations/{operation_id}")
+@reads
 async def get_project_operation(
     project_id: PathId, operation_id: UUID, access: Access, session: Session
 ) -> OperationResponse:

@@ -44,7 +44,7 @@ router = APIRouter(tags=["organizations"], responses=responses(UnauthorizedError
 LINK_PATH = "/accept-invitation"
 
 
-def _provider_domains(request: Request) -> frozenset[str]:
+async def _provider_domains(request: Request) -> frozenset[str]:
     """Domains of emails that an identity provider speaks for."""
     return request.app.state.provider_domains
 

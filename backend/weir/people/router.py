@@ -51,7 +51,7 @@ router = APIRouter(tags=["auth"], responses=responses(UnauthorizedError, BadRequ
 _ASKS_AGAIN = responses(UnauthorizedError, CodeRequiredError, ForbiddenError, TooManyAttemptsError)
 
 
-def _database(request: Request) -> Database:
+async def _database(request: Request) -> Database:
     return request.app.state.database
 
 

@@ -7,17 +7,23 @@ never decide on one state. What takes longer is an operation, and holds what it 
 
 from collections.abc import Sequence
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.operations.locks import require_free
 from weir.projects.models import Project
 
+_LOCKED = (
+    select(Project)
+    .where(Project.id == bindparam("project_id"))
+    .with_for_update()
+    .execution_options(populate_existing=True)
+)
+
 
 async def lock_project(session: AsyncSession, project_id: str) -> Project:
     """The row of a project that there is, as it is stored now, locked until the transaction ends."""
-    statement = select(Project).where(Project.id == project_id).with_for_update()
-    return (await session.scalars(statement.execution_options(populate_existing=True))).one()
+    return (await session.scalars(_LOCKED, {"project_id": project_id})).one()
 
 
 async def lock_idle(session: AsyncSession, project_id: str, scopes: Sequence[str]) -> Project:

@@ -10,7 +10,7 @@ from weir.branches.schemas import BranchView
 from weir.config import get_settings
 from weir.databases.schemas import DatabaseView, RoleView
 from weir.databases.service import connection
-from weir.db import Session
+from weir.db import Session, reads
 from weir.endpoints.schemas import EndpointView
 from weir.errors import (
     BadRequestError,
@@ -52,6 +52,7 @@ async def _view(session: AsyncSession, project: service.Project) -> ProjectView:
 
 
 @router.get("/projects")
+@reads
 async def list_projects(
     principal: CurrentPrincipal,
     session: Session,
@@ -107,6 +108,7 @@ async def create_project(body: ProjectCreateRequest, access: Access) -> ProjectC
 
 
 @router.get("/projects/{project_id}", responses=responses(NotFoundError))
+@reads
 async def get_project(project_id: PathId, access: Access) -> ProjectResponse:
     return ProjectResponse(project=await _view(access.session, await access.project(project_id)))
 

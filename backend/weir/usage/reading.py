@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, func, literal, or_, select, tuple_
+from sqlalchemy import ARRAY, ColumnElement, Text, and_, any_, bindparam, func, literal, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from weir.branches.models import Branch
@@ -260,22 +260,26 @@ class Consumed:
     amounts: Amounts
 
 
+# Made once, as those of `weir.identity.repository`; one text for any number of projects.
+_THIS_MONTH = (
+    select(UsagePeriod.project_id, UsagePeriod.starts_at, *_sums(), *_held())
+    .join(Project, and_(Project.id == UsagePeriod.project_id, Project.account_id == UsagePeriod.account_id))
+    .where(
+        UsagePeriod.grain == Grain.DAY,
+        UsagePeriod.starts_at >= bindparam("start"),
+        UsagePeriod.project_id == any_(bindparam("projects", type_=ARRAY(Text))),
+    )
+    .group_by(UsagePeriod.project_id, UsagePeriod.starts_at)
+    .order_by(UsagePeriod.starts_at)
+)
+
+
 async def this_month(session: AsyncSession, projects: Sequence[Project], at: datetime) -> dict[str, Consumed]:
     """Of each of the projects; of one that was transferred, since its organisation has had it."""
     start = month_of(at)
-    statement = (
-        select(UsagePeriod.project_id, UsagePeriod.starts_at, *_sums(), *_held())
-        .join(Project, and_(Project.id == UsagePeriod.project_id, Project.account_id == UsagePeriod.account_id))
-        .where(
-            UsagePeriod.grain == Grain.DAY,
-            UsagePeriod.starts_at >= start,
-            UsagePeriod.project_id.in_([project.id for project in projects]),
-        )
-        .group_by(UsagePeriod.project_id, UsagePeriod.starts_at)
-        .order_by(UsagePeriod.starts_at)
-    )
+    given = {"start": start, "projects": [project.id for project in projects]}
     found: dict[str, Amounts] = {}
-    rows: Any = (await session.execute(statement)).all()
+    rows: Any = (await session.execute(_THIS_MONTH, given)).all()
     for row in rows:
         amounts = _amounts(row[2:])
         found[row[0]] = _together(found[row[0]], amounts) if row[0] in found else amounts

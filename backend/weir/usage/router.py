@@ -35,7 +35,7 @@ MOST_BRANCHES = 1000
 MOST_PERIODS = 50_000
 
 
-def _asked(
+async def _asked(
     start: Annotated[AwareDatetime, Query(alias="from", description="Rounded down to the granularity")],
     end: Annotated[AwareDatetime, Query(alias="to", description="Rounded down to the granularity")],
     granularity: Granularity,
@@ -46,7 +46,7 @@ def _asked(
     return reading.asked(start, end, granularity, now())
 
 
-def _page(
+async def _page(
     cursor: Annotated[str | None, Query(max_length=512)] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_PROJECTS)] = 10,
 ) -> PageRequest:
@@ -80,7 +80,7 @@ def _idents(name: str, texts: list[str]) -> list[str]:
     return found
 
 
-def _projects(
+async def _projects(
     project_ids: Annotated[
         list[str] | None, Query(max_length=MOST_PROJECTS, description="All unless given; repeated, or with commas")
     ] = None,
@@ -132,7 +132,7 @@ def _metrics_of(texts: list[str], told: Collection[Metric]) -> list[Metric]:
     return found
 
 
-def _metrics(
+async def _metrics(
     metrics: Annotated[
         list[str], Query(min_length=1, max_length=64, description=f"Repeated, or with commas: {', '.join(MEASURED)}")
     ],
