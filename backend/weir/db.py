@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session as SyncSession
 from weir.config import Settings
 from weir.kit import transactions
 from weir.kit.metadata_store import engine_of
+from weir.kit.notices import Notices
 
 _WRITTEN = "weir_written"
 
@@ -25,6 +26,8 @@ class Database:
     def __init__(self, settings: Settings) -> None:
         self.engine: AsyncEngine = engine_of(settings.database_url, settings.database_pool_size)
         self._sessions = async_sessionmaker(self.engine, expire_on_commit=False)
+        # Of this database's changes, for those of this process who wait for one.
+        self.notices = Notices()
 
     @asynccontextmanager
     async def transaction(self, *, asks_others: bool = False) -> AsyncGenerator[AsyncSession]:
