@@ -3,8 +3,10 @@
 Needs a Weir that runs. Two projects are made, suspended and woken so many times in turns, and deleted: the compute of
 one comes back with the pages that were hot before (`prewarm`), that of the other without. Each wake is a new
 connection, as a driver makes it, that reads one row of a small table; after it a count over a table that was hot; and
-the first once more, on the compute that runs now. The worker's own account of the start (operation, and Postgres
-within it) says where the time goes. `milliseconds` is of the compute with `prewarm`, as computes are by default.
+the first once more, on the compute that runs now. `stages_ms` says where the time of the first row went, by the
+histograms of worker and proxy (`weir_compute_start_stage_seconds`, `weir_proxy_wake_seconds`), and `cpu` how much
+processor time all of the installation's processes took for it: where the machine has other work, that moves less than
+the time. `milliseconds` is of the compute with `prewarm`, as computes are by default.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Any
 
 import httpx
 import psycopg
+from weirbench import wake_stages
 from weirbench.api import ApiError, Weir
 from weirbench.progress import say
 
@@ -46,13 +49,24 @@ SELECT n FROM small
 @dataclass(frozen=True)
 class Wake:
     """Milliseconds. `row`: until the client has its row; `operation`: of it, the control plane's; `start`: of that,
-    the agent's; `hot`: the next count over the table that was hot; `warm`: a later connection and row."""
+    the agent's; `hot`: the next count over the table that was hot; `warm`: a later connection and row; `cpu`: of
+    processors, until the row; `stages`: of the time until the row, empty where more than one compute was started."""
 
     row: float
     operation: float
     start: float
     hot: float
     warm: float
+    cpu: float
+    stages: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What is looked at before and after a wake: addresses of `/metrics`, and whose processes."""
+
+    metrics: list[str]
+    home: Path
 
 
 @dataclass(frozen=True)
@@ -75,7 +89,9 @@ def main() -> int:
     try:
         installation = installations.load(home)
         weir = Weir(installation.api_url, installation.api_key_file.read_text().strip())
-        wakes = run(weir, arguments.wakes)
+        ports = (installation.ports[name] for name in ("worker", "proxy_http"))
+        looks = Looks([f"http://127.0.0.1:{port}/metrics" for port in ports], installation.home)
+        wakes = run(weir, looks, arguments.wakes)
     except (ApiError, CliError, psycopg.Error, httpx.HTTPError) as error:
         say(f"The measurement stopped: {error}")
         return 1
@@ -84,7 +100,7 @@ def main() -> int:
     return 0
 
 
-def run(weir: Weir, count: int) -> dict[str, list[Wake]]:
+def run(weir: Weir, looks: Looks, count: int) -> dict[str, list[Wake]]:
     """The wakes with and without `prewarm`."""
     projects: list[str] = []
     wakes: dict[str, list[Wake]] = {"prewarm": [], "none": []}
@@ -94,7 +110,7 @@ def run(weir: Weir, count: int) -> dict[str, list[Wake]]:
             for name, database in databases.items():
                 path = f"/projects/{database.project}/endpoints/{database.endpoint}/suspend"
                 weir.wait_operations(weir.request("POST", path)["operations"])
-                wakes[name].append(wake(weir, database))
+                wakes[name].append(wake(weir, looks, database))
             if (number + 1) % 10 == 0:
                 rows = [f"{spread(of, PARTS['row'])['p50']:.0f} ms ({name})" for name, of in wakes.items()]
                 say(f"{number + 1} of {count}: {', '.join(rows)}")
@@ -118,13 +134,22 @@ def prepare(weir: Weir, prewarm: bool, projects: list[str]) -> Database:
     return database
 
 
-def wake(weir: Weir, database: Database) -> Wake:
-    row, hot, warm = first_row(database.uri), count_hot(database.uri), first_row(database.uri)
+def wake(weir: Weir, looks: Looks, database: Database) -> Wake:
+    counted, processors = wake_stages.read(looks.metrics), wake_stages.processor_ms(looks.home)
+    row = first_row(database.uri)
+    cpu = wake_stages.used(processors, wake_stages.processor_ms(looks.home))
+    hot, warm = count_hot(database.uri), first_row(database.uri)
+    try:
+        stages = wake_stages.between(counted, wake_stages.read(looks.metrics), row)
+    except wake_stages.NotOneWakeError as error:
+        say(str(error))
+        stages = {}
     operations = weir.get(f"/projects/{database.project}/operations", limit=5)["operations"]
     started = next(each for each in operations if each["action"] == "start_compute")
     compute = weir.get(f"/computes/{database.endpoint}")["compute"]
     start = compute.get("start") or {}
-    return Wake(row, float(started.get("total_duration_ms") or 0), float(start.get("total_ms") or 0), hot, warm)
+    operation, total = float(started.get("total_duration_ms") or 0), float(start.get("total_ms") or 0)
+    return Wake(row, operation, total, hot, warm, cpu, stages)
 
 
 def count_hot(uri: str) -> float:
@@ -163,11 +188,20 @@ PARTS: dict[str, Callable[[Wake], float]] = {
     "start": lambda each: each.start,
     "hot": lambda each: each.hot,
     "warm": lambda each: each.warm,
+    "cpu": lambda each: each.cpu,
 }
 
 
 def milliseconds(wakes: list[Wake]) -> dict[str, dict[str, float]]:
     return {name: {key: round(value, 1) for key, value in spread(wakes, of).items()} for name, of in PARTS.items()}
+
+
+def stages_of(wakes: list[Wake]) -> dict[str, float]:
+    """The median of each stage, milliseconds, as they follow each other; of those that any wake had."""
+    inner = [f"agent_{name}" for name in (*wake_stages.OF_THE_AGENT, "process")]
+    names = ["login", "wake", "api", *wake_stages.OF_THE_START, *inner]
+    found = {name: [each.stages[name] for each in wakes if name in each.stages] for name in names}
+    return {name: round(statistics.median(values), 1) for name, values in found.items() if values}
 
 
 def document(wakes: dict[str, list[Wake]], remark: str) -> dict[str, Any]:
@@ -179,10 +213,16 @@ def document(wakes: dict[str, list[Wake]], remark: str) -> dict[str, Any]:
         "hot_mb": HOT_ROWS * 8192 // 1_000_000,
         "milliseconds": milliseconds(wakes["prewarm"]),
         "milliseconds_without_prewarm": milliseconds(wakes["none"]),
-        "wakes": {
-            name: [{key: round(value, 1) for key, value in asdict(each).items()} for each in of]
-            for name, of in wakes.items()
-        },
+        "stages_ms": stages_of(wakes["prewarm"]),
+        "stages_ms_without_prewarm": stages_of(wakes["none"]),
+        "wakes": {name: [rounded(asdict(each)) for each in of] for name, of in wakes.items()},
+    }
+
+
+def rounded(wake: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: rounded(value) if isinstance(value, dict) else round(value, 1)  # pyright: ignore[reportUnknownArgumentType]
+        for key, value in wake.items()
     }
 
 
@@ -193,6 +233,7 @@ def summarise(wakes: dict[str, list[Wake]]) -> None:
         "start": "of that, the agent's start",
         "hot": f"then a count over {HOT_ROWS * 8192 // 1_000_000} MB that were hot",
         "warm": "a later connection and row, on the running compute",
+        "cpu": "processor time of the installation until the row",
     }
     for name, of in PARTS.items():
         with_prewarm, without = spread(wakes["prewarm"], of), spread(wakes["none"], of)
@@ -200,6 +241,9 @@ def summarise(wakes: dict[str, list[Wake]]) -> None:
             f"{words[name]:<52} p50 {with_prewarm['p50']:6.0f} ms   p99 {with_prewarm['p99']:6.0f} ms   "
             f"without prewarm {without['p50']:6.0f} ms   {without['p99']:6.0f} ms"
         )
+    without = stages_of(wakes["none"])
+    for name, value in stages_of(wakes["prewarm"]).items():
+        say(f"  {name:<16} {value:7.1f} ms   without prewarm {without.get(name, 0.0):7.1f} ms")
     row = spread(wakes["prewarm"], PARTS["row"])
     met = row["p50"] <= WANTED[0] and row["p99"] <= WANTED[1]
     say(f"wanted: p50 {WANTED[0]:.0f} ms, p99 {WANTED[1]:.0f} ms: {'met' if met else 'NOT met'}")

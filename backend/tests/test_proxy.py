@@ -18,7 +18,9 @@ from weir.cli.certificates import Files, prepare
 from weir.config import Settings, get_settings
 from weir.databases.models import Role
 from weir.identity.models import AuditEntry
+from weir.kit.notices import Notices
 from weir.operations.models import Operation, OperationKind
+from weir.proxy import service
 from weir.proxy.router import TOKEN_FILE
 
 TOKEN = "a-token-of-the-test"
@@ -130,6 +132,34 @@ async def test_a_herd_of_wakes_is_one_start(weir: Weir, asking: Asking) -> None:
     async with weir.resources.database.transaction() as session:
         entries = select(AuditEntry).where(AuditEntry.resource == f"endpoint/{ident}", AuditEntry.actor == "proxy")
         assert [entry.action for entry in (await session.scalars(entries)).all()] == ["endpoint.start"]
+
+
+async def test_a_wake_looks_when_there_is_something_to_see(
+    weir: Weir, asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not again and again while the compute starts; and where notices are lost, it goes on by looking."""
+    created = await weir.project(name="noticed")
+    ident = created["endpoints"][0]["id"]
+    looks = 0
+    look = service._state
+
+    async def counted(*arguments: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return await look(*arguments)
+
+    monkeypatch.setattr(service, "_state", counted)
+    for lost in (False, True):
+        if lost:
+            monkeypatch.setattr(Notices, "arrived", lambda *_: None)
+        await weir.finish(await weir.call("POST", f"{_path(created)}/suspend"))
+        looks = 0
+        began = asyncio.get_running_loop().time()
+        answer = await asking.send("POST", f"{ident}/wake", seconds=60)
+        assert answer.json()["state"] == "running"
+        waited = asyncio.get_running_loop().time() - began
+        # Two looks to queue the start, two at its end; more only where the start took long.
+        assert looks <= 5 + waited / 0.4, (lost, looks, waited)
 
 
 async def test_what_must_not_run_is_not_woken(weir: Weir, asking: Asking) -> None:

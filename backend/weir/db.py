@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session as SyncSession
 from weir.config import Settings
 from weir.kit import transactions
 from weir.kit.metadata_store import engine_of
+from weir.kit.notices import Notices
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,6 +57,8 @@ class Database:
             sync_session_class=_ReadingSession,
             expire_on_commit=False,
         )
+        # Of this database's changes, for those of this process who wait for one.
+        self.notices = Notices()
 
     @asynccontextmanager
     async def transaction(self, *, asks_others: bool = False) -> AsyncGenerator[AsyncSession]:

@@ -49,6 +49,44 @@ def test_a_spec_is_applied_whole_and_a_refused_one_changes_no_setting(shared: En
     compute.suspend()
 
 
+def test_who_waits_for_a_start_hears_of_its_end_and_where_its_time_went(shared: Engine) -> None:
+    compute = shared.compute(shared.create_timeline(), wait=False)
+    said = compute.http.get("/status", params={"wait_ms": 30_000}, timeout=60).raise_for_status().json()
+    assert said["state"] == "running"
+    start = said["start"]
+    parts = ("layout_ms", "spawn_ms", "recover_ms", "answer_ms")
+    # Each is rounded.
+    assert abs(start["postgres_ms"] - sum(start[part] for part in parts)) <= len(parts)
+    assert start["elect_ms"] + start["bundle_ms"] + start["postgres_ms"] <= start["total_ms"] + 3
+    for part in ("recover", "answer", "apply"):
+        assert metric(compute, "weir_compute_start_seconds", part=part) == start[f"{part}_ms"] / 1000 > 0
+    # There is nothing to wait for any more.
+    began = time.monotonic()
+    assert compute.http.get("/status", params={"wait_ms": 30_000}).json()["state"] == "running"
+    assert time.monotonic() - began < 10
+    for nonsense in ("soon", "-1"):
+        answer = compute.http.get("/status", params={"wait_ms": nonsense})
+        assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
+    compute.suspend()
+
+
+def test_clients_are_tried_before_the_start_ends_only_with_settings_that_are_new(own: Engine) -> None:
+    timeline = own.create_timeline()
+    compute = own.compute(timeline, name="ep-tried")
+    kept = compute.directory / "settings.good.json"
+    assert kept.exists(), "other settings than none have to let clients in before they count as good"
+    compute.suspend()
+    compute = own.compute(timeline, name="ep-tried")
+    assert compute.status()["start"]["trial_ms"] == 0
+    assert compute.sql("SELECT 1") == [(1,)]
+    compute.suspend()
+    kept.unlink()
+    # Without settings there is nothing to fall back from; that they let clients in is found behind the start.
+    compute = own.compute(timeline, name="ep-tried", settings={"shared_buffers": "64MB", "max_connections": "60"})
+    assert kept.exists()
+    compute.suspend()
+
+
 def test_writes_fail_at_once_with_the_reason_when_storage_has_stopped(own: Engine) -> None:
     compute = own.compute(own.create_timeline())
     compute.sql("CREATE TABLE t (id int)")

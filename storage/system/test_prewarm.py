@@ -15,6 +15,7 @@ HOT_PAGES = 2_000
 #: A catalog page or two may have been written between the list and the shutdown.
 ALMOST_ALL = 0.95
 KEPT = "weir.prewarm"
+FIRST_READS = "weir.start"
 HOT_BUFFERS = """
     SELECT count(*) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('hot') AND relforknumber = 0
       AND reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database())"""
@@ -141,6 +142,27 @@ def test_the_first_query_does_not_stand_behind_what_is_loaded(
     assert min(taken[True]) < min(taken[False]) + 250
 
 
+def test_nothing_is_loaded_while_the_first_clients_are_served(shared: Engine, warm: tuple[Timeline, int]) -> None:
+    timeline, pages = warm
+    for suspended_at_once in (True, False):
+        compute = shared.compute(timeline, prewarm=True)
+        pipe = compute.directory / "pgdata" / "autoprewarm.blocks"
+        if suspended_at_once:
+            # Postgres still waits for its list, and is not kept from ending by that.
+            began = time.monotonic()
+            compute.suspend()
+            assert time.monotonic() - began < 20
+            continue
+        assert loaded(compute)["pages_loaded"] >= ALMOST_ALL * pages
+        assert 0.2 <= metric(compute, "weir_compute_prewarm_withheld_seconds") < 10
+        wait_for("the pipe to go", lambda path=pipe: not path.exists() or None, 10)
+        assert compute.sql("SELECT count(*) FROM hot") == [(HOT_PAGES * 8,)]
+        # What Postgres had in its buffers at the end is listed in the pipe's place.
+        compute = restarted(shared, timeline, compute, prewarm=True)
+        assert loaded(compute)["pages_listed"] >= ALMOST_ALL * pages
+        compute.suspend()
+
+
 def test_a_suspend_in_the_middle_of_loading_keeps_the_list(shared: Engine, warm: tuple[Timeline, int]) -> None:
     timeline, pages = warm
     for _ in range(3):
@@ -176,12 +198,12 @@ def kept(ranges: list[tuple[int, ...]], pages: int | None = None, count: int | N
     return (header + "".join(" ".join(map(str, item)) + "\n" for item in ranges)).encode()
 
 
-def put_list(engine: Engine, timeline: Timeline, content: bytes) -> None:
+def put_list(engine: Engine, timeline: Timeline, content: bytes, name: str = KEPT) -> None:
     """Gives the timeline's next start this list, in place of what its compute shipped."""
     at, term = head(engine, timeline)
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
-        entry = tarfile.TarInfo(KEPT)
+        entry = tarfile.TarInfo(name)
         entry.size = len(content)
         tar.addfile(entry, io.BytesIO(content))
     path = f"/v1/tenant/{timeline.tenant}/timeline/{timeline.id}/aux"
@@ -288,4 +310,55 @@ def test_a_session_that_needs_the_table_alone_does_not_wait_for_the_loading(
     said = loaded(compute, "loaded", "stopped")
     if said["state"] == "stopped":
         assert "waited for it" in said["reason"]
+    compute.suspend()
+
+
+def test_a_start_has_the_pages_of_catalogs_that_the_one_before_read_first(
+    own: Engine, say: Callable[[str], None]
+) -> None:
+    timeline = own.create_timeline()
+    compute = own.compute(timeline)
+    compute.sql("CREATE TABLE t AS SELECT 1 AS n")
+    counted: dict[str, float] = {}
+    for start in ("first", "second", "third"):
+        if start != "first":
+            assert compute.sql("SELECT n FROM t") == [(1,)]
+            # What is read later is no part of a start.
+            time.sleep(2)
+        # Of the first start there is a list of what the making of the table read.
+        compute = restarted(own, timeline, compute)
+        assert compute.sql("SELECT n FROM t") == [(1,)]
+        # Counted by the watch, four times a second.
+        time.sleep(0.6)
+        counted[start] = metric(compute, "weir_compute_volume_pages_read_ahead_total")
+        used = metric(compute, "weir_compute_volume_read_ahead_used_total")
+        assert counted[start] > 50
+        if start == "third":
+            # What is read ahead of sequential readers counts, too, and some of it in vain.
+            assert used >= 0.7 * counted[start], "it asks for what nobody reads"
+    say(f"pages of catalogs that came before they were read, in three starts: {counted}")
+    compute.suspend()
+
+
+@pytest.mark.parametrize(
+    ("content", "logged"),
+    [
+        pytest.param(b"\x00\xff" * 5_000, True, id="no list"),
+        pytest.param(kept(ONE)[:-9], True, id="torn"),
+        pytest.param(
+            kept([(4_000_000_000, 1663, 1259, 0, 0, 9), (4_000_000_001, 1663, 99, 0, 4_000_000_000, 9)]),
+            False,
+            id="of what is not there",
+        ),
+        pytest.param(kept([(5, 1663, 1259, 0, 0, 100_000)]), False, id="of a catalog's every page and more"),
+    ],
+)
+def test_a_list_of_first_pages_that_is_nonsense_costs_nothing(
+    shared: Engine, plain: Timeline, content: bytes, logged: bool
+) -> None:
+    put_list(shared, plain, content, FIRST_READS)
+    compute = shared.compute(plain, prewarm=True)
+    assert compute.sql("SELECT n FROM t") == [(1,)]
+    assert ("pages that a start reads first is ignored" in compute.process.log.read_text()) == logged
+    assert metric(compute, "weir_compute_volume_pages_read_ahead_total") < 1_100
     compute.suspend()

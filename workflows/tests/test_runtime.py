@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Collection, Generator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from weir_testing import programs
 from weir_testing.fixtures import install_compute_double
 
 from weir.config import Settings
-from weir_workflows.computes import control
+from weir_workflows.computes import control, stages
+from weir_workflows.runtime import local
 from weir_workflows.runtime.local import BusyError, LocalRuntime, agent_address, mounts_below
-from weir_workflows.runtime.process import ProcessId
+from weir_workflows.runtime.process import ProcessId, find_by_arguments
 
 ID = "ep-test-runtime-00000001"
 
@@ -142,6 +143,53 @@ async def test_a_process_whose_pid_was_never_written_is_found(runtime: LocalRunt
     assert runtime.process(ID) == process
     await control.ensure_running(runtime, http, wanted)
     assert runtime.process(ID) == process
+
+
+async def test_processes_of_others_are_looked_at_only_where_one_may_be_the_computes(
+    runtime: LocalRuntime, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def counted(arguments: Collection[str]) -> dict[str, ProcessId]:
+        asked.append(len(arguments))
+        return find_by_arguments(arguments)
+
+    monkeypatch.setattr(local, "find_by_arguments", counted)
+    wanted = spec()
+    await control.ensure_running(runtime, http, wanted)
+    assert asked.pop() == 1, "nobody has seen it without a process yet"
+    await control.stop(runtime, http, ID, "suspend")
+    asked.clear()
+    await control.ensure_running(runtime, http, wanted)
+    process = runtime.process(ID)
+    assert process is not None
+    assert not any(asked), "it was seen to have none, and nobody had started it"
+    # The worker died between starting it and writing that down; then it died itself.
+    (runtime.directory(ID) / "pid").unlink()
+    assert runtime.process(ID) == process
+    assert asked.pop() == 1
+    runtime.kill(process)
+
+
+async def test_each_stage_of_a_start_is_counted_once(runtime: LocalRuntime, http: httpx.AsyncClient) -> None:
+    def counts() -> dict[str, float]:
+        return {
+            sample.labels["stage"]: sample.value
+            for sample in next(iter(stages.SECONDS.collect())).samples
+            if sample.name.endswith("_count")
+        }
+
+    before = counts()
+    wanted = spec()
+    await control.ensure_running(runtime, http, wanted)
+    more = {stage: count - before[stage] for stage, count in counts().items()}
+    # The double's agent tells of these two.
+    assert {stage for stage, count in more.items() if count == 1} == {
+        "process", "agent", "agent_elect", "agent_bundle",
+    }  # fmt: skip
+    before = counts()
+    await control.ensure_running(runtime, http, wanted)
+    assert counts() == before, "it ran already"
 
 
 async def test_a_compute_on_another_timeline_than_its_branchs_is_started_again(

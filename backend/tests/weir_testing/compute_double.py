@@ -190,7 +190,7 @@ def handler(compute: Compute) -> type[BaseHTTPRequestHandler]:
                 "/settings": compute.settings,
                 "/unlogged": compute.unlogged,
             }
-            self.answer(answers.get(self.path, compute.status)())
+            self.answer(answers.get(self.path.partition("?")[0], compute.status)())
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

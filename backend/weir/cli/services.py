@@ -127,6 +127,8 @@ def _temporal(installation: Installation) -> Service:
             *("--http-port", str(ports["temporal_http"]), "--metrics-port", str(ports["temporal_metrics"])),
             *("--db-filename", str(installation.home / "temporal" / "temporal.db")),
             *("--log-level", "warn", "--log-format", "json"),
+            # The worker gets the first step of a workflow with the answer to its plan, and need not ask for it.
+            *("--dynamic-config-value", "system.enableActivityEagerExecution=true"),
         ],
         ports=("temporal", "temporal_ui", "temporal_http", "temporal_metrics"),
         health=f"{installation.address('temporal_http')}/api/v1/namespaces/default",

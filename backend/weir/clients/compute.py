@@ -125,6 +125,13 @@ class ComputeAgent:
     async def status(self, timeout: float = 2.0) -> ComputeStatus:  # noqa: ASYNC109
         return await self._http.read(ComputeStatus.parse, "GET", "/status", timeout=timeout)
 
+    async def started(self, wait_seconds: float) -> ComputeStatus:
+        """The status once the compute is in another state than `starting`, or after so long. An agent of an older
+        Weir answers at once."""
+        wait_ms = {"wait_ms": str(round(wait_seconds * 1000))}
+        timeout = wait_seconds + 2
+        return await self._http.read(ComputeStatus.parse, "GET", "/status", params=wait_ms, timeout=timeout)
+
     async def configure(self, spec: dict[str, Any]) -> dict[str, str]:
         """Why settings of the spec are not in force, by name: those that Postgres refused before, and that were not
         tried again now. Settings that are refused now are an error, once the rest of the spec is applied."""

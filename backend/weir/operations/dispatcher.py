@@ -22,7 +22,7 @@ from weir.kit.clock import now
 from weir.operations import ended, locks, service
 from weir.operations.messages import CANCEL_SIGNAL, OperationInput, operation_workflow_id
 from weir.operations.models import Operation, OperationStatus
-from weir.operations.repository import CHANNEL, OperationRepository
+from weir.operations.repository import CHANNEL, ENDPOINTS_CHANNEL, OperationRepository
 from weir.operations.starter import ENDED_EARLY, LOST_AFTER, WorkflowStarter
 
 log = structlog.get_logger()
@@ -81,16 +81,22 @@ class Dispatcher:
                 pass
 
     async def _listen(self) -> None:
-        """Turns Postgres's notices into wake-ups. Losing it only costs latency."""
+        """Turns Postgres's notices into wake-ups, of this dispatcher and of those who wait for an endpoint. Losing it
+        only costs latency."""
         url = make_url(self._settings.database_url).set(drivername="postgresql")
         while True:
             try:
                 async with await psycopg.AsyncConnection.connect(
                     url.render_as_string(hide_password=False), autocommit=True, connect_timeout=5
                 ) as connection:
-                    await connection.execute(f"LISTEN {CHANNEL}")
-                    async for _ in connection.notifies():
-                        self._wake.set()
+                    for channel in (CHANNEL, ENDPOINTS_CHANNEL):
+                        await connection.execute(f"LISTEN {channel}")
+                    with self._database.notices.listening():
+                        async for notice in connection.notifies():
+                            if notice.channel == CHANNEL:
+                                self._wake.set()
+                            else:
+                                self._database.notices.arrived(notice.payload)
             except (psycopg.Error, OSError) as error:
                 log.warning("listen_lost", error=str(error))
             await asyncio.sleep(1)

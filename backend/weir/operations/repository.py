@@ -10,6 +10,8 @@ from weir.kit.pagination import PageRequest
 from weir.operations.models import Operation, OperationKind, OperationStatus
 
 CHANNEL = "weir_operations"
+# Its notices name endpoints whose state, or an operation on them, has changed.
+ENDPOINTS_CHANNEL = "weir_endpoints"
 _HANDED_OVER = (OperationStatus.RUNNING, OperationStatus.CANCELLING)
 
 
@@ -26,12 +28,30 @@ class OperationRepository:
     async def wake_dispatchers(self) -> None:
         await self._session.execute(text(f"NOTIFY {CHANNEL}"))
 
+    async def announce_endpoint(self, endpoint_id: str) -> None:
+        """Wakes those who wait for the endpoint, in every API process, once this is committed."""
+        await self._session.execute(select(func.pg_notify(ENDPOINTS_CHANNEL, endpoint_id)))
+
     async def get(self, project_id: str, operation_id: UUID) -> Operation | None:
         statement = select(Operation).where(Operation.project_id == project_id, Operation.id == operation_id)
         return (await self._session.scalars(statement)).one_or_none()
 
     async def by_id(self, operation_id: UUID) -> Operation | None:
         return await self._session.get(Operation, operation_id)
+
+    async def asked_for_start(self, endpoint_id: str) -> datetime | None:
+        """When the start that is under way was asked for; None where no operation of its own starts the endpoint."""
+        statement = (
+            select(Operation.created_at)
+            .where(
+                Operation.endpoint_id == endpoint_id,
+                Operation.kind == OperationKind.START_COMPUTE,
+                Operation.finished_at.is_(None),
+            )
+            .order_by(Operation.sequence.desc())
+            .limit(1)
+        )
+        return (await self._session.scalars(statement)).one_or_none()
 
     async def page(self, project_id: str, page: PageRequest) -> list[Operation]:
         statement = page.apply(

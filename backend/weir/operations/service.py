@@ -122,4 +122,6 @@ async def mark_done(
     if row.chain is not None:
         await locks.renew(session, row.chain)
     await repository.wake_dispatchers()
+    if row.endpoint_id is not None:
+        await repository.announce_endpoint(row.endpoint_id)
     return row

@@ -4,6 +4,7 @@ The verifiers are those that the compute's spec has: with a proof against one, t
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Literal
 from uuid import UUID
 
@@ -29,10 +30,12 @@ from weir.proxy.schemas import ProxyEndpoint
 from weir.quotas.service import admit_compute
 
 ACTOR = "proxy"
-# Between two looks at a compute that starts: the first pause, by how much each is longer, and the longest. Seconds.
+# Between two looks at what no notice comes of: the first pause, by how much each is longer, and the longest. Seconds.
 _PAUSE = 0.02
 _PAUSE_GROWTH = 1.1
 _PAUSE_MOST = 0.5
+# Between two looks at a start of which a notice comes, unless that is lost.
+_PAUSE_WITH_NOTICES = 0.5
 
 State = Literal["running", "suspended", "disabled"]
 
@@ -91,28 +94,41 @@ async def wake(database: Database, endpoint_id: str, seconds: float, *, actor: s
     deadline = loop.time() + seconds
     pause = _PAUSE
     operation: UUID | None = None
-    while True:
-        try:
-            async with database.transaction() as session:
-                found = await describe(session, endpoint_id)
-                if found is None or found.state != "suspended":
-                    return found
-                operation, waits_for = await _start(session, endpoint_id, operation, actor)
-        except ProjectBusyError as error:
-            operation, waits_for = None, error.message
-        if loop.time() + pause > deadline:
-            raise UnavailableError(
-                f"endpoint {endpoint_id} does not run after {seconds:.0f} s: {waits_for}; try again later"
-            )
-        await asyncio.sleep(pause)
-        pause = min(pause * _PAUSE_GROWTH, _PAUSE_MOST)
+    with database.notices.about(endpoint_id) as changed:
+        while True:
+            changed.clear()
+            try:
+                async with database.transaction() as session:
+                    endpoint = await EndpointRepository(session).get(endpoint_id)
+                    if endpoint is None or await _state(session, endpoint) != "suspended":
+                        return await describe(session, endpoint_id)
+                    operation, waits_for = await _start(session, endpoint, operation, actor)
+            except ProjectBusyError as error:
+                operation, waits_for = None, error.message
+            left = deadline - loop.time()
+            if left <= 0:
+                raise UnavailableError(
+                    f"endpoint {endpoint_id} does not run after {seconds:.0f} s: {waits_for}; try again later"
+                )
+            # What somebody else does to the branch is not announced for each of its endpoints.
+            announced = operation is not None and database.notices.are_heard
+            await _noticed(changed, min(_PAUSE_WITH_NOTICES if announced else pause, left))
+            pause = min(pause * _PAUSE_GROWTH, _PAUSE_MOST)
+
+
+async def _noticed(changed: asyncio.Event, seconds: float) -> None:
+    """At the next notice, or after so long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await changed.wait()
 
 
 async def _start(
-    session: AsyncSession, endpoint_id: str, operation_id: UUID | None, actor: str
+    session: AsyncSession, endpoint: Endpoint, operation_id: UUID | None, actor: str
 ) -> tuple[UUID | None, str]:
     """Queues the start unless it is queued already. Answers with its operation, if there is one, and with what is to
     be waited for. Raises ProjectBusyError while something else is done to the endpoint or its branch."""
+    endpoint_id = endpoint.id
     repository = OperationRepository(session)
     operation = None if operation_id is None else await repository.by_id(operation_id)
     if operation is not None:
@@ -120,14 +136,11 @@ async def _start(
             return operation.id, f"operation {operation.id} is {operation.status}"
         if operation.status != OperationStatus.FINISHED:
             raise UnavailableError(f"endpoint {endpoint_id} did not start: {operation.error or operation.status}")
-    endpoint = await EndpointRepository(session).get(endpoint_id)
-    if endpoint is None:
-        return None, "it has gone"
     scope = scopes.of_endpoint(endpoint.project_id, endpoint.branch_id, endpoint_id)
     project = await lock_idle(session, endpoint.project_id, [scope])
     # As it is under the lock: another one may have started it just now.
-    endpoint = await EndpointRepository(session).get(endpoint_id)
-    if endpoint is None or await _state(session, endpoint) != "suspended":
+    found = await EndpointRepository(session).get(endpoint_id)
+    if found is None or await _state(session, found) != "suspended":
         return None, "it has changed"
     try:
         await admit_compute(session, project, endpoint)

@@ -72,8 +72,13 @@ def record(home: Path, spec: dict[str, Any]) -> None:
     its database's own user's, who would write another tenant there."""
     path = _record(home, spec["compute_id"])
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    words = {name: spec[name] for name in ("compute_id", "tenant_id", "timeline_id")}
-    write_private(path, json.dumps(words), durable=True)
+    words = json.dumps({name: spec[name] for name in ("compute_id", "tenant_id", "timeline_id")})
+    try:
+        if read_own(path) == words:
+            return
+    except (OSError, ValueError):
+        pass
+    write_private(path, words, durable=True)
 
 
 def forget(home: Path, compute_id: str) -> None:

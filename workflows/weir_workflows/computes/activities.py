@@ -11,9 +11,11 @@ from weir.databases.repository import DatabaseRepository
 from weir.endpoints.models import Endpoint, EndpointState
 from weir.endpoints.repository import EndpointRepository
 from weir.kit.clock import now
+from weir.operations.repository import OperationRepository
 from weir_workflows.common.errors import from_remote, missing
 from weir_workflows.common.heartbeat import heartbeats
 from weir_workflows.common.resources import Resources
+from weir_workflows.computes import stages
 from weir_workflows.computes.spec import load_spec
 from weir_workflows.storage.describing import ensure_described
 
@@ -50,10 +52,15 @@ class ComputeActivities:
             if endpoint.deleted_at is not None or endpoint.desired_state != EndpointState.ACTIVE:
                 # Nobody wants it any more: an abort or a deletion overtook this start.
                 return
+            stages.count_queue(await OperationRepository(session).asked_for_start(endpoint_id))
+        laps = stages.Laps()
         async with heartbeats():
-            spec = await self._spec_to_start(endpoint_id)
+            spec = await self._spec_to_start(endpoint)
+            laps.end("spec")
             await self._describe(endpoint.project_id)
+            laps.end("description")
             status = await self._r.computes.start(spec)
+        laps = stages.Laps()
         async with self._r.database.transaction() as session:
             row = await session.get(Endpoint, endpoint_id, with_for_update=True)
             if row is None:
@@ -62,6 +69,8 @@ class ComputeActivities:
             row.running_postgres_version = status.postgres_version
             row.started_at = row.last_active = now()
             row.suspended_at = None
+            await OperationRepository(session).announce_endpoint(endpoint_id)
+        laps.end("record")
         await self._drop_after_start(endpoint, spec)
 
     async def _drop_after_start(self, endpoint: Endpoint, spec: dict[str, Any]) -> None:
@@ -89,24 +98,24 @@ class ComputeActivities:
                 if names:
                     await repository.mark_dropped(endpoint.branch_id, kind, names, at)
 
-    async def _spec_to_start(self, endpoint_id: str) -> dict[str, Any]:
+    async def _spec_to_start(self, endpoint: Endpoint) -> dict[str, Any]:
         """With the minor the endpoint is wanted on. At its first start that is the newest, from then on the same,
         unless that one cannot be had any more: no database would be worse than one on another minor.
         """
-        wanted = (await self._endpoint(endpoint_id)).postgres_version
+        wanted = endpoint.postgres_version
         server = await self._r.computes.server(wanted)
         async with self._r.database.transaction() as session:
-            endpoint = await session.get(Endpoint, endpoint_id, with_for_update=True, populate_existing=True)
-            if endpoint is None:
-                raise missing("endpoint", endpoint_id)
+            row = await session.get(Endpoint, endpoint.id, with_for_update=True, populate_existing=True)
+            if row is None:
+                raise missing("endpoint", endpoint.id)
             # Somebody who wants another one since will start it again.
-            if server.version is not None and endpoint.postgres_version == wanted != server.version:
+            if server.version is not None and row.postgres_version == wanted != server.version:
                 if wanted is not None:
                     log.warning(
-                        "postgres_version_changed", endpoint_id=endpoint_id, wanted=wanted, instead=server.version
+                        "postgres_version_changed", endpoint_id=endpoint.id, wanted=wanted, instead=server.version
                     )
-                endpoint.postgres_version = server.version
-            return await load_spec(session, self._r.settings, endpoint, server.bin_dir)
+                row.postgres_version = server.version
+            return await load_spec(session, self._r.settings, row, server.bin_dir)
 
     @activity.defn
     async def stop_compute(self, endpoint_id: str) -> None:

@@ -9,15 +9,19 @@ import structlog
 
 from weir.clients.compute import ComputeAgent, ComputeStatus, agent_of
 from weir.clients.http import HttpClient, RemoteError
+from weir_workflows.computes import stages
 from weir_workflows.runtime.local import BusyError, LocalRuntime
 from weir_workflows.runtime.process import ProcessId
 
 log = structlog.get_logger()
 
 POLL_SECONDS = 0.1
-# A client may wait for a start, which takes a sixth of a second: it is looked at more often for so long.
-FIRST_POLL_SECONDS = 0.02
-FIRST_POLLS = 50
+# A client may wait for a start: an agent that does not listen yet is tried again so soon, the first so many times.
+FIRST_POLL_SECONDS = 0.01
+FIRST_POLLS = 100
+# An agent is asked to answer once its compute has started, or after so long. An answer within the half of it that
+# says "starting" is an older agent's, which waits for nothing.
+WAIT_SECONDS = 2.0
 SUSPEND_PATIENCE_SECONDS = 60
 TERM_PATIENCE_SECONDS = 10
 KILL_PATIENCE_SECONDS = 10
@@ -60,6 +64,7 @@ async def ensure_running(runtime: LocalRuntime, http: HttpClient, spec: dict[str
     """Returns once the compute serves queries: at once when it does already, after a start otherwise."""
     compute_id: str = spec["compute_id"]
     agent = agent_of(compute_id, spec["listen"], spec["port"], http)
+    laps = stages.Laps()
     async with Lock(runtime, compute_id):
         process = runtime.process(compute_id)
         if process is not None:
@@ -76,7 +81,11 @@ async def ensure_running(runtime: LocalRuntime, http: HttpClient, spec: dict[str
             await _end(runtime, process)
         runtime.clean(compute_id)
         process = runtime.spawn(compute_id, spec)
-        return await _wait_running(runtime, agent, compute_id, process)
+        laps.end("process")
+        status = await _wait_running(runtime, agent, compute_id, process)
+    laps.end("agent")
+    stages.count_agent(status.start)
+    return status
 
 
 async def _settled(agent: ComputeAgent, process: ProcessId) -> ComputeStatus | None:
@@ -101,11 +110,13 @@ async def _wait_running(
     runtime: LocalRuntime, agent: ComputeAgent, compute_id: str, process: ProcessId
 ) -> ComputeStatus:
     last: str | None = None
+    loop = asyncio.get_running_loop()
     polls = 0
     while process.alive():
         polls += 1
+        asked = loop.time()
         try:
-            status = await agent.status()
+            status = await agent.started(WAIT_SECONDS)
         except RemoteError:
             pass
         else:
@@ -119,7 +130,8 @@ async def _wait_running(
             if status.state in _BEYOND_HELP:
                 await _end(runtime, process)
                 break
-        await asyncio.sleep(FIRST_POLL_SECONDS if polls <= FIRST_POLLS else POLL_SECONDS)
+        if loop.time() - asked < WAIT_SECONDS / 2:
+            await asyncio.sleep(FIRST_POLL_SECONDS if polls <= FIRST_POLLS else POLL_SECONDS)
     why = runtime.how_it_ended(process) if last is None else f"{last}; {runtime.how_it_ended(process)}"
     raise ComputeStartError(
         f"compute {compute_id} did not start: {why}; its log ends with:\n{runtime.log_tail(compute_id)}"

@@ -4,8 +4,9 @@ A compute is started in a session of its own, so that it outlives the worker tha
 afterwards by what lies in its directory: `spec.json`, `pid` (see `process`), `log`. Nothing here remembers
 anything: a worker that was just started knows as much as one that has run for a year.
 
-A crash between starting a process and writing its pid leaves a process that is found by its arguments. A
-compute that dies hard leaves a dead mount, which `clean` removes.
+A crash between starting a process and writing its pid leaves a process that is found by its arguments, for which all
+processes of the machine are looked at; not so for a compute of which it was seen that it has none, and that nobody
+has started since (`at_rest`). A compute that dies hard leaves a dead mount, which `clean` removes.
 """
 
 import fcntl
@@ -17,7 +18,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Collection, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ log = structlog.get_logger()
 
 # What the agent inherits the lock of its user as.
 _LOCK_DESCRIPTOR = 3
+# In a compute's folder while it is known to have no process.
+_AT_REST = "at_rest"
 LOG_LIMIT_BYTES = 64 * 1024 * 1024
 _ID_CHARACTERS = set("abcdefghijklmnopqrstuvwxyz0123456789-")
 
@@ -102,7 +105,7 @@ class LocalRuntime:
                     continue
             if known is not None and known.alive(boot):
                 found[compute_id] = known
-            else:
+            elif known is not None or not (directory / _AT_REST).exists():
                 unknown[str(self._spec_path(compute_id))] = compute_id
         for path, process in find_by_arguments(unknown).items():
             found[unknown[path]] = process
@@ -114,6 +117,7 @@ class LocalRuntime:
     def spawn(self, compute_id: str, spec: dict[str, Any]) -> ProcessId:
         """Starts the process. Call under `exclusive`, with no living process."""
         directory = self.directory(compute_id)
+        (directory / _AT_REST).unlink(missing_ok=True)
         self.write_spec(compute_id, spec)
         self._rotate_log(directory / "log")
         arguments = [
@@ -186,7 +190,7 @@ class LocalRuntime:
 
     def clean(self, compute_id: str) -> bool:
         """Removes what a dead compute left: its pid file, its mounts and its control groups; and closes its folder to
-        the user it had. True if there was anything to remove."""
+        the user it had. Call under `exclusive`, with no living process. True if there was anything to remove."""
         directory = self.directory(compute_id)
         self.users.close(directory)
         found = cgroups.remove(self._settings.compute_cgroup, compute_id)
@@ -197,6 +201,8 @@ class LocalRuntime:
         if pid_file.exists():
             found = True
             pid_file.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            (directory / _AT_REST).touch(mode=0o600)
         return found
 
     def remove(self, compute_id: str) -> None:
@@ -289,12 +295,12 @@ def agent_address(host: str, port: int) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
+    """Whole or not at all, for processes that look. After a crash of the machine nothing runs, and what these files
+    say is not asked for: a client that waits for a start need not wait for the disk."""
     temporary = path.with_name(f".{path.name}.new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
     temporary.replace(path)
 
 

@@ -111,8 +111,10 @@ class Users:
                 # Its compute may have another number by now.
                 if last.lstat().st_gid == number:
                     _give(last, 0, _CLOSED)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, os.fsencode(now), 0)
+        if last != now:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, os.fsencode(now), 0)
+        # Costs nothing where it was there before.
         os.fsync(descriptor)
         _give(folder, number, _FOR_GROUP)
 

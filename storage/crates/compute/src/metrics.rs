@@ -46,6 +46,7 @@ family!(WAL_RATE_LIMIT: IntGaugeVec = register_int_gauge_vec!("weir_compute_wal_
 family!(REFUSING: IntGaugeVec = register_int_gauge_vec!("weir_compute_writes_refused", "1 while writes are refused"));
 family!(PREWARMED: IntCounterVec = register_int_counter_vec!("weir_compute_prewarmed_pages_total", "Pages of the last suspend that starts loaded into shared buffers"));
 family!(PREWARM: GaugeVec = register_gauge_vec!("weir_compute_prewarm_seconds", "From the start of Postgres until pages of the last suspend were loaded, of the last start that loaded any"));
+family!(PREWARM_WITHHELD: GaugeVec = register_gauge_vec!("weir_compute_prewarm_withheld_seconds", "For how long after the last start pages of the last suspend were not loaded, because sessions came first"));
 family!(PREWARM_IGNORED: IntCounterVec = register_int_counter_vec!("weir_compute_prewarm_lists_ignored_total", "Lists of pages to load that could not be used"));
 family!(AUDITS: IntCounterVec = register_int_counter_vec!("weir_compute_audit_reads_total", "Pages read back from storage by what the comparison said", "result"));
 family!(RECONNECTS: IntCounterVec = register_int_counter_vec!("weir_compute_page_connections_total", "Connections opened to the pageserver"));
@@ -145,6 +146,8 @@ pub struct Metrics {
     pub prewarmed_pages: IntCounter,
     /// `weir_compute_prewarm_seconds`.
     pub prewarm_seconds: prometheus::Gauge,
+    /// `weir_compute_prewarm_withheld_seconds`.
+    pub prewarm_withheld_seconds: prometheus::Gauge,
     /// `weir_compute_prewarm_lists_ignored_total`.
     pub prewarm_ignored: IntCounter,
     /// `weir_compute_audit_reads_total{result="equal"}`.
@@ -203,6 +206,7 @@ impl Metrics {
             writes_refused: REFUSING.with_label_values(&plain),
             prewarmed_pages: PREWARMED.with_label_values(&plain),
             prewarm_seconds: PREWARM.with_label_values(&plain),
+            prewarm_withheld_seconds: PREWARM_WITHHELD.with_label_values(&plain),
             prewarm_ignored: PREWARM_IGNORED.with_label_values(&plain),
             audit_equal: AUDITS.with_label_values(&[a, b, c, "equal"]),
             audit_newer: AUDITS.with_label_values(&[a, b, c, "newer"]),

@@ -13,8 +13,10 @@ use crate::directory::{Directory, Endpoint, State};
 use crate::end_reason::EndReason;
 use crate::wake::Wakes;
 
-/// The pause before a compute that is not there is tried again.
-const AGAIN: Duration = Duration::from_millis(100);
+/// The pause before a compute that is not there is tried again, which doubles from the first to the last of these: one
+/// that starts may be there in a moment.
+const AGAIN: Duration = Duration::from_millis(5);
+const MOST_AGAIN: Duration = Duration::from_millis(100);
 
 /// What the client is told, and why.
 pub struct Unreached {
@@ -66,6 +68,7 @@ pub async fn reach(
         )
     };
     let mut woken = false;
+    let mut pause = AGAIN;
     loop {
         let mut found = ways.directory.endpoint(name).await;
         let runs_never = |endpoint: &Option<Arc<Endpoint>>| {
@@ -87,7 +90,7 @@ pub async fn reach(
             }
             State::Suspended => {
                 if woken {
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(MOST_AGAIN).await;
                 }
                 let left = deadline.saturating_duration_since(Instant::now());
                 let outcome = ways.wakes.wake(ways.directory, name, left).await;
@@ -107,7 +110,8 @@ pub async fn reach(
                     return Err(unavailable(reason));
                 }
                 Err(ComputeError::Away(reason)) => {
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(pause).await;
+                    pause = (2 * pause).min(MOST_AGAIN);
                     format!("{address}: {reason}")
                 }
             },

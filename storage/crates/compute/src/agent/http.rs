@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::State as Shared;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State as Shared};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -25,6 +26,7 @@ use crate::spec::Spec;
 
 const DEFAULT_TIMEOUT_MS: u64 = 30_000;
 const MAX_TIMEOUT_MS: u64 = 600_000;
+const MAX_STATUS_WAIT_MS: u64 = 30_000;
 
 /// An answer that is not the one hoped for.
 struct ApiError {
@@ -156,6 +158,13 @@ impl From<ChangeMembersError> for ApiError {
     }
 }
 
+#[derive(Deserialize)]
+struct StatusRequest {
+    /// How long to wait with the answer for the end of a start; 0 is not at all.
+    #[serde(default)]
+    wait_ms: u64,
+}
+
 /// Exactly one of the changes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -246,8 +255,17 @@ fn patience(timeout_ms: Option<u64>) -> Duration {
     Duration::from_millis(timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS).min(MAX_TIMEOUT_MS))
 }
 
-async fn status(Shared(agent): Shared<Arc<Agent>>) -> Response {
-    Json(agent.status()).into_response()
+async fn status(
+    Shared(agent): Shared<Arc<Agent>>,
+    asked: Result<Query<StatusRequest>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let Query(asked) = asked
+        .map_err(|problem| error(StatusCode::BAD_REQUEST, "bad_request", problem.body_text()))?;
+    if asked.wait_ms > 0 {
+        let limit = asked.wait_ms.min(MAX_STATUS_WAIT_MS);
+        agent.started(Duration::from_millis(limit)).await;
+    }
+    Ok(Json(agent.status()).into_response())
 }
 
 async fn healthz(Shared(agent): Shared<Arc<Agent>>) -> Response {

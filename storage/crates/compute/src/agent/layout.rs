@@ -1,6 +1,7 @@
 //! The local side of a start: empty directories, the volume with its small files, the mount, Postgres's data
 //! directory. What a crash leaves of it, the next start replaces.
 
+use std::fs::File;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -10,11 +11,20 @@ use super::{Options, Paths};
 use crate::bundle::Bundle;
 use crate::pages::StorageSource;
 use crate::postgres::{self, DataDirectory, Files, OsUser, SERVED};
-use crate::prewarm;
+use crate::prewarm::{self, List};
 use crate::spec::Spec;
 use crate::start::{self, StartPoint};
 use crate::volume::mount::Mounted;
 use crate::volume::{Volume, WriteMode};
+
+/// What a start has made locally.
+pub(super) struct LaidOut {
+    pub volume: Arc<Volume>,
+    pub mounted: Mounted,
+    pub data: DataDirectory,
+    /// Where Postgres waits for the pages to load ahead of need, and what it is to read there.
+    pub prewarm: Option<(File, Vec<u8>)>,
+}
 
 /// Everything the local side of a start needs; applied on a thread that may block.
 pub(super) struct Layout {
@@ -29,6 +39,8 @@ pub(super) struct Layout {
     pub bundle: Bundle,
     /// Pages for Postgres to load ahead of need, as it reads them.
     pub prewarm: Option<Vec<u8>>,
+    /// Pages that the start will read.
+    pub first_reads: List,
     /// Bytes of the branch, if storage has said it.
     pub size: Option<u64>,
     /// How this process runs computes.
@@ -38,10 +50,9 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Makes the files and mounts the volume, in place of what an earlier start left. Fails with the step that did
-    /// not succeed; the next start clears up.
-    pub fn apply(self) -> anyhow::Result<(Arc<Volume>, Mounted, DataDirectory)> {
-        self.clear().context("clear what an earlier start left")?;
+    /// Makes the files and mounts the volume, once [`clear`] has made room. Fails with the step that did not succeed; the
+    /// next start clears up.
+    pub fn apply(mut self) -> anyhow::Result<LaidOut> {
         let files = start::lay_out(&self.point, &self.bundle.pg_control)?;
         let volume = Volume::new(
             Arc::new(self.source),
@@ -79,13 +90,15 @@ impl Layout {
                     .with_context(|| format!("put {path}"))?;
             }
         }
+        volume.bring(self.first_reads.each_page());
         data.put_wal(&files.wal).context("write the first WAL")?;
-        if let Some(pages) = &self.prewarm {
-            match data.put(prewarm::FILE, pages) {
-                Ok(()) => volume.behind().expect(true),
-                Err(error) => tracing::warn!(%error, "no pages are loaded ahead of need"),
-            }
-        }
+        let prewarm = self.prewarm.take().and_then(|pages| {
+            let pipe = data
+                .pipe(prewarm::FILE)
+                .inspect_err(|error| tracing::warn!(%error, "no pages are loaded ahead of need"));
+            volume.behind().expect(pipe.is_ok());
+            Some((pipe.ok()?, pages))
+        });
         let mut os_users = vec![OsUser::current()?.name];
         if !os_users.contains(&"root".to_owned()) && self.user.name != os_users[0] {
             os_users.push(self.user.name.clone());
@@ -107,25 +120,31 @@ impl Layout {
             self.user.uid,
             self.user.gid,
         )?;
-        Ok((volume, mounted, data))
+        Ok(LaidOut {
+            volume,
+            mounted,
+            data,
+            prewarm,
+        })
     }
+}
 
-    /// An empty mount point, cache and socket directory.
-    fn clear(&self) -> std::io::Result<()> {
-        // Only a process without a mount namespace of its own can have left one.
-        umount2(&self.paths.volume, MntFlags::MNT_DETACH).ok();
-        for path in [&self.paths.cache, &self.paths.socket] {
-            match std::fs::remove_dir_all(path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+/// Takes away what an earlier start left, and makes an empty mount point, cache and socket directory. Blocks for as long
+/// as it takes to remove the cache of the last run.
+pub(super) fn clear(paths: &Paths, user: &OsUser) -> std::io::Result<()> {
+    // Only a process without a mount namespace of its own can have left one.
+    umount2(&paths.volume, MntFlags::MNT_DETACH).ok();
+    for path in [&paths.cache, &paths.socket, &paths.data] {
+        match std::fs::remove_dir_all(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
-        // The agent alone opens files in these two: were they Postgres's, links could be put there.
-        let own = OsUser::current().map_err(std::io::Error::other)?;
-        postgres::make_directory(&self.paths.volume, &own)?;
-        postgres::make_directory(&self.paths.cache, &own)?;
-        postgres::make_directory(&self.paths.socket, &self.user)
     }
+    // The agent alone opens files in these two: were they Postgres's, links could be put there.
+    let own = OsUser::current().map_err(std::io::Error::other)?;
+    postgres::make_directory(&paths.volume, &own)?;
+    postgres::make_directory(&paths.cache, &own)?;
+    postgres::make_directory(&paths.socket, user)
 }
 
 /// Cache files that may be open: what the process may have, less what the rest of it needs.

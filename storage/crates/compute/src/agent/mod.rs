@@ -10,13 +10,16 @@ mod activity;
 mod audit;
 mod configure;
 mod fetch;
+mod first_reads;
 mod fpw;
 mod hold;
 pub mod http;
+mod launch;
 mod layout;
 mod live;
 mod load;
 mod members;
+mod options;
 mod prewarm;
 mod run;
 mod settings;
@@ -29,6 +32,7 @@ mod unconfirmed;
 mod unlogged;
 mod wal_by_relation;
 mod watch;
+mod withheld;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,6 +51,7 @@ pub use fpw::{SwitchError, Switched};
 pub use live::Live;
 pub use load::Load;
 pub use members::{ChangeMembersError, Member, Members};
+pub use options::{Options, Paths};
 pub use prewarm::{Prewarm, PrewarmState};
 pub use settings::{FailedSetting, SettingState, SettingStatus, SettingsStatusError};
 pub use state::State;
@@ -109,50 +114,6 @@ pub enum Verdict {
     Fenced,
 }
 
-/// Paths below the compute's directory.
-#[derive(Clone, Debug)]
-pub struct Paths {
-    /// `pgdata`, Postgres's data directory.
-    pub data: PathBuf,
-    /// `volume`, where the volume is mounted.
-    pub volume: PathBuf,
-    /// `cache`, the directory of the volume's cache files.
-    pub cache: PathBuf,
-    /// `sock`, the directory of the private socket; only its owner gets in.
-    pub socket: PathBuf,
-    /// `postgres.log`, to which Postgres appends; the file outlives runs and the process.
-    pub log: PathBuf,
-    /// The settings that worked last; outlives the process.
-    pub good_settings: PathBuf,
-}
-
-impl Paths {
-    fn below(directory: &Path) -> Paths {
-        Paths {
-            data: directory.join("pgdata"),
-            volume: directory.join("volume"),
-            cache: directory.join("cache"),
-            socket: directory.join("sock"),
-            log: directory.join("postgres.log"),
-            good_settings: directory.join("settings.good.json"),
-        }
-    }
-}
-
-/// How this process runs computes, whatever the spec says.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Pages asked for ahead of a sequential reader at most.
-    pub read_ahead: u32,
-    /// Bytes of local disk that pages may take which came from storage and were not written; `None` is no limit.
-    pub cache: Option<u64>,
-    /// The number of the operating system's user, and of the group, that is this compute's alone; `None`: Postgres runs
-    /// as the spec says, or as the agent's own user where the agent is not root.
-    pub user: Option<u32>,
-    /// When writes reach the volume. `Back` is a wish: a branch near its quota writes through.
-    pub writes: WriteMode,
-}
-
 /// What outlives a run.
 pub struct Agent {
     paths: Paths,
@@ -171,6 +132,8 @@ pub struct Agent {
     spec: Mutex<Spec>,
     choices: Mutex<settings::Choices>,
     status: Mutex<Status>,
+    /// The state, for those who wait for another one.
+    state: tokio::sync::watch::Sender<State>,
     /// Metrics of the compute, which go on counting over runs.
     pub metrics: Metrics,
     /// WAL of the last minutes by relation.
@@ -229,6 +192,7 @@ impl Agent {
             dialer: Dialer::default(),
             write_through: AtomicBool::new(false),
             spec: Mutex::new(spec),
+            state: tokio::sync::watch::Sender::new(status.state),
             status: Mutex::new(status),
             metrics,
             relations: Arc::default(),
@@ -313,7 +277,20 @@ impl Agent {
     }
 
     fn set(&self, change: impl FnOnce(&mut Status)) {
-        change(&mut self.status.lock());
+        let mut status = self.status.lock();
+        change(&mut status);
+        self.state.send_if_modified(|known| {
+            let changes = *known != status.state;
+            *known = status.state;
+            changes
+        });
+    }
+
+    /// Waits until the compute is in another state than `starting`, or for so long.
+    pub async fn started(&self, limit: Duration) {
+        let mut state = self.state.subscribe();
+        let another = state.wait_for(|state| *state != State::Starting);
+        tokio::time::timeout(limit, another).await.ok();
     }
 
     fn live(&self) -> Option<Arc<Live>> {
@@ -431,6 +408,12 @@ impl Agent {
             ("elect", timing.elect_ms),
             ("bundle", timing.bundle_ms),
             ("postgres", timing.postgres_ms),
+            ("layout", timing.layout_ms),
+            ("spawn", timing.spawn_ms),
+            ("recover", timing.recover_ms),
+            ("answer", timing.answer_ms),
+            ("apply", timing.apply_ms),
+            ("trial", timing.trial_ms),
         ] {
             self.metrics.start_seconds(part, ms as f64 / 1000.0);
         }

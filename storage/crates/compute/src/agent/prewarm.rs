@@ -6,6 +6,7 @@
 //! logged and left out, and a start that fails is followed by starts without the library.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,12 +17,19 @@ use serde::Serialize;
 
 use super::Agent;
 use super::live::Live;
+use super::withheld::Withheld;
 use crate::bundle::Bundle;
 use crate::postgres::{Admin, AdminError, DataDirectory};
 use crate::prewarm::{AUXILIARY, BadList, FILE, List, MAX_DUMP_BYTES};
 use crate::spec::Spec;
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// A list is withheld until no session has waited for storage for so long, since who comes first has come for the start;
+/// but for no less than the second time, and for no longer than the third.
+const QUIET: Duration = Duration::from_millis(100);
+const LEAST_WITHHELD: Duration = Duration::from_millis(200);
+const MOST_WITHHELD: Duration = Duration::from_secs(2);
+const QUIET_LOOK_EVERY: Duration = Duration::from_millis(20);
 /// So many looks in a row without a process that loads end the loading, whatever the log says: between two databases
 /// there is none for a moment.
 const LOOKS_WITHOUT: u32 = 20;
@@ -91,6 +99,8 @@ pub(super) struct Warm {
     without: AtomicBool,
     /// From a start that loads a list until the loading is done.
     loading: Mutex<Option<Loading>>,
+    /// The list, until a start without one.
+    withheld: Mutex<Option<Withheld>>,
 }
 
 struct Loading {
@@ -107,6 +117,13 @@ impl Warm {
         loading.as_ref().map(|loading| loading.kept.clone())
     }
 
+    /// Lets Postgres have the list that it waits for, if it waits for one.
+    pub fn hand_over(&self) {
+        if let Some(withheld) = &*self.withheld.lock() {
+            withheld.hand_over();
+        }
+    }
+
     /// A start came to nothing, whatever the reason was.
     pub fn start_failed(&self) {
         self.without.store(true, Ordering::Relaxed);
@@ -117,6 +134,7 @@ impl Agent {
     /// Leaves out of a start's spec what would keep it back.
     pub(super) fn choose_prewarm(&self, spec: &mut Spec) {
         *self.warm.loading.lock() = None;
+        *self.warm.withheld.lock() = None;
         let why = if !spec.prewarm {
             None
         } else if self.warm.without.load(Ordering::Relaxed) {
@@ -178,6 +196,20 @@ impl Agent {
         Some(list.to_dump())
     }
 
+    /// Keeps the list from Postgres for a while, which waits for it at `pipe`.
+    pub(super) fn withhold(&self, pipe: File, list: Vec<u8>, data: &DataDirectory) {
+        match Withheld::new(pipe, list, data.clone()) {
+            Ok(withheld) => *self.warm.withheld.lock() = Some(withheld),
+            Err(error) => {
+                // The pipe was closed, and at its name Postgres would wait for ever.
+                tracing::warn!(%error, "no pages are loaded ahead of need");
+                if let Err(error) = data.remove(FILE) {
+                    tracing::error!(%error, "cannot remove the pipe at which Postgres waits for pages to load");
+                }
+            }
+        }
+    }
+
     fn prewarm_is(&self, prewarm: Prewarm) {
         self.set(|status| status.prewarm = Some(prewarm));
     }
@@ -228,6 +260,13 @@ impl Agent {
 pub(super) async fn watch(agent: &Agent, live: &Live) {
     let mut session = None;
     let mut without = 0;
+    if agent.is_prewarming() {
+        let began = Instant::now();
+        wait_for_clients(live).await;
+        agent.warm.hand_over();
+        let withheld = began.elapsed().as_secs_f64();
+        agent.metrics.prewarm_withheld_seconds.set(withheld);
+    }
     while agent.is_prewarming() {
         tokio::time::sleep(LOOK_EVERY).await;
         match check_workers(agent, live, &mut session).await {
@@ -244,6 +283,15 @@ pub(super) async fn watch(agent: &Agent, live: &Live) {
     }
     live.volume.behind().expect(false);
     std::future::pending().await
+}
+
+/// Waits until those who came first have what they came for, as far as storage can tell; for a bounded time.
+async fn wait_for_clients(live: &Live) {
+    let began = Instant::now();
+    tokio::time::sleep(LEAST_WITHHELD).await;
+    while began.elapsed() < MOST_WITHHELD && !live.volume.behind().is_quiet(QUIET) {
+        tokio::time::sleep(QUIET_LOOK_EVERY).await;
+    }
 }
 
 /// Ends the processes that must not go on; returns how many loaded pages at the moment of the look.

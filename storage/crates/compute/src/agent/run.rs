@@ -1,36 +1,29 @@
 //! One run: the start, step by step, and the wait for what ends it.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use pg_types::{Lsn, Term};
-use proposer::{ElectError, Elected, Fatal, PgConn, ProposerConfig, ProposerHandle, elect};
+use proposer::{ElectError, Elected, Fatal, ProposerConfig, elect};
+use tokio::sync::watch::Receiver;
 use tokio_util::sync::CancellationToken;
 
 use super::fetch::{fetch_bundle, fetch_ingested};
-use super::layout::Layout;
 use super::live::{Live, Stack};
 use super::state::State;
-use super::status::StartTiming;
+use super::status::{Laps, StartTiming};
 use super::storage::{StorageError, TimelineClient};
-use super::{Agent, End, Terminate, audit, fpw, hold, prewarm, suspend, watch};
-use crate::bundle::Bundle;
-use crate::pages::{ClientConfig, PageClient, StorageSource};
-use crate::postgres::{self, Postmaster};
-use crate::spec::{SUPERUSER, Spec};
-use crate::start::StartPoint;
-use crate::volume::{WriteMode, WriteThroughNeeded};
+use super::{
+    Agent, End, Terminate, audit, first_reads, hold, layout, prewarm, settings, suspend, watch,
+};
+use crate::postgres::{self, Admin, system_calls};
+use crate::spec::Spec;
+use crate::volume::WriteThroughNeeded;
 
-/// Connections to the page service.
-const PAGE_CONNECTIONS: usize = 4;
-/// How long a page may take before Postgres sees an I/O error.
-const PAGE_DEADLINE: Duration = Duration::from_secs(60);
-/// How long Postgres may take to answer after its start.
-const READY_TIMEOUT: Duration = Duration::from_secs(60);
-const READY_PAUSE: Duration = Duration::from_millis(5);
+/// How long Postgres may take to switch page images as the spec says.
+const SWITCH_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A start that succeeded.
 struct Started {
@@ -104,22 +97,41 @@ impl Agent {
         let mut spec = self.spec_to_start();
         self.choose_prewarm(&mut spec);
         let began = Instant::now();
+        let mut laps = Laps::begin();
         let timeline = self
             .client_of(&spec)
             .context("set up the client of the pageserver")?;
         self.check_not_replaced(&timeline, *last_term).await?;
 
-        let ingested = fetch_ingested(&timeline, |why| self.waiting(why)).await?;
-        let elected = self.elect(&spec, ingested).await?;
+        let cleared = self.clear();
+        let elected = async {
+            let ingested = fetch_ingested(&timeline, |why| self.waiting(why)).await?;
+            self.elect(&spec, ingested).await
+        };
+        // Whatever becomes of the election, no other run finds the clearing still at work.
+        let (elected, cleared) = tokio::join!(elected, cleared);
+        let elected = elected?;
+        cleared.context("clear what an earlier start left")?;
         *last_term = Some(elected.term);
-        let elect_ms = millis(began);
+        let elect_ms = laps.take_ms();
         self.set(|status| {
             status.term = Some(elected.term.0);
             status.start_lsn = Some(elected.start_lsn);
         });
 
-        let began_bundle = Instant::now();
-        let bundle = fetch_bundle(&timeline, &elected, |why| self.waiting(why)).await?;
+        // Known before anything grows, a branch's size is never short of what a busy start writes. Storage that cannot
+        // say it yet is asked again while Postgres runs.
+        let (bundle, size) = tokio::join!(
+            fetch_bundle(&timeline, &elected, |why| self.waiting(why)),
+            timeline.status(),
+        );
+        let bundle = bundle?;
+        // Where storage had to catch up with the log first, its size then is not that of the start.
+        let size = match size {
+            Ok(status) if status.last_record_lsn >= elected.start_lsn => Ok(status),
+            _ => timeline.status().await,
+        };
+        let size = size.ok().and_then(|status| status.current_logical_size);
         if bundle.system_identifier != elected.system_identifier {
             return Err(End::Start(anyhow::anyhow!(
                 "the pageserver has a timeline of another cluster ({}) than the safekeepers ({})",
@@ -127,31 +139,42 @@ impl Agent {
                 elected.system_identifier
             )));
         }
-        // Known before anything grows, a branch's size is never short of what a busy start writes. Storage that cannot
-        // say it yet is asked again while Postgres runs.
-        let size = timeline.status().await.ok();
-        let size = size.and_then(|status| status.current_logical_size);
-        let bundle_ms = millis(began_bundle);
+        let mut timing = StartTiming {
+            elect_ms,
+            bundle_ms: laps.take_ms(),
+            ..StartTiming::default()
+        };
 
-        let began_postgres = Instant::now();
         let mut stack = Stack::default();
         let start = (elected, bundle, size);
-        let live = self.launch(&spec, start, &mut stack).await?;
-        let timing = StartTiming {
-            total_ms: millis(began),
-            elect_ms,
-            bundle_ms,
-            postgres_ms: millis(began_postgres),
-            pages_fetched: live.volume.stats().pages_fetched.load(Ordering::Relaxed),
-            bytes_fetched: live.volume.stats().bytes_fetched.load(Ordering::Relaxed),
-        };
-        self.apply_spec(&spec, &live, &stack).await?;
-        self.try_clients(&spec, &live).await?;
+        let (live, admin) = self.launch(&spec, start, &mut stack, &mut timing).await?;
+        timing.total_ms = millis(began);
+        let stats = live.volume.stats();
+        timing.pages_fetched = stats.pages_fetched.load(Ordering::Relaxed);
+        timing.bytes_fetched = stats.bytes_fetched.load(Ordering::Relaxed);
+        laps.take_ms();
+        self.apply_spec(&spec, &live, &stack, admin).await?;
+        timing.apply_ms = laps.take_ms();
+        if self.trial_decides() {
+            self.try_clients(&spec, &live).await?;
+            timing.trial_ms = laps.take_ms();
+        }
         Ok(Started {
             live,
             stack,
             timing,
         })
+    }
+
+    /// Takes away what an earlier start left, and makes ready what needs no term, beside the election.
+    async fn clear(&self) -> anyhow::Result<()> {
+        let (paths, user) = (self.paths.clone(), self.pg_user.clone());
+        let cleared = tokio::task::spawn_blocking(move || {
+            // Made once a process: the start of Postgres finds them.
+            system_calls::filters().ok();
+            layout::clear(&paths, &user)
+        });
+        Ok(cleared.await??)
     }
 
     /// A run after a run must not take the timeline back from a compute that came in between.
@@ -192,142 +215,23 @@ impl Agent {
         })
     }
 
-    /// Lays out the files, mounts, starts Postgres and waits until it answers.
-    async fn launch(
+    /// Makes Postgres what the spec says, while watching that it stays alive.
+    #[tracing::instrument(name = "apply", skip_all)]
+    async fn apply_spec(
         &self,
         spec: &Spec,
-        (elected, bundle, size): (Elected, Bundle, Option<u64>),
-        stack: &mut Stack,
-    ) -> Result<Arc<Live>, End> {
-        let (term, lsn) = (elected.term, elected.start_lsn);
-        let client = PageClient::new(ClientConfig {
-            address: spec.pageserver.pages.clone(),
-            tenant: spec.tenant_id,
-            timeline: spec.timeline_id,
-            term,
-            connections: PAGE_CONNECTIONS,
-            deadline: PAGE_DEADLINE,
-            traceparent: telemetry::current_traceparent(),
-            opened: self.metrics.page_connections.clone(),
-            token: self.token.clone(),
-            dialer: self.dialer.clone(),
-        });
-        stack.client = Some(client.clone());
-        let state = bundle.info.timeline_state;
-        self.observe_full_page_writes(fpw::at_start(&state));
-        let prev_record = elected
-            .prev_record_lsn
-            .unwrap_or(bundle.info.prev_record_lsn);
-        let point = StartPoint {
-            lsn,
-            prev_record,
-            system_identifier: bundle.system_identifier,
-            state,
-            unix_seconds: unix_seconds(),
-        };
-        let layout = Layout {
-            paths: self.paths.clone(),
-            user: self.pg_user.clone(),
-            spec: spec.clone(),
-            point,
-            prewarm: self.prewarm_list(spec, &bundle),
-            bundle,
-            size,
-            options: self.options(),
-            source: StorageSource::new(
-                client.clone(),
-                lsn,
-                tokio::runtime::Handle::current(),
-                self.metrics.misses.clone(),
-            ),
-        };
-        let laid_out = tokio::task::spawn_blocking(move || layout.apply());
-        let (volume, mounted, data) = laid_out.await.context("lay out the start")??;
-        stack.mounted = Some(mounted);
-        let back = i64::from(volume.writes().mode() == WriteMode::Back);
-        self.metrics.write_back.set(back);
-        let postmaster = stack
-            .postmaster
-            .insert(self.start_postgres(spec, &data.path)?);
-        // Before anything can commit: commits wait for this standby, and it is there from the first one on.
-        let postgres = PgConn {
-            socket_dir: self.paths.socket.clone(),
-            port: spec.port,
-            user: SUPERUSER.to_owned(),
-            slot: postgres::SLOT.to_owned(),
-        };
-        let handle = postmaster.handle();
-        let proposer = elected.stream(postgres, move || handle.quit());
-        let live = Arc::new(Live {
-            term,
-            start_lsn: lsn,
-            proposer,
-            client,
-            volume,
-            data,
-            postmaster: postmaster.handle(),
-            socket: self.paths.socket.clone(),
-            port: spec.port,
-            ingested: AtomicU64::new(lsn.0),
-            waiting: AtomicU64::new(0),
-        });
-        self.wait_ready(&live, postmaster).await.map(|()| live)
-    }
-
-    fn start_postgres(&self, spec: &Spec, data: &Path) -> anyhow::Result<Postmaster> {
-        let program = spec.pg_bin_dir.join("postgres");
-        let group = self.group(spec);
-        let (log, user) = (&self.paths.log, &self.pg_user);
-        let postmaster = Postmaster::start(&program, data, log, user, spec.port, group)?;
-        self.confined(postmaster.confinement());
-        self.bounded(postmaster.bounds().as_ref());
-        // Numbers in Postgres's own log may be those of its namespace.
-        tracing::info!(pid = postmaster.pid(), "started Postgres");
-        Ok(postmaster)
-    }
-
-    async fn wait_ready(&self, live: &Live, postmaster: &Postmaster) -> Result<(), End> {
-        let deadline = Instant::now() + READY_TIMEOUT;
-        loop {
-            let error = match live.admin().await {
-                Ok(admin) => match admin.run("answer the first query", "SELECT 1").await {
-                    Ok(()) => return Ok(()),
-                    Err(error) => error,
-                },
-                Err(error) => error,
-            };
-            if postmaster.has_exited() {
-                let exit = postmaster.exited().await;
-                return Err(End::Start(anyhow::anyhow!(
-                    "Postgres ended with {exit} while starting: {}",
-                    postmaster.complaint()
-                )));
-            }
-            if let Some(end) = fatal_end(&live.proposer) {
-                return Err(end);
-            }
-            if Instant::now() > deadline {
-                return Err(End::Start(anyhow::anyhow!(
-                    "Postgres does not answer {} s after its start ({error}): {}",
-                    READY_TIMEOUT.as_secs(),
-                    postmaster.complaint()
-                )));
-            }
-            tokio::time::sleep(READY_PAUSE).await;
-        }
-    }
-
-    /// Makes Postgres what the spec says, while watching that it stays alive.
-    async fn apply_spec(&self, spec: &Spec, live: &Arc<Live>, stack: &Stack) -> Result<(), End> {
+        live: &Arc<Live>,
+        stack: &Stack,
+        admin: Admin,
+    ) -> Result<(), End> {
         let apply = async {
-            let admin = live.admin().await?;
             let version = admin.version().await?;
             self.metrics.postgres_version(&version);
             self.set(|status| status.postgres_version = Some(version));
             postgres::apply(&admin, spec).await?;
             let current = self.status.lock().full_page_writes;
             if current.is_some_and(|current| current.enabled != spec.full_page_writes) {
-                self.switch_on(live, spec.full_page_writes, READY_TIMEOUT)
+                self.switch_on(live, spec.full_page_writes, SWITCH_TIMEOUT)
                     .await?;
             }
             anyhow::Ok(())
@@ -349,6 +253,8 @@ impl Agent {
                 audit::run(self, live),
                 prewarm::watch(self, live),
                 watch::size(self, live),
+                settings::try_later(self, live),
+                first_reads::watch(live),
             );
         };
         tokio::select! {
@@ -406,9 +312,8 @@ async fn ending(live: &Live, stack: &Stack) -> End {
     let fatal = async {
         let mut fatal = live.proposer.fatal();
         match fatal.wait_for(Option::is_some).await {
-            Ok(_) => {
-                fatal_end(&live.proposer).unwrap_or_else(|| End::Lost("the proposer failed".into()))
-            }
+            Ok(_) => fatal_end(&live.proposer.fatal())
+                .unwrap_or_else(|| End::Lost("the proposer failed".into())),
             Err(_) => End::Lost("the proposer ended".into()),
         }
     };
@@ -419,19 +324,16 @@ async fn ending(live: &Live, stack: &Stack) -> End {
     }
 }
 
-fn fatal_end(proposer: &ProposerHandle) -> Option<End> {
-    let fatal = proposer.fatal().borrow().clone()?;
+/// What the proposer cannot go on for, if anything.
+pub(super) fn fatal_end(fatal: &Receiver<Option<Fatal>>) -> Option<End> {
+    let fatal = fatal.borrow().clone()?;
     Some(match fatal {
         Fatal::Fenced { .. } => End::Fenced(fatal.to_string()),
         other => End::Lost(other.to_string()),
     })
 }
 
-fn unix_seconds() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs() as i64)
-}
-
-fn millis(since: Instant) -> u64 {
+/// Milliseconds since then.
+pub(super) fn millis(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }

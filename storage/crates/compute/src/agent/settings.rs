@@ -6,6 +6,7 @@
 //! an error, and `GET /settings` says which settings failed, and why.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -17,6 +18,9 @@ use crate::spec::Spec;
 
 /// Values by name.
 pub(super) type Settings = BTreeMap<String, SettingValue>;
+
+/// When clients are tried after a start over which the trial does not decide: not while the first of them come.
+const TRIAL_LATER: Duration = Duration::from_secs(2);
 
 /// Of a spec's settings.
 #[derive(Default)]
@@ -33,6 +37,8 @@ pub(super) struct Choices {
     fell_back: bool,
     /// Why settings of the spec are not in force, by name.
     failed: BTreeMap<String, String>,
+    /// Whether clients were tried since the last start.
+    tried: bool,
 }
 
 impl Choices {
@@ -114,6 +120,24 @@ fn sort_out(spec: &Spec) -> (Settings, BTreeMap<String, String>) {
     (allowed, refused)
 }
 
+/// A trial of clients that decides nothing, behind a start: when those who waited for it have been served. Does not end.
+pub(super) async fn try_later(agent: &Agent, live: &Live) {
+    let (started_with, tried) = {
+        let choices = agent.choices.lock();
+        (choices.applied.clone(), choices.tried)
+    };
+    if !tried {
+        tokio::time::sleep(TRIAL_LATER).await;
+        // No change of settings meanwhile, which has trials of its own.
+        let _one = agent.changing.lock().await;
+        if agent.choices.lock().applied == started_with {
+            let spec = agent.spec();
+            agent.try_clients(&spec, live).await.ok();
+        }
+    }
+    std::future::pending().await
+}
+
 impl Agent {
     fn settings_file<'a>(&'a self, spec: &'a Spec, live: &'a Live) -> SettingsFile<'a> {
         let switched = self.status.lock().full_page_writes;
@@ -139,6 +163,7 @@ impl Agent {
         let refused = choices.refused.take();
         let refused = refused.filter(|(wanted, _)| *wanted == chosen);
         choices.fell_back = refused.is_some();
+        choices.tried = false;
         if let Some((wanted, reason)) = refused {
             chosen = choices.good.clone().unwrap_or_default();
             choices.applied = chosen.clone();
@@ -167,14 +192,21 @@ impl Agent {
         }
     }
 
+    /// Whether a trial of clients decides over the start that is under way: it has other settings than those that worked
+    /// last.
+    pub(super) fn trial_decides(&self) -> bool {
+        let choices = self.choices.lock();
+        !choices.fell_back && choices.applied != choices.good.clone().unwrap_or_default()
+    }
+
     /// After a start: whether clients can connect. Where they cannot, and other settings worked, the start has failed.
     pub(super) async fn try_clients(&self, spec: &Spec, live: &Live) -> Result<(), End> {
+        self.choices.lock().tried = true;
         let Err(fault) = self.settings_file(spec, live).try_clients().await else {
             self.settings_worked(&[]);
             return Ok(());
         };
-        let choices = self.choices.lock();
-        if choices.fell_back || choices.applied == choices.good.clone().unwrap_or_default() {
+        if !self.trial_decides() {
             tracing::error!("no client can connect: {fault}");
             return Ok(());
         }

@@ -1,5 +1,7 @@
 //! What the agent says about itself.
 
+use std::time::Instant;
+
 use pg_types::Lsn;
 use serde::Serialize;
 
@@ -31,12 +33,42 @@ pub struct StartTiming {
     pub elect_ms: u64,
     /// Getting the small files and the branch's size from the pageserver, milliseconds.
     pub bundle_ms: u64,
-    /// From laying out files until Postgres answered, milliseconds.
+    /// From laying out files until Postgres answered, milliseconds: the sum of `layout_ms`, `spawn_ms`, `recover_ms` and
+    /// `answer_ms`.
     pub postgres_ms: u64,
+    /// Of it, writing files and mounting the volume, milliseconds.
+    pub layout_ms: u64,
+    /// Of it, until Postgres's program was started within its walls, milliseconds.
+    pub spawn_ms: u64,
+    /// Of it, until Postgres said that sessions can begin, milliseconds.
+    pub recover_ms: u64,
+    /// Of it, the first session and its first answer, milliseconds.
+    pub answer_ms: u64,
+    /// After `total_ms`: making roles, databases and full_page_writes what the spec says, milliseconds.
+    pub apply_ms: u64,
+    /// After that: a trial of sessions as clients have them, milliseconds; 0 where it does not decide over the start.
+    pub trial_ms: u64,
     /// Pages that storage gave until Postgres answered, those read ahead included.
     pub pages_fetched: u64,
     /// Bytes of the fetched pages; a page of zeroes has none.
     pub bytes_fetched: u64,
+}
+
+/// A watch that takes the times of steps which follow each other.
+pub(super) struct Laps(Instant);
+
+impl Laps {
+    /// The first step begins now.
+    pub fn begin() -> Laps {
+        Laps(Instant::now())
+    }
+
+    /// Milliseconds of the step that ends now, rounded; the next one begins.
+    pub fn take_ms(&mut self) -> u64 {
+        let now = Instant::now();
+        let micros = now.duration_since(std::mem::replace(&mut self.0, now));
+        u64::try_from((micros.as_micros() + 500) / 1000).unwrap_or(u64::MAX)
+    }
 }
 
 /// The answer to `GET /status`.

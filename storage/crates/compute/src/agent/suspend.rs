@@ -15,7 +15,7 @@ use pg_types::Lsn;
 use pg_types::v15::ControlFile;
 
 use super::live::Live;
-use super::{Agent, prewarm};
+use super::{Agent, first_reads, prewarm};
 use crate::bundle::pack;
 use crate::postgres::Postmaster;
 use crate::spec::Spec;
@@ -56,6 +56,8 @@ pub async fn run(
     // What is left of the WAL must be through before the shutdown's patience ends.
     agent.pace.set(None);
     postmaster.stop_fast();
+    // A list that Postgres waits for keeps it from ending. From here on it reads the list and loads nothing.
+    agent.warm.hand_over();
     // Whoever waits from here on is let go by Postgres, which logs it.
     live.waiting.store(0, Ordering::Relaxed);
     let mut fatal = live.proposer.fatal();
@@ -144,6 +146,7 @@ async fn ship_auxiliary(agent: &Agent, spec: &Spec, live: &Live, lsn: Lsn) -> an
             let content = data.read(&path).with_context(|| format!("read {path}"))?;
             files.push((path, content));
         }
+        files.extend(first_reads::collect(&volume));
         if warm {
             files.extend(prewarm::collect(&data, unfinished));
         }

@@ -7,13 +7,13 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2, renameat};
 use nix::sys::stat::{Mode, mkdirat};
-use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
+use nix::unistd::{UnlinkatFlags, mkfifoat, symlinkat, unlinkat};
 
 use super::user::OsUser;
 
@@ -83,6 +83,30 @@ impl Beneath {
         file.write_all(content)?;
         given(&file, owner, 0o600)?;
         Ok(renameat(&directory.0, beside.as_str(), &directory.0, last)?)
+    }
+
+    /// A new pipe of mode 0600 that belongs to `owner`, open at both ends, so that whoever opens it to read waits for what
+    /// is written and not for a writer. `AlreadyExists` where something has the name.
+    pub fn pipe(&self, name: &str, owner: &OsUser) -> io::Result<File> {
+        let (directory, last) = self.parent(name)?;
+        mkfifoat(&directory.0, last, Mode::S_IRUSR | Mode::S_IWUSR)
+            .map_err(|error| explained(error, name))?;
+        let file = File::from(directory.resolve(last, OFlag::O_RDWR | OFlag::O_NONBLOCK, 0)?);
+        let about = file.metadata()?;
+        if !about.file_type().is_fifo() || about.nlink() != 1 {
+            return Err(io::Error::other(format!(
+                "{name} is no pipe with one name, and is left alone"
+            )));
+        }
+        given(&file, owner, 0o600)?;
+        Ok(file)
+    }
+
+    /// Takes a name away, whatever has it but a directory. A link goes, and not what it leads to.
+    pub fn remove(&self, name: &str) -> io::Result<()> {
+        let (directory, last) = self.parent(name)?;
+        unlinkat(&directory.0, last, UnlinkatFlags::NoRemoveDir)
+            .map_err(|error| explained(error, name))
     }
 
     /// A directory of mode 0700 that belongs to `owner`; one that is there already is given to the owner.

@@ -82,6 +82,18 @@ impl DataDirectory {
         self.open.replace(name, content, &self.user)
     }
 
+    /// A new pipe below the directory, which must not be in a served one, open at both ends and never waited for.
+    pub fn pipe(&self, name: &str) -> io::Result<File> {
+        debug_assert!(!is_served(name));
+        self.open.pipe(name, &self.user)
+    }
+
+    /// Takes the name of a local file or pipe away.
+    pub fn remove(&self, name: &str) -> io::Result<()> {
+        debug_assert!(!is_served(name));
+        self.open.remove(name)
+    }
+
     /// Opens a file below the directory for reading; one of a served directory through the mount, where the kernel may
     /// have pages that the volume does not have yet. `NotFound` when there is none; a link is an error.
     pub fn file(&self, name: &str) -> io::Result<File> {

@@ -9,11 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use pg_types::rel::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
+use pg_types::{ForkNumber, RelTag};
 
 /// Name of Postgres's own list, below its data directory.
 pub const FILE: &str = "autoprewarm.blocks";
 /// Name of the kept list among the auxiliary files of a suspend.
 pub const AUXILIARY: &str = "weir.prewarm";
+/// Name, there, of the list of pages of catalogs that the run read first, in the same form.
+pub const FIRST_READS: &str = "weir.start";
 /// Pages of a list: 1 GiB of buffers, the most that a compute of one unit can have.
 pub const MAX_PAGES: u64 = 131_072;
 /// Ranges of a list. For each, Postgres may look for a relation that is not there.
@@ -168,6 +171,35 @@ impl List {
         }
         list.check_bounds()?;
         Ok(list)
+    }
+
+    /// A list of these pages.
+    pub fn of_pages(pages: impl IntoIterator<Item = (RelTag, u32)>) -> List {
+        let pages = pages.into_iter().map(|(rel, first)| Range {
+            database: rel.db,
+            tablespace: rel.spc,
+            relation: rel.rel,
+            fork: u32::from(rel.fork as u8),
+            first,
+            pages: 1,
+        });
+        bounded(joined(pages.filter(Range::is_possible).collect()))
+    }
+
+    /// The pages that the list names, in order.
+    pub fn each_page(&self) -> impl Iterator<Item = (RelTag, u32)> + '_ {
+        self.0.iter().flat_map(|range| {
+            let fork = u8::try_from(range.fork).ok();
+            let rel = fork.and_then(ForkNumber::from_u8).map(|fork| RelTag {
+                spc: range.tablespace,
+                db: range.database,
+                rel: range.relation,
+                fork,
+            });
+            let blocks = range.first..range.first.saturating_add(range.pages);
+            rel.into_iter()
+                .flat_map(move |rel| blocks.clone().map(move |block| (rel, block)))
+        })
     }
 
     fn check_bounds(&self) -> Result<(), BadList> {

@@ -171,3 +171,28 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn pages_that_were_read_first_survive_being_kept() {
+    let rel = |db, spc, fork| RelTag {
+        spc,
+        db,
+        rel: 1259,
+        fork,
+    };
+    let own = rel(5, DEFAULT_TABLESPACE, ForkNumber::Main);
+    let shared = rel(0, GLOBAL_TABLESPACE, ForkNumber::VisibilityMap);
+    let impossible = rel(5, 4000, ForkNumber::Main);
+    let read = [
+        (own, 9),
+        (own, 3),
+        (own, 4),
+        (shared, 0),
+        (own, 3),
+        (impossible, 1),
+    ];
+    let list = List::of_pages(read);
+    assert_eq!(List::from_kept(&list.to_kept()).as_ref(), Ok(&list));
+    let pages: Vec<_> = list.each_page().collect();
+    assert_eq!(pages, [(shared, 0), (own, 3), (own, 4), (own, 9)]);
+}

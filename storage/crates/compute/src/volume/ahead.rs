@@ -62,6 +62,18 @@ impl Ahead {
         self.shared.closed.store(true, Ordering::Release);
     }
 
+    /// Asks for these blocks of a file, as far as they are not here and nobody has asked for them, whoever will read them.
+    pub fn ask(&self, node: &Arc<Node>, blocks: &[u32]) {
+        let Ok(file) = node.file() else { return };
+        if self.window.load(Ordering::Relaxed) == 0 || file.origin().is_none() {
+            return;
+        }
+        for blocks in file.claim(blocks.to_vec()) {
+            let request = Request::new(Arc::downgrade(node), self.shared.clone(), blocks);
+            self.pool.run(move || request.carry_out());
+        }
+    }
+
     /// To be called for each read, before it is served: what may be wanted next comes while this one waits.
     pub fn reading(&self, node: &Arc<Node>, offset: u64, length: u64) {
         let window = self.window.load(Ordering::Relaxed);

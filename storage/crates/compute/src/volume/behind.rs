@@ -28,6 +28,8 @@ pub struct Behind {
 struct State {
     /// Reads of sessions that wait for storage now.
     sessions: usize,
+    /// When the last one had waited.
+    served: Option<Instant>,
     /// No read waits any more.
     released: bool,
 }
@@ -56,6 +58,12 @@ impl Behind {
         })
     }
 
+    /// Whether no session has waited for storage for so long. Reads count while reads behind them are expected.
+    pub fn is_quiet(&self, period: Duration) -> bool {
+        let state = self.state.lock();
+        state.sessions == 0 && state.served.is_none_or(|at| at.elapsed() >= period)
+    }
+
     /// Waits until no session waits for storage, or long enough.
     pub(super) fn hold(&self) {
         let until = Instant::now() + PATIENCE;
@@ -78,6 +86,7 @@ impl Drop for SessionRead {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.sessions -= 1;
+        state.served = Some(Instant::now());
         if state.sessions == 0 {
             self.0.changed.notify_all();
         }
@@ -140,6 +149,21 @@ mod tests {
             behind.hold();
             assert!(began.elapsed() < PATIENCE);
         }
+    }
+
+    #[test]
+    fn it_is_quiet_once_no_session_has_waited_for_a_while() {
+        let behind = Arc::new(Behind::default());
+        behind.expect(true);
+        let period = Duration::from_millis(30);
+        assert!(behind.is_quiet(period), "nobody has read yet");
+        let read = behind.session();
+        std::thread::sleep(2 * period);
+        assert!(!behind.is_quiet(period), "a session still waits");
+        drop(read);
+        assert!(!behind.is_quiet(Duration::from_secs(60)));
+        std::thread::sleep(2 * period);
+        assert!(behind.is_quiet(period));
     }
 
     #[test]

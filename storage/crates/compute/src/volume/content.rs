@@ -28,6 +28,7 @@ impl Volume {
     pub fn read(&self, node: &Arc<Node>, offset: u64, length: u64) -> Result<Vec<u8>, VolumeError> {
         self.check_open()?;
         self.ahead.reading(node, offset, length);
+        self.first_reads.note(node, offset, length);
         let (data, fetched) = node.file()?.read(&*self.source, offset, length)?;
         self.count(fetched);
         Ok(data)

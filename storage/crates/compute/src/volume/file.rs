@@ -324,12 +324,18 @@ impl CachedFile {
             return Vec::new();
         }
         let ahead = self.read_ahead.lock().read(&read, stored, window, most);
-        if ahead.is_empty() {
+        self.claim(ahead.collect())
+    }
+
+    /// Claims those of these blocks that are not here and that nobody has asked for; as [`CachedFile::claim_ahead`].
+    pub fn claim(&self, mut missing: Vec<u32>) -> Vec<Vec<u32>> {
+        if missing.is_empty() {
             return Vec::new();
         }
         let mut in_flight = self.in_flight.lock();
-        let mut missing = self.state.read().missing(ahead);
-        missing.retain(|block| !in_flight.contains(block));
+        let state = self.state.read();
+        missing.retain(|block| state.is_missing(*block) && !in_flight.contains(block));
+        drop(state);
         in_flight.extend(&missing);
         let requests: Vec<_> = (missing.chunks(REQUEST as usize).map(<[u32]>::to_vec)).collect();
         self.requests_ahead

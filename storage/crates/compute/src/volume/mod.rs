@@ -18,6 +18,7 @@ mod dirty_limit;
 mod error;
 pub mod file;
 mod filesystem;
+mod first_reads;
 mod front;
 mod listing;
 mod local;
@@ -44,6 +45,7 @@ pub use ahead::DEFAULT_READ_AHEAD;
 pub use behind::Behind;
 pub use clean::CleanPages;
 pub use error::VolumeError;
+pub use first_reads::FirstReads;
 pub use quota::{Full, Near, Quota};
 pub use stats::Stats;
 pub use throttle::Throttle;
@@ -86,6 +88,7 @@ pub struct Volume {
     ahead: Ahead,
     throttle: Throttle,
     behind: Arc<Behind>,
+    first_reads: FirstReads,
     quota: Quota,
     writes: Writes,
     written: WrittenPages,
@@ -113,6 +116,7 @@ impl Volume {
             stats,
             throttle: Throttle::default(),
             behind: Arc::default(),
+            first_reads: FirstReads::default(),
             quota: Quota::default(),
             writes: Writes::default(),
             written: WrittenPages::default(),
