@@ -11,7 +11,18 @@ from pathlib import Path
 
 import click
 
-from weir.cli import certificates, encryption, folders, keys, metadata, ownership, proofs, service_users, system
+from weir.cli import (
+    certificates,
+    encryption,
+    folders,
+    keys,
+    metadata,
+    ownership,
+    prometheus_tls,
+    proofs,
+    service_users,
+    system,
+)
 from weir.cli import installation as installations
 from weir.cli.doctor import together, unbounded
 from weir.cli.errors import CliError
@@ -47,7 +58,7 @@ def up(home: Path, *, port_base: int | None, timeout: float) -> Installation:
             renew_certificate(installation)
         ownership.prepare(installation)
         chosen = services(installation)
-        for reason in (*together(installation, chosen), *unbounded(installation)):
+        for reason in (*together(installation, chosen), *unbounded(installation), *proofs.unproven(installation)):
             note(reason)
         config = supervisor_config(installation, chosen)
         if supervisor.pid() is not None and supervisor.answers():
@@ -118,6 +129,7 @@ def _clear_remains(installation: Installation, supervisor: Supervisor) -> None:
         system.end(left, signal.SIGKILL)
         if system.wait_gone(left, 10):
             raise CliError(f"These processes of the last run cannot be ended: {left}. They may hang in the kernel.")
+    _end_left_behind(installation)
     alive = {p.pid for p in system.processes_of(installation.home) if p.is_compute}
     for mount in system.mounts_below(installation.computes_dir):
         if not _has_living_agent(installation, mount, alive):
@@ -126,6 +138,18 @@ def _clear_remains(installation: Installation, supervisor: Supervisor) -> None:
     if metadata.forget_stale_lock(installation):
         note("the metadata store was not shut down cleanly; it will recover")
     supervisor.forget()
+
+
+def _end_left_behind(installation: Installation) -> None:
+    """The reconciler would do so, too, after half a minute of silence in which nothing of theirs is committed."""
+    pids = proofs.left_behind(installation, system.processes_of(installation.home))
+    if not pids:
+        return
+    note(f"[security] tls has changed: ending {len(pids)} compute(s) from before, which the worker starts anew")
+    # None of them can say goodbye to storage, which does not run yet. What they have committed is there.
+    system.end(pids, signal.SIGKILL)
+    if left := system.wait_gone(pids, 10):
+        raise CliError(f"These computes cannot be ended: {left}. They may hang in the kernel.")
 
 
 def _has_living_agent(installation: Installation, mount: Path, alive: set[int]) -> bool:
@@ -175,6 +199,8 @@ def _prepare_files(installation: Installation) -> None:
         note("making the metadata store")
         metadata.initialise(installation)
     write_whole(installation.run_dir / "prometheus.yml", prometheus_config(installation), 0o644)
+    if installation.has_tls:
+        write_whole(prometheus_tls.web_file(installation), prometheus_tls.web_config(installation), 0o644)
     from weir.computes import recorded  # noqa: PLC0415  no other command needs what speaks with Prometheus
 
     for name in ("prometheus.yml", "rules.yml"):

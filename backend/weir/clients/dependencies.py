@@ -28,7 +28,8 @@ def _safekeepers(http: Http) -> list[Safekeeper]:
 
 
 def _prometheus(http: Http) -> Prometheus:
-    return Prometheus(get_settings().prometheus_url, http)
+    settings = get_settings()
+    return Prometheus(settings.prometheus_url, http, settings.prometheus_part)
 
 
 def _temporal(request: Request) -> Client:
