@@ -157,6 +157,12 @@ def test_prometheus_lets_nobody_in_without_a_certificate(made: Installation):
 def test_prometheus_asks_parts_and_itself_by_tls_and_the_others_as_before(made: Installation):
     (weir, itself, *others) = json.loads(prometheus_config(made))["scrape_configs"]
     assert weir["tls_config"]["server_name"] == parts.ANY_PORT
+    # Without the word a Prometheus of 2.42 shows the token behind nothing, which the API takes for none.
+    (discovery,) = weir["http_sd_configs"]
+    assert discovery["authorization"] == {
+        "type": "Bearer",
+        "credentials_file": str(made.token_file("prometheus")),
+    }
     assert (itself["scheme"], itself["tls_config"]["server_name"]) == ("https", "prometheus")
     assert weir["tls_config"]["min_version"] == itself["tls_config"]["min_version"] == "TLS13"
     assert all("tls_config" not in job and "scheme" not in job for job in others)

@@ -424,7 +424,11 @@ def prometheus_config(installation: Installation) -> str:
                     {
                         "url": f"{installation.api_url}/internal/prometheus/targets",
                         "refresh_interval": "3s",
-                        "authorization": {"credentials_file": str(installation.token_file("prometheus"))},
+                        # Debian's Prometheus has no type of its own here, as it has for scrapes.
+                        "authorization": {
+                            "type": "Bearer",
+                            "credentials_file": str(installation.token_file("prometheus")),
+                        },
                     }
                 ],
             },
