@@ -8,7 +8,7 @@ import json
 import socket
 import ssl
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from stack import Stack, running_stack, wait_for
@@ -84,7 +84,9 @@ def test_no_port_of_a_part_takes_plain_connections_or_another_parts(walk: Walk):
 
 def test_prometheus_sees_all_parts(walk: Walk):
     def ask(words: str) -> list[dict[str, list[str]]]:
-        with client(installation.load(walk.stack.home), "prometheus", timeout=10) as prometheus:
+        # The stack has the setting by its environment, which this process has not.
+        settings = replace(installation.load(walk.stack.home), has_tls=True)
+        with client(settings, "prometheus", timeout=10) as prometheus:
             return prometheus.get("/api/v1/query", params={"query": words}).json()["data"]["result"]
 
     def all_up() -> bool:
