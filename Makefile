@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: test-clients test-stalls bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model bench-reconciler bench-proxy bench-api images test-images soak-churn bench-floors bench-neighbours bench-api-cost
+.PHONY: test-clients test-stalls bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model bench-reconciler bench-proxy bench-api images test-images soak-churn bench-floors bench-neighbours bench-api-cost bench-security
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -164,6 +164,9 @@ bench-write: ## writes on Weir beside stock Postgres with and without a standby,
 
 bench-floors: ## a commit on Weir beside what Postgres, the kernel and three fsyncs cost by themselves (about 15 min)
 	@$(VENV)/python bench/floors.py
+
+bench-security: ## what protection costs: writes and starts with TLS, users and control groups on and off (root; about 12 min)
+	@$(VENV)/python bench/security.py $(if $(REMARK),--remark '$(REMARK)')
 
 bench-write-capped: ## the same where WAL is the limit: images on and off at 4 MB of WAL a second (about an hour)
 	@$(VENV)/python bench/write.py --wal-rate 4 --arms weir_images weir_pushdown --clients 4 16 \

@@ -25,6 +25,7 @@ import httpx
 from weirbench import capped, report, tproc
 from weirbench.api import ApiError, Database, Weir
 from weirbench.figures import Window, measure, together
+from weirbench.parts import client
 from weirbench.postgres import SqlError, query
 from weirbench.progress import say
 from weirbench.prom import Prometheus
@@ -100,7 +101,7 @@ class Demo:
         home = arguments.home.absolute() if arguments.home else installations.home_from_environment()
         self.installation = installations.load(home)
         self.weir = Weir(self.installation.api_url, self.installation.api_key_file.read_text().strip())
-        self.prometheus = Prometheus(f"http://{self.installation.address('prometheus')}")
+        self.prometheus = Prometheus(client(self.installation, "prometheus"))
         self.main: list[Subject] = []
         self.beside: list[Subject] = []
 

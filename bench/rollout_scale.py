@@ -25,6 +25,7 @@ from typing import Any
 
 from weirbench import scale_seed, scale_watch
 from weirbench.api import Weir
+from weirbench.parts import client
 from weirbench.progress import say
 from weirbench.prom import Prometheus
 from weirbench.scale_stack import ScaleStack, simulated_weir
@@ -210,7 +211,7 @@ def measure(computes: int, seed: int, scrape_seconds: int, *, with_console: bool
             )
         )
         say(f"  filled in {seconds:.1f} s")
-        wait_scraped(Prometheus(f"http://{installation.address('prometheus')}"), computes, scrape_seconds)
+        wait_scraped(Prometheus(client(installation, "prometheus")), computes, scrape_seconds)
         api = stack.api()
         result: dict[str, Any] = {"computes": computes, "fill_seconds": seconds, "load_before": os.getloadavg()[0]}
         result |= plan(api, {"strategy": strategy(computes)}, computes)

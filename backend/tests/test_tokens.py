@@ -253,7 +253,7 @@ def test_each_services_token_is_for_what_it_asks_others(files: KeyFiles, home: P
     assert rights == {
         "pageserver": (["safekeeper"], ["read_wal", "trim_wal"]),
         "safekeeper": (["safekeeper"], ["read_wal"]),
-        "prometheus": (["pageserver", "safekeeper", "compute"], ["metrics"]),
+        "prometheus": (["pageserver", "safekeeper", "compute", "control"], ["metrics"]),
     }
     assert parts.tokens_dir(home).stat().st_mode & 0o777 == 0o700
 

@@ -260,6 +260,11 @@ class Settings(BaseSettings):
         return "http" if self.tls_file is None else "https"
 
     @property
+    def prometheus_part(self) -> str | None:
+        """The name that Prometheus proves where parts speak TLS. None: it is asked as any server is."""
+        return None if self.tls_file is None else "prometheus"
+
+    @property
     def pageserver_http_url(self) -> str:
         return with_scheme(self.pageserver_http)
 

@@ -34,6 +34,7 @@ from weir.durability.router import router as durability
 from weir.endpoints.router import router as endpoints
 from weir.fleet.router import internal_router
 from weir.fleet.router import router as fleet
+from weir.fleet.scraping import only_prometheus
 from weir.front import install as front
 from weir.front.headers import SecurityHeaders
 from weir.identity.router import router as identity
@@ -206,7 +207,7 @@ def create_app() -> FastAPI:
             )
         return JSONResponse({"status": "ok"})
 
-    @app.get("/metrics", include_in_schema=False)
+    @app.get("/metrics", include_in_schema=False, dependencies=[Depends(only_prometheus)])
     async def metrics() -> Response:
         return Response(exposition(), media_type=CONTENT_TYPE_LATEST)
 

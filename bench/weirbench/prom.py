@@ -11,8 +11,9 @@ Labels = Mapping[str, str]
 
 
 class Prometheus:
-    def __init__(self, url: str) -> None:
-        self._client = httpx.Client(base_url=url, timeout=30)
+    def __init__(self, client: httpx.Client) -> None:
+        """`client`: of the whole server (`weirbench.parts.client`)."""
+        self._client = client
 
     def at(self, query: str, when: float) -> list[tuple[Labels, float]]:
         """An instant query: the newest samples at that time."""

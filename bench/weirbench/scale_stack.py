@@ -1,4 +1,5 @@
-"""A Weir of the benchmark's own, with the simulated runtime: `weir up` in a temporary directory, on its own ports."""
+"""A Weir of the benchmark's own: `weir up` in a temporary directory, on its own ports; with the simulated runtime for
+scale."""
 
 from __future__ import annotations
 
@@ -49,6 +50,21 @@ class ScaleStack:
 
 
 @contextmanager
+def running(stack: ScaleStack) -> Generator[ScaleStack]:
+    """Up, and down afterwards. Raises RuntimeError with what `weir up` said where it does not come up; what does not
+    go down cleanly is said on stderr."""
+    try:
+        result = stack.weir("up")
+        if result.returncode != 0:
+            raise RuntimeError(f"weir up failed:\n{result.stdout}{result.stderr}")
+        yield stack
+    finally:
+        result = stack.weir("down", "--immediate")
+        if result.returncode != 0:
+            sys.stderr.write(f"weir down left something behind:\n{result.stdout}{result.stderr}\n")
+
+
+@contextmanager
 def simulated_weir(port_base: int, seed: int, scrape_seconds: int) -> Generator[ScaleStack]:
     """Up, and gone afterwards with its directory. When it does not come up or go down cleanly the error says so."""
     # Below /tmp with a short name: Postgres runs unprivileged, and sockets have short paths.
@@ -63,12 +79,7 @@ def simulated_weir(port_base: int, seed: int, scrape_seconds: int) -> Generator[
         installation = installations.create(home, port_base)
         with installation.config_file.open("a") as file:
             file.write(f"\n[simulated]\nseed = {seed}\n")
-        result = stack.weir("up")
-        if result.returncode != 0:
-            raise RuntimeError(f"weir up failed:\n{result.stdout}{result.stderr}")
-        yield stack
+        with running(stack):
+            yield stack
     finally:
-        result = stack.weir("down", "--immediate")
-        if result.returncode != 0:
-            sys.stderr.write(f"weir down left something behind:\n{result.stdout}{result.stderr}\n")
         shutil.rmtree(folder, ignore_errors=True)

@@ -4,6 +4,7 @@ timeline it is about."""
 from __future__ import annotations
 
 import socket
+import ssl
 
 
 def routes(name: str, spec: dict[str, str]) -> list[tuple[str, str]]:
@@ -79,11 +80,32 @@ def _exactly(peer: socket.socket, count: int) -> bytes:
     return found
 
 
-def opens(port: int, kind: str, spec: dict[str, str], token: str | None, host: str = "127.0.0.1") -> bool:
+def connected(port: int, host: str = "127.0.0.1", proof: tuple[ssl.SSLContext, str] | None = None) -> socket.socket:
+    """A connection to this port. `proof`: by what the caller proves itself, and the part that it means; None: by
+    plain TCP."""
+    plain = socket.create_connection((host, port), timeout=10)
+    if proof is None:
+        return plain
+    context, part = proof
+    try:
+        return context.wrap_socket(plain, server_hostname=part)
+    except OSError:
+        plain.close()
+        raise
+
+
+def opens(
+    port: int,
+    kind: str,
+    spec: dict[str, str],
+    token: str | None,
+    host: str = "127.0.0.1",
+    proof: tuple[ssl.SSLContext, str] | None = None,
+) -> bool:
     """Whether a connection of this kind is let in; one that is not gets the refusal of its protocol, and its end."""
     frames = [] if token is None else [b"weir-token " + token.encode()]
     frames.append(first_message(kind, spec["tenant_id"], spec["timeline_id"]))
-    with socket.create_connection((host, port), timeout=10) as peer:
+    with connected(port, host, proof) as peer:
         peer.sendall(b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames))
         answer = _exactly(peer, int.from_bytes(_exactly(peer, 4), "big"))
         assert token is None or token.encode() not in answer

@@ -12,8 +12,10 @@ import pytest
 from ledger import Ledger
 from stack import Stack, running_stack, wait_for
 from weirbench.api import ApiError, Weir
+from weirbench.parts import client
 from weirbench.postgres import query
 
+from weir.cli import installation
 from weir.tokens import bearer
 
 CONTENT = "SELECT count(*) || ' ' || sum(hashtext(n || who)) FROM t"
@@ -27,16 +29,12 @@ def fragile() -> Generator[Stack]:
 
 
 def storage(stack: Stack) -> httpx.Client:
-    base = next(
-        line.partition("=")[2].strip().split()[0]
-        for line in (stack.home / "weir.toml").read_text().splitlines()
-        if line.startswith("pageserver_http")
-    )
-
     def with_token(request: httpx.Request) -> None:
         request.headers.update(bearer.headers("pageserver", request.url.path, stack.home))
 
-    return httpx.Client(base_url=f"http://127.0.0.1:{base}", timeout=30, event_hooks={"request": [with_token]})
+    found = client(installation.load(stack.home), "pageserver_http")
+    found.event_hooks = {"request": [*found.event_hooks["request"], with_token]}
+    return found
 
 
 @dataclass

@@ -1,11 +1,14 @@
 """The walk over all ports of a whole installation, as `weir up` starts it: whoever comes without a token that allows
-it is refused, on each port that listens. A port that this test does not know fails it."""
+it is refused, on each port that listens. A port that this test does not know fails it.
+
+Where parts speak TLS, whoever walks has the certificate of a part that may come to the port, as one who has taken
+that part over: what tokens keep from it is asked here. Who has no certificate is in `test_tls_walk.py`."""
 
 from __future__ import annotations
 
 import base64
 import json
-import socket
+import ssl
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -14,12 +17,14 @@ from pathlib import Path
 import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from port_requests import has_ended, opens, routes
+from port_requests import connected, has_ended, opens, routes
 from stack import Stack, running_stack, wait_for
 from weirbench.api import Database
+from weirbench.parts import client, context, part_name
 from weirbench.postgres import SqlError, query
 
 from weir.cli import installation
+from weir.cli.installation import Installation
 from weir.tokens import keys, mint, parts
 from weir.tokens.keys import SigningKey
 from weir.tokens.mint import Grant, Right
@@ -30,8 +35,7 @@ OPEN = {
     "temporal_ui": "authenticates nobody",
     "temporal_http": "authenticates nobody",
     "temporal_metrics": "figures",
-    "prometheus": "figures",
-    "worker": "figures",
+    "prometheus": "figures, unless parts speak TLS",
     "proxy_http": "figures",
 }
 POSTGRES = {"postgres", "proxy"}
@@ -44,6 +48,21 @@ class Walk:
     other: Database
     # By port: the name in the settings, or `compute:ID` and `agent:ID`.
     ports: dict[int, str]
+    settings: Installation
+
+    def client(self, name: str) -> httpx.Client:
+        """Of the part's HTTP API, as the control plane connects, without a token."""
+        (port,) = [port for port, known in self.ports.items() if known == name]
+        return client(self.settings, name, port, timeout=10)
+
+    def proof(self, port: int) -> tuple[ssl.SSLContext, str] | None:
+        """What `mine` proves itself by at a port of pages or of WAL, and whom it means; None where parts speak plain
+        TCP."""
+        proof = context(self.settings, f"compute:{self.mine.compute_id}")
+        return None if proof is None else (proof, part_name(self.ports[port]))
+
+    def opens(self, port: int, kind: str, spec: dict[str, str], token: str | None) -> bool:
+        return opens(port, kind, spec, token, proof=self.proof(port))
 
     def spec(self, database: Database) -> dict[str, str]:
         return json.loads((self.folder(database) / "spec.json").read_text())
@@ -83,7 +102,7 @@ def walk() -> Generator[Walk]:
         for database in (mine, other):
             port = json.loads((stack.home / "computes" / database.compute_id / "spec.json").read_text())["port"]
             ports |= {port: f"compute:{database.compute_id}", port + 1: f"agent:{database.compute_id}"}
-        yield Walk(stack, mine, other, ports)
+        yield Walk(stack, mine, other, ports, settings)
 
 
 def listening(home: Path) -> dict[int, str]:
@@ -147,10 +166,10 @@ def audience(name: str) -> str:
     return "pageserver" if name == "pageserver_http" else "safekeeper"
 
 
-def parts_of(walk: Walk) -> list[tuple[int, str]]:
-    """HTTP ports whose routes are walked. Of the agents, that of `mine`."""
+def parts_of(walk: Walk) -> list[str]:
+    """HTTP ports whose routes are walked, by name. Of the agents, that of `mine`."""
     wanted = {"pageserver_http", *(f"safekeeper_{n}_http" for n in (1, 2, 3)), f"agent:{walk.mine.compute_id}"}
-    return [(port, name) for port, name in walk.ports.items() if name in wanted]
+    return [name for name in walk.ports.values() if name in wanted]
 
 
 def strangers(walk: Walk, name: str) -> dict[str, str | None]:
@@ -185,13 +204,13 @@ def strangers(walk: Walk, name: str) -> dict[str, str | None]:
 def test_no_route_of_any_part_opens_to_a_stranger(walk: Walk):
     opened: list[str] = []
     asked = 0
-    for port, name in parts_of(walk):
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
-            assert client.get("/healthz").status_code == 200
+    for name in parts_of(walk):
+        with walk.client(name) as part:
+            assert part.get("/healthz").status_code == 200
             for what, token in strangers(walk, name).items():
                 headers = {} if token is None else {"Authorization": f"Bearer {token}"}
                 for method, path in routes(name, walk.spec(walk.mine)):
-                    answer = client.request(method, path, headers=headers)
+                    answer = part.request(method, path, headers=headers)
                     asked += 1
                     if answer.status_code not in {401, 403}:
                         opened.append(f"{method} {name} {path} with {what}: {answer.status_code}")
@@ -207,11 +226,10 @@ def test_tokens_that_fit_open_what_they_name_and_nothing_more(walk: Walk):
     spec = walk.spec(walk.mine)
     tenant, timeline = spec["tenant_id"], spec["timeline_id"]
     path = f"/v1/tenant/{tenant}/timeline/{timeline}"
-    by_name = {name: port for port, name in walk.ports.items()}
 
     def status(name: str, path: str, token: str) -> int:
-        url = f"http://127.0.0.1:{by_name[name]}{path}"
-        return httpx.get(url, headers={"Authorization": f"Bearer {token}"}, timeout=10).status_code
+        with walk.client(name) as part:
+            return part.get(path, headers={"Authorization": f"Bearer {token}"}).status_code
 
     for name in ("pageserver_http", "safekeeper_1_http"):
         token = walk.manage(audience(name), tenant=tenant, timeline=timeline)
@@ -258,16 +276,18 @@ def test_no_data_port_opens_to_a_stranger(walk: Walk):
         some["to manage"] = walk.manage(audience(name))
         some["of Prometheus"] = (parts.tokens_dir(walk.stack.home) / "prometheus").read_text().strip()
         some["huge"] = "x" * 60_000
-        opened += [f"{port} {kind} with {what}" for what, token in some.items() if opens(port, kind, spec, token)]
+        opened += [
+            f"{port} {kind} with {what}" for what, token in some.items() if walk.opens(port, kind, spec, token)
+        ]
     assert not opened, "\n".join(opened)
     assert query(walk.mine.uri, "SELECT count(*) FROM kept") == "1000"
 
 
 def test_a_computes_token_opens_its_own_timeline_and_moves_no_trimming(walk: Walk):
     mine, other, own = walk.spec(walk.mine), walk.spec(walk.other), walk.token_of(walk.mine)
-    opened = {kind for port, kind in data_ports(walk) if opens(port, kind, mine, own)}
+    opened = {kind for port, kind in data_ports(walk) if walk.opens(port, kind, mine, own)}
     assert opened == {"page", "propose", "fetch"}
-    assert not [kind for port, kind in data_ports(walk) if opens(port, kind, other, own)]
+    assert not [kind for port, kind in data_ports(walk) if walk.opens(port, kind, other, own)]
 
 
 def test_who_may_read_wal_has_none_of_it_held(walk: Walk):
@@ -281,14 +301,14 @@ def test_who_may_read_wal_has_none_of_it_held(walk: Walk):
     }
     for rights, kinds in wanted.items():
         token = grants(walk, *rights)
-        found = {kind for port, kind in data_ports(walk) if kind != "page" and opens(port, kind, spec, token)}
+        found = {kind for port, kind in data_ports(walk) if kind != "page" and walk.opens(port, kind, spec, token)}
         assert found == kinds, rights
 
 
 def test_a_stranger_takes_no_memory_by_a_long_frame(walk: Walk):
     for port, kind in data_ports(walk):
         if kind in {"page", "propose"}:
-            with socket.create_connection(("127.0.0.1", port), timeout=10) as peer:
+            with connected(port, proof=walk.proof(port)) as peer:
                 peer.sendall((16 << 20).to_bytes(4, "big") + b"weir-token ")
                 assert has_ended(peer), "its length alone is refused"
 
@@ -300,41 +320,58 @@ def test_ports_of_postgres_and_the_api_want_what_they_always_wanted(walk: Walk):
                 query(f"postgresql://app_owner:guess@127.0.0.1:{port}/appdb", "SELECT 1", timeout=20)
         elif name == "api":
             assert httpx.get(f"http://127.0.0.1:{port}/api/v2/projects", timeout=10).status_code == 401
+            opens_to_prometheus_alone(walk, port, "/metrics")
+            opens_to_prometheus_alone(walk, port, "/internal/prometheus/targets")
+        elif name == "worker":
+            opens_to_prometheus_alone(walk, port, "/metrics")
+        elif name == "prometheus" and walk.settings.has_tls:
+            # It knows no tokens: who has no certificate of a part ends here.
+            with pytest.raises(httpx.HTTPError):
+                httpx.get(f"http://127.0.0.1:{port}/api/v1/status/config", timeout=10).raise_for_status()
+            with pytest.raises(httpx.HTTPError), httpx.Client(verify=False, timeout=10) as stranger:  # noqa: S501
+                stranger.get(f"https://127.0.0.1:{port}/api/v1/status/config")
         elif not name.startswith("agent:") and name not in OPEN:
             assert name.startswith(("pageserver_", "safekeeper_")), f"{name} is walked by no test"
 
 
+def opens_to_prometheus_alone(walk: Walk, port: int, path: str) -> None:
+    """A page of the control plane's with figures: no token but Prometheus's own opens it."""
+    url = f"http://127.0.0.1:{port}{path}"
+    for what, token in strangers(walk, "pageserver_http").items():
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        answer = httpx.get(url, headers=headers, timeout=10)
+        assert answer.status_code == 401, (path, what)
+        assert token is None or token not in answer.text
+    scraped = (parts.tokens_dir(walk.stack.home) / "prometheus").read_text().strip()
+    assert httpx.get(url, headers={"Authorization": f"Bearer {scraped}"}, timeout=10).status_code == 200
+
+
 def test_everything_that_asks_has_its_token_and_prometheus_sees_all(walk: Walk):
-    settings = installation.load(walk.stack.home)
-    url = f"http://{settings.address('prometheus')}/api/v1/query"
+    own = "pageserver|safekeeper|compute|api|worker|proxy|prometheus"
 
     def down() -> list[str]:
-        rows = httpx.get(url, params={"query": "up{job=~'pageserver|safekeeper|compute'}"}, timeout=10).json()
+        with walk.client("prometheus") as prometheus:
+            rows = prometheus.get("/api/v1/query", params={"query": "up{job=~'" + own + "'}"}).json()
         found = rows["data"]["result"]
-        return [str(row["metric"]) for row in found if row["value"][1] != "1"] if len(found) >= 6 else ["not all"]
+        return [str(row["metric"]) for row in found if row["value"][1] != "1"] if len(found) >= 10 else ["not all"]
 
     wait_for("all parts to be scraped", lambda: not down(), 60)
-    refused = {
-        name: httpx.get(
-            f"http://127.0.0.1:{port}/metrics",
-            headers={"Authorization": f"Bearer {walk.manage(audience(name))}"},
-            timeout=10,
-        ).text
-        for port, name in parts_of(walk)
-    }
-    assert all("weir_token_authentication 1" in text for text in refused.values())
+    for name in parts_of(walk):
+        with walk.client(name) as part:
+            headers = {"Authorization": f"Bearer {walk.manage(audience(name))}"}
+            assert "weir_token_authentication 1" in part.get("/metrics", headers=headers).text, name
 
 
 def test_a_retired_key_opens_nothing_and_nothing_stops_meanwhile(walk: Walk):
     """The last of the walk: it changes the keys."""
-    before = {name: (port, walk.manage(audience(name))) for port, name in parts_of(walk)}
+    before = {name: walk.manage(audience(name)) for name in parts_of(walk)}
     compute = walk.token_of(walk.mine)
     path = {"agent": "/status", "pageserver_http": "/v1/tenant"}
 
     def status(name: str) -> int:
-        port, token = before[name]
-        url = f"http://127.0.0.1:{port}{path.get(name.partition(':')[0], '/v1/timelines')}"
-        return httpx.get(url, headers={"Authorization": f"Bearer {token}"}, timeout=10).status_code
+        headers = {"Authorization": f"Bearer {before[name]}"}
+        with walk.client(name) as part:
+            return part.get(path.get(name.partition(":")[0], "/v1/timelines"), headers=headers).status_code
 
     assert {status(name) for name in before} == {200}
     for words in (("keys", "rotate"), ("keys", "list")):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-import httpx
 import pytest
 from stack import Stack, running_stack, wait_for
 from weirbench.api import Database, Weir
+from weirbench.parts import client
 from weirbench.postgres import query
 
 from weir.cli import installation
@@ -73,9 +73,9 @@ def _offloaded(stack: Stack, api: Weir, database: Database) -> bool:
     """Whether the object store has all that is committed of the branch, as pages or as WAL."""
     tenant = api.get(f"/projects/{database.project_id}")["project"]["tenant_id"]
     branch = api.get(f"/projects/{database.project_id}/branches/{database.branch_id}")["branch"]
-    address = installation.load(stack.home).address("safekeeper_1_http")
     path = f"/v1/tenant/{tenant}/timeline/{branch['timeline_id']}"
     headers = bearer.headers("safekeeper", path, stack.home)
-    log = httpx.get(f"http://{address}{path}", headers=headers, timeout=10).raise_for_status().json()
+    with client(installation.load(stack.home), "safekeeper_1_http", timeout=10) as safekeeper:
+        log = safekeeper.get(path, headers=headers).raise_for_status().json()
     kept = [parse_lsn(log[name]) for name in ("remote_consistent_lsn", "offloaded_lsn") if log[name] is not None]
     return max(kept, default=0) >= parse_lsn(log["commit_lsn"])

@@ -1,5 +1,6 @@
-"""The walk over the ports of parts in an installation with `[security] tls`: nobody comes in without a certificate
-that is of this installation and of a part that may come there. What runs goes on through all changes of CAs."""
+"""The walk over the ports of parts in an installation with `[security] tls`, Prometheus's among them: nobody comes in
+without a certificate that is of this installation and of a part that may come there. What runs goes on through all
+changes of CAs."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ import json
 import socket
 import ssl
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import httpx
 import pytest
 from stack import Stack, running_stack, wait_for
 from weirbench.api import Database
+from weirbench.parts import client
 from weirbench.postgres import query
 
 from weir.cli import installation
@@ -35,9 +36,8 @@ def walk() -> Generator[Walk]:
         database = stack.api().create_database("proven", {})
         query(database.uri, "CREATE TABLE kept AS SELECT n FROM generate_series(1, 1000) AS n")
         settings = installation.load(stack.home)
-        ports = {
-            name: port for name, port in settings.ports.items() if name.startswith(("pageserver_", "safekeeper_"))
-        }
+        own = ("pageserver_", "safekeeper_", "prometheus")
+        ports = {name: port for name, port in settings.ports.items() if name.startswith(own)}
         spec = json.loads((stack.home / "computes" / database.compute_id / "spec.json").read_text())
         yield Walk(stack, database, ports | {"agent": spec["port"] + 1})
 
@@ -61,15 +61,16 @@ def is_refused(port: int, context: ssl.SSLContext | None) -> bool:
                 answer = peer.recv(100)
         except (ssl.SSLError, ConnectionError):
             return True
-    return answer[:1] in {b"", bytes([TLS_ALERT])}
+    # Prometheus ends a plain connection with a word of its own.
+    return answer[:1] in {b"", bytes([TLS_ALERT])} or answer.startswith(b"HTTP/1.0 400")
 
 
 def test_no_port_of_a_part_takes_plain_connections_or_another_parts(walk: Walk):
     opened = [name for name, port in walk.ports.items() if not is_refused(port, None)]
     assert not opened, "ports that take plain connections"
-    assert len(walk.ports) == 3 * 2 + 2 + 1
+    assert len(walk.ports) == 3 * 2 + 2 + 2
     for name, port in walk.ports.items():
-        if name.endswith("_http") or name == "agent":
+        if name.endswith("_http") or name in {"agent", "prometheus"}:
             assert not is_refused(port, context_of("control", walk)), name
     for part, closed in {
         "compute": {"safekeeper_1_http", "agent"},
@@ -82,15 +83,16 @@ def test_no_port_of_a_part_takes_plain_connections_or_another_parts(walk: Walk):
 
 
 def test_prometheus_sees_all_parts(walk: Walk):
-    settings = installation.load(walk.stack.home)
-    url = f"http://{settings.address('prometheus')}/api/v1/query"
-
     def ask(words: str) -> list[dict[str, list[str]]]:
-        return httpx.get(url, params={"query": words}, timeout=10).json()["data"]["result"]
+        # The stack has the setting by its environment, which this process has not.
+        settings = replace(installation.load(walk.stack.home), has_tls=True)
+        with client(settings, "prometheus", timeout=10) as prometheus:
+            return prometheus.get("/api/v1/query", params={"query": words}).json()["data"]["result"]
 
     def all_up() -> bool:
-        rows = ask("up{job=~'pageserver|safekeeper|compute'}")
-        return len(rows) >= 5 and all(row["value"][1] == "1" for row in rows)
+        # Prometheus asks itself, too, by its own port.
+        rows = ask("up{job=~'pageserver|safekeeper|compute|prometheus'}")
+        return len(rows) >= 6 and all(row["value"][1] == "1" for row in rows)
 
     wait_for("all parts to be scraped", all_up, 60)
     left = ask("weir_part_certificate_not_after_timestamp_seconds - time()")

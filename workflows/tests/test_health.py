@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
+from pathlib import Path
 
 import httpx
 import pytest
 from weir_testing.programs import free_port
 
+from weir.tokens import parts
+from weir.tokens.check import Checker
+from weir.tokens.keys import KeyFiles, read_signing_key
+from weir.tokens.mint import sign
 from weir_workflows.common.health import Health
 
 
@@ -27,6 +33,26 @@ async def test_the_worker_is_healthy_once_it_polls_and_its_metrics_are_there_bef
     async with httpx.AsyncClient() as client:
         with pytest.raises(httpx.ConnectError):
             await client.get(f"http://127.0.0.1:{port}/healthz")
+
+
+async def test_its_figures_are_for_prometheus_where_there_are_keys(tmp_path: Path) -> None:
+    port, files = free_port(), KeyFiles(tmp_path)
+    for name in ("run", "secrets"):
+        (tmp_path / name).mkdir(mode=0o700)
+    async with (
+        Health(port, checker=Checker(tmp_path)),
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
+    ):
+        assert (await client.get("/metrics")).status_code == 200, "nobody has tokens without keys"
+        files.prepare(time.time())
+        (grant,) = [part.grant for part in parts.services(tmp_path) if part.grant.subject == "prometheus"]
+        token = sign(read_signing_key(files.private), grant, time.time(), 300)
+        refused = await client.get("/metrics")
+        assert (refused.status_code, refused.json()["code"]) == (401, "UNAUTHORIZED")
+        assert (await client.get("/metrics", headers={"Authorization": f"Bearer {token}"})).status_code == 200
+        assert (await client.get("/metrics", headers={"Authorization": f"Bearer {token}x"})).status_code == 401
+        # Who looks whether it is well has no token.
+        assert (await client.get("/healthz")).status_code == 503
 
 
 async def test_the_worker_answers_where_its_host_leads() -> None:

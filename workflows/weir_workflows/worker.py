@@ -21,6 +21,7 @@ from temporalio.worker import Interceptor, Worker
 from weir import logging, telemetry
 from weir.config import Settings, get_settings
 from weir.operations.messages import RECONCILER_WORKFLOW, RECONCILER_WORKFLOW_ID
+from weir.tokens.check import checker_for
 from weir_workflows.common.health import Health
 from weir_workflows.common.resources import Resources, open_resources
 from weir_workflows.computes.activities import ComputeActivities
@@ -132,7 +133,7 @@ async def keep_reconciler(client: Client, settings: Settings) -> None:
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     provider = telemetry.configure("weir-worker")
     async with (
-        Health(settings.worker_metrics_port, settings.worker_metrics_host) as health,
+        Health(settings.worker_metrics_port, settings.worker_metrics_host, checker_for(settings)) as health,
         open_resources(settings, traced=provider is not None) as resources,
         # Storage and computes go on by their tokens while Temporal or the database is down.
         credentials.kept(settings),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from weir.cli import doctor as doctors
-from weir.cli import folders, keys, ownership, service_users
+from weir.cli import folders, keys, ownership, proofs, service_users
 from weir.cli import installation as installations
 from weir.cli.files import write_whole
 from weir.cli.installation import Installation
@@ -32,11 +32,13 @@ def _made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
             part.chmod(part.stat().st_mode | 0o011)
     monkeypatch.setattr(users, "USERS_DIR", tmp_path / "users")
     monkeypatch.setenv("WEIR_SERVICES_USERS", f"{POOL[0]}-{POOL[-1]}")
+    monkeypatch.setenv("WEIR_TLS", "true")
     home = tmp_path / "home"
     installations.create(home, 17400)
     service_users.take(home, POOL)
     found = installations.load(home)
     keys.prepare(found)
+    proofs.prepare(found)
     write_whole(home / "secrets" / "proxy.key", "of the proxy\n", 0o600)
     (home / "secrets" / "object_store.env").write_text("AWS_SECRET_ACCESS_KEY=s\n")
     (home / "secrets" / "object_store.env").chmod(0o600)

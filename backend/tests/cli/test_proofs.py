@@ -2,26 +2,30 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from weir.cli import installation as installations
-from weir.cli import proofs
+from weir.cli import prometheus_tls, proofs
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation
 from weir.cli.main import cli
 from weir.cli.services import prometheus_config, services, supervisor_config
+from weir.cli.system import Process
 from weir.config import Settings
 from weir.fleet.service import targets
 from weir.tls import authority, parts
 
+SETTING = re.compile(r"\ntls = (true|false)")
 OFF, ON = "\ntls = false", "\ntls = true"
+PART_OPTION = ("--tls", "/somewhere/secrets/parts/computes/ep-a.pem")
 
 
 @pytest.fixture
-def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in ("temporal", "process-compose", "prometheus"):
@@ -30,21 +34,78 @@ def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
         monkeypatch.delenv(name)
     monkeypatch.setenv("WEIR_TOOLS_DIR", str(tools))
     monkeypatch.setenv("WEIR_BIN_DIR", str(tools))
-    return installations.create(tmp_path / "home", 17400)
+    return switched(installations.create(tmp_path / "home", 17400), ON)
 
 
 @pytest.fixture
-def made(plain: Installation) -> Installation:
-    text = plain.config_file.read_text()
-    assert text.count(OFF) == 1
-    plain.config_file.write_text(text.replace(OFF, ON))
-    return installations.load(plain.home)
+def plain(made: Installation) -> Installation:
+    """The same installation once its operator has switched TLS between parts off; `made` is as it was before."""
+    return switched(made, OFF)
+
+
+def switched(installation: Installation, setting: str) -> Installation:
+    text, count = SETTING.subn(setting, installation.config_file.read_text())
+    assert count == 1
+    installation.config_file.write_text(text)
+    return installations.load(installation.home)
+
+
+def test_an_installation_of_before_the_setting_keeps_what_it_has_and_is_told(made: Installation):
+    assert made.has_tls
+    before, _, behind = made.config_file.read_text().partition("[security]")
+    made.config_file.write_text(before + behind[behind.index("[storage]") :])
+    older = installations.load(made.home)
+    assert not older.has_tls
+    # `weir up` of a newer version changes nothing of it.
+    assert not installations.create(made.home, None).has_tls
+    (said,) = proofs.unproven(older)
+    assert str(made.config_file) in said
+    assert proofs.unproven(made) == []
+
+
+def process(pid: int, *words: str) -> Process:
+    return Process(pid, "worker", 1, " ".join(words))
+
+
+def test_computes_that_were_started_before_the_setting_was_changed_are_told_from_the_others(
+    made: Installation, plain: Installation
+):
+    agent = ("/opt/weir/weir-compute", "--spec", "/somewhere/spec.json", "--dir", "/somewhere")
+    running = [
+        process(1, *agent),
+        process(2, *agent, *PART_OPTION),
+        process(3, "/opt/weir/weir-safekeeper", "--id", "1"),
+        process(4, "postgres: writer --spec"),
+        process(5),
+    ]
+    assert proofs.left_behind(made, running) == [1]
+    assert proofs.left_behind(plain, running) == [2]
+    # Whoever stops them has to speak as they do.
+    assert not proofs.as_started(made, running[:1]).has_tls
+    assert "WEIR_TLS_FILE" not in proofs.as_started(made, running[:1]).environment()
+    assert proofs.as_started(plain, running[1:]).environment()["WEIR_PAGESERVER_HTTP"].startswith("https://")
+    assert proofs.as_started(made, running[1:]) is made
+    assert proofs.as_started(plain, [running[0], *running[2:]]) is plain
+
+
+def test_no_service_can_hold_up_the_renewal_of_certificates(made: Installation):
+    """Who could open the lock's file could lock it."""
+    proofs.prepare(made)
+    (authority.tls_dir(made.home) / ".lock").chmod(0o644)
+    proofs.prepare(made)
+    files = [path for path in authority.tls_dir(made.home).rglob("*") if path.is_file()]
+    assert len(files) > 5
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
 
 def test_without_it_nobody_is_told_anything_of_tls(plain: Installation):
     assert not plain.has_tls
     told = supervisor_config(plain, services(plain)) + prometheus_config(plain)
-    assert not [word for word in ("--tls", "WEIR_TLS", "https://127", "tls_config", "weir-probe") if word in told]
+    assert not [
+        word
+        for word in ("--tls", "WEIR_TLS", "https://127", "tls_config", "weir-probe", "--web.config")
+        if word in told
+    ]
     proofs.prepare(plain)
     assert not authority.tls_dir(plain.home).exists()
     result = CliRunner().invoke(cli, ["certificates", "list"], env={"WEIR_HOME": str(plain.home)})
@@ -77,11 +138,34 @@ def test_each_part_is_told_its_own_file_and_asked_by_a_probe(made: Installation)
             assert file.read_text().splitlines()[1] not in told
 
 
-def test_prometheus_asks_parts_by_tls_and_the_others_as_before(made: Installation):
-    (weir, *others) = json.loads(prometheus_config(made))["scrape_configs"]
+def test_prometheus_lets_nobody_in_without_a_certificate(made: Installation):
+    proofs.prepare(made)
+    (prometheus,) = [service for service in services(made) if service.name == "prometheus"]
+    assert f"--web.config.file={prometheus_tls.web_file(made)}" in prometheus.command
+    file = str(parts.service_file(made.home, "prometheus"))
+    assert prometheus.health[-4:] == ["prometheus", made.address("prometheus"), "--tls", file]
+    server = json.loads(prometheus_tls.web_config(made))["tls_server_config"]
+    # Any other word asks for a certificate and takes none as well.
+    assert server["client_auth_type"] == "RequireAndVerifyClientCert"
+    assert server["min_version"] == "TLS13"
+    assert all(Path(server[name]).is_file() for name in ("cert_file", "key_file", "client_ca_file"))
+    # Its own folder, where Prometheus writes, is no place for what root reads or writes.
+    assert prometheus_tls.web_file(made).parent == made.run_dir
+    assert made.environment()["WEIR_PROMETHEUS_URL"].startswith("https://")
+
+
+def test_prometheus_asks_parts_and_itself_by_tls_and_the_others_as_before(made: Installation):
+    (weir, itself, *others) = json.loads(prometheus_config(made))["scrape_configs"]
     assert weir["tls_config"]["server_name"] == parts.ANY_PORT
-    assert weir["tls_config"]["min_version"] == "TLS13"
-    assert all("tls_config" not in job for job in others)
+    # Without the word a Prometheus of 2.42 shows the token behind nothing, which the API takes for none.
+    (discovery,) = weir["http_sd_configs"]
+    assert discovery["authorization"] == {
+        "type": "Bearer",
+        "credentials_file": str(made.token_file("prometheus")),
+    }
+    assert (itself["scheme"], itself["tls_config"]["server_name"]) == ("https", "prometheus")
+    assert weir["tls_config"]["min_version"] == itself["tls_config"]["min_version"] == "TLS13"
+    assert all("tls_config" not in job and "scheme" not in job for job in others)
     environment = made.environment()
     settings = Settings(
         tls_file=Path(environment["WEIR_TLS_FILE"]),
@@ -100,14 +184,16 @@ def test_what_is_neither_true_nor_false_is_refused(plain: Installation, value: s
 
 
 def test_the_environment_decides_over_the_file_and_a_simulated_fleet_has_none(
-    plain: Installation, made: Installation, monkeypatch: pytest.MonkeyPatch
+    made: Installation, monkeypatch: pytest.MonkeyPatch
 ):
     assert made.has_tls
     monkeypatch.setenv("WEIR_TLS", "false")
-    assert not installations.load(plain.home).has_tls
+    assert not installations.load(made.home).has_tls
     monkeypatch.setenv("WEIR_TLS", "true")
     monkeypatch.setenv("WEIR_COMPUTE_RUNTIME", "simulated")
-    assert not installations.load(plain.home).has_tls
+    simulated = installations.load(made.home)
+    assert not simulated.has_tls
+    assert proofs.unproven(simulated) == []
 
 
 def test_the_command_lists_and_replaces_cas(made: Installation, monkeypatch: pytest.MonkeyPatch):

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from weir import postgres_versions
-from weir.cli import encryption, folders, launching, precedence, service_users, system
+from weir.cli import encryption, folders, launching, precedence, proofs, service_users, system
 from weir.cli import installation as installations
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation
@@ -19,7 +19,9 @@ from weir.cli.services import Service, services
 from weir.cli.supervisor import Supervisor
 from weir.kit import cgroups
 
-_BINARIES = ("weir-safekeeper", "weir-pageserver", "weir-compute", "weir-log", "weir-members", "weir-proxy")
+_BINARIES = tuple(
+    f"weir-{name}" for name in ("safekeeper", "pageserver", "compute", "log", "members", "proxy", "probe")
+)
 _MAJOR = 15
 # The version of Landlock that knows ports.
 _LANDLOCK = 4
@@ -148,6 +150,7 @@ def _state(installation: Installation) -> Iterator[_Finding]:
     yield from _storage_keys(installation)
     yield from _kept_apart(installation)
     yield from _bounded(installation)
+    yield from _proven(installation)
     supervisor = Supervisor(installation)
     running = supervisor.pid() is not None
     orphans = [p for p in system.processes_of(installation.home) if not p.is_compute] if not running else []
@@ -239,6 +242,13 @@ def together(installation: Installation, chosen: Sequence[Service]) -> list[str]
 def _cause(installation: Installation, service: Service) -> str:
     """Why it has no user of its own where others have."""
     return "" if service.own is None else launching.reason(installation, service.own, service.command[0])
+
+
+def _proven(installation: Installation) -> Iterator[_Finding]:
+    for reason in proofs.unproven(installation):
+        yield None, reason, "docs/operating.md, TLS between parts, has how to change it."
+    if installation.has_tls:
+        yield True, "parts prove to each other who they are", ""
 
 
 def _bounded(installation: Installation) -> Iterator[_Finding]:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from weir.cli import installation as installations
-from weir.cli import precedence, system
+from weir.cli import precedence, proofs, system
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation, script
 from weir.cli.output import note, span
@@ -50,13 +50,15 @@ def _stop_computes(installation: Installation, *, immediate: bool) -> None:
     if not _computes(installation) and not system.mounts_below(installation.computes_dir):
         return
     note("stopping the computes")
+    # Their agents answer who speaks as the settings said when they were started.
+    as_started = proofs.as_started(installation, system.processes_of(installation.home))
     mode = "immediate" if immediate else "suspend"
     log = installation.log_file("down")
     with log.open("ab") as sink:
         try:
             result = subprocess.run(
                 [script("weir-computes"), "stop-all", "--mode", mode],
-                env=installation.environment(),
+                env=as_started.environment(),
                 cwd=installation.home,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,

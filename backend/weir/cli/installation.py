@@ -218,7 +218,7 @@ class Installation:
             ),
             WEIR_TEMPORAL_ADDRESS=self.address("temporal"),
             WEIR_TEMPORAL_NAMESPACE="default",
-            WEIR_PROMETHEUS_URL=f"http://{self.address('prometheus')}",
+            WEIR_PROMETHEUS_URL=f"{scheme}://{self.address('prometheus')}",
             WEIR_API_URL=self.api_url,
             WEIR_PAGESERVER_HTTP=f"{scheme}://{self.address('pageserver_http')}",
             WEIR_PAGESERVER_PAGES=self.address("pageserver_pages"),

@@ -1,6 +1,8 @@
 """`weir certificates`: by what the parts of an installation prove themselves to each other."""
 
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -9,6 +11,7 @@ from weir.cli import installation as installations
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation
 from weir.cli.output import note, table
+from weir.cli.system import Process
 from weir.tls import authority, parts
 from weir.tokens.keys import KeyFileError
 
@@ -25,6 +28,33 @@ def prepare(installation: Installation) -> None:
         parts.tend(installation.home, _parts(installation))
     except (KeyFileError, OSError) as error:
         raise CliError(str(error)) from None
+
+
+def unproven(installation: Installation) -> list[str]:
+    """That parts of this installation take anybody's word for who they are, and how that ends; nothing where they
+    don't."""
+    if installation.has_tls or installation.is_simulated:
+        return []
+    where = installation.config_file
+    return [f"parts do not prove to each other who they are: [security] tls is not true in {where}"]
+
+
+def left_behind(installation: Installation, processes: Iterable[Process]) -> list[int]:
+    """Agents, by pid, that were started while the settings said otherwise of TLS: no other part speaks with them. A
+    compute can outlive its supervisor, and the settings can be changed then."""
+    found: list[int] = []
+    for process in processes:
+        words = process.command.split()
+        is_agent = bool(words) and Path(words[0]).name == "weir-compute" and "--spec" in words
+        if is_agent and ("--tls" in words) is not installation.has_tls:
+            found.append(process.pid)
+    return found
+
+
+def as_started(installation: Installation, processes: Iterable[Process]) -> Installation:
+    """The installation as its computes know it, where [security] tls was changed since they were started."""
+    changed = left_behind(installation, processes)
+    return replace(installation, has_tls=not installation.has_tls) if changed else installation
 
 
 def listing(home: Path, *, as_json: bool) -> None:

@@ -266,8 +266,9 @@ def service_users(path: Path, document: Mapping[str, Any]) -> range | None:
 
 
 def tls(path: Path, document: Mapping[str, Any]) -> bool:
-    """Whether storage, computes and control plane prove to each other who they are, and encrypt what they say. The
-    model of a simulated fleet speaks plain HTTP."""
+    """Whether storage, computes and control plane prove to each other who they are, and encrypt what they say. A file
+    without the setting is of an older Weir, whose parts speak plain TCP until its operator has them change. The model
+    of a simulated fleet speaks plain HTTP."""
     variable = "WEIR_TLS"
     value: Any = os.environ.get(variable) or section(path, document, "security").get("tls", False)
     value = {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from weir.cli import launching, ownership, precedence
+from weir.cli import launching, ownership, precedence, prometheus_tls
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation, python, script
 from weir.cli.launching import Own
@@ -241,10 +241,10 @@ def _tls(installation: Installation, part: str) -> list[str]:
     return ["--tls", str(parts.service_file(installation.home, part))] if installation.has_tls else []
 
 
-def _health(installation: Installation, part: str, port: str) -> str | list[str]:
-    """The supervisor can't prove itself to a part: a program does it for it, as the part itself."""
+def _health(installation: Installation, part: str, port: str, path: str = "/healthz") -> str | list[str]:
+    """The supervisor can't prove itself to a part: a program, which knows the path, does it for it, as the part."""
     if not installation.has_tls:
-        return f"{installation.address(port)}/healthz"
+        return f"{installation.address(port)}{path}"
     kind = part.partition("-")[0]
     return [str(installation.bin_dir / "weir-probe"), kind, installation.address(port), *_tls(installation, part)]
 
@@ -289,10 +289,11 @@ def _prometheus(installation: Installation) -> Service:
             f"--storage.tsdb.path={installation.home / 'prometheus' / 'data'}",
             f"--storage.tsdb.retention.time={installation.retention}",
             f"--web.listen-address={installation.address('prometheus')}",
+            *((f"--web.config.file={prometheus_tls.web_file(installation)}",) if installation.has_tls else ()),
             "--log.level=warn",
         ],
         ports=("prometheus",),
-        health=f"{installation.address('prometheus')}/-/ready",
+        health=_health(installation, "prometheus", "prometheus", "/-/ready"),
         own=Own("prometheus", installation.home / "prometheus"),
     )
 
@@ -405,23 +406,14 @@ def _availability(service: Service) -> dict[str, Any]:
     return {"restart": "always", "backoff_seconds": 1}
 
 
-def _scraping(installation: Installation) -> dict[str, str]:
-    """How Prometheus reaches the targets that the API calls https. It can be told one name for all of them."""
-    file = str(parts.service_file(installation.home, "prometheus"))
-    return {
-        "ca_file": str(parts.authorities_file(installation.home)),
-        "cert_file": file,
-        "key_file": file,
-        "server_name": parts.ANY_PORT,
-        "min_version": "TLS13",
-    }
-
-
 def prometheus_config(installation: Installation) -> str:
     """The API tells Prometheus what to scrape, so that a compute is scraped as soon as it runs. Rules are in
     `rules.yml` beside it (`weir.computes.recorded`). Both are in a folder of root's: in Prometheus's own one, root
     would write to whatever Prometheus had put there."""
     interval = f"{installation.scrape_interval_seconds}s"
+    itself: dict[str, Any] = {}
+    if installation.has_tls:
+        itself = {"scheme": "https", "tls_config": prometheus_tls.asking(installation, "prometheus")}
     document = {
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": "15s"},
         "rule_files": ["rules.yml"],
@@ -429,15 +421,24 @@ def prometheus_config(installation: Installation) -> str:
             {
                 "job_name": "weir",
                 "authorization": {"credentials_file": str(installation.token_file("prometheus"))},
-                **({"tls_config": _scraping(installation)} if installation.has_tls else {}),
+                **({"tls_config": prometheus_tls.asking(installation)} if installation.has_tls else {}),
                 "http_sd_configs": [
-                    {"url": f"{installation.api_url}/internal/prometheus/targets", "refresh_interval": "3s"}
+                    {
+                        "url": f"{installation.api_url}/internal/prometheus/targets",
+                        "refresh_interval": "3s",
+                        # Debian's Prometheus has no type of its own here, as it has for scrapes.
+                        "authorization": {
+                            "type": "Bearer",
+                            "credentials_file": str(installation.token_file("prometheus")),
+                        },
+                    }
                 ],
             },
             {
                 "job_name": "prometheus",
                 "scrape_interval": "15s",
                 "static_configs": [{"targets": [installation.address("prometheus")]}],
+                **itself,
             },
             {
                 "job_name": "temporal",

@@ -109,7 +109,8 @@ trusted_senders = ""
 
 [security]
 # Whether storage, computes and the control plane prove to each other which part they are, by certificates of a CA
-# that Weir makes and renews, and encrypt what they say. Connections to databases are not meant: see [proxy].
+# that Weir makes and renews, and encrypt what they say. Prometheus answers only them then. Connections to databases
+# are not meant: see [proxy].
 tls = false
 
 [storage]

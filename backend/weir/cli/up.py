@@ -19,6 +19,7 @@ from weir.cli import (
     metadata,
     ownership,
     precedence,
+    prometheus_tls,
     proofs,
     service_users,
     system,
@@ -59,9 +60,14 @@ def up(home: Path, *, port_base: int | None, timeout: float) -> Installation:
         ownership.prepare(installation)
         precedence.prepare(installation)
         chosen = services(installation)
-        for reason in (*together(installation, chosen), *unbounded(installation), precedence.missing(installation)):
-            if reason:
-                note(reason)
+        reasons = (
+            *together(installation, chosen),
+            *unbounded(installation),
+            *proofs.unproven(installation),
+            precedence.missing(installation),
+        )
+        for reason in filter(None, reasons):
+            note(reason)
         config = supervisor_config(installation, chosen)
         if supervisor.pid() is not None and supervisor.answers():
             return _already_up(installation, supervisor, chosen, config, timeout)
@@ -131,6 +137,7 @@ def _clear_remains(installation: Installation, supervisor: Supervisor) -> None:
         system.end(left, signal.SIGKILL)
         if system.wait_gone(left, 10):
             raise CliError(f"These processes of the last run cannot be ended: {left}. They may hang in the kernel.")
+    _end_left_behind(installation)
     alive = {p.pid for p in system.processes_of(installation.home) if p.is_compute}
     for mount in system.mounts_below(installation.computes_dir):
         if not _has_living_agent(installation, mount, alive):
@@ -139,6 +146,18 @@ def _clear_remains(installation: Installation, supervisor: Supervisor) -> None:
     if metadata.forget_stale_lock(installation):
         note("the metadata store was not shut down cleanly; it will recover")
     supervisor.forget()
+
+
+def _end_left_behind(installation: Installation) -> None:
+    """The reconciler would do so, too, after half a minute of silence in which nothing of theirs is committed."""
+    pids = proofs.left_behind(installation, system.processes_of(installation.home))
+    if not pids:
+        return
+    note(f"[security] tls has changed: ending {len(pids)} compute(s) from before, which the worker starts anew")
+    # None of them can say goodbye to storage, which does not run yet. What they have committed is there.
+    system.end(pids, signal.SIGKILL)
+    if left := system.wait_gone(pids, 10):
+        raise CliError(f"These computes cannot be ended: {left}. They may hang in the kernel.")
 
 
 def _has_living_agent(installation: Installation, mount: Path, alive: set[int]) -> bool:
@@ -188,6 +207,8 @@ def _prepare_files(installation: Installation) -> None:
         note("making the metadata store")
         metadata.initialise(installation)
     write_whole(installation.run_dir / "prometheus.yml", prometheus_config(installation), 0o644)
+    if installation.has_tls:
+        write_whole(prometheus_tls.web_file(installation), prometheus_tls.web_config(installation), 0o644)
     from weir.computes import recorded  # noqa: PLC0415  no other command needs what speaks with Prometheus
 
     for name in ("prometheus.yml", "rules.yml"):

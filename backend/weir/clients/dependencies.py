@@ -32,7 +32,8 @@ async def _safekeepers(http: Http) -> list[Safekeeper]:
 
 
 async def _prometheus(http: Http) -> Prometheus:
-    return Prometheus(get_settings().prometheus_url, http)
+    settings = get_settings()
+    return Prometheus(settings.prometheus_url, http, settings.prometheus_part)
 
 
 async def _temporal(request: Request) -> Client:

@@ -25,8 +25,9 @@ def _range(body: dict[str, Any]) -> list[Series]:
 
 
 class Prometheus:
-    def __init__(self, base_url: str, client: HttpClient) -> None:
-        self._http = JsonClient("Prometheus", base_url.rstrip("/"), client)
+    def __init__(self, base_url: str, client: HttpClient, part: str | None = None) -> None:
+        """`part`: the name that Prometheus has to prove, where it is a part of this installation and speaks TLS."""
+        self._http = JsonClient("Prometheus", base_url.rstrip("/"), client, part=part)
 
     async def instant(self, query: str, at: datetime | None = None) -> list[Sample]:
         """Label sets with their finite values; NaN (a quantile of nothing) is left out."""

@@ -1,6 +1,6 @@
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 
 from weir.authz.principal import CurrentPrincipal
 from weir.branches.safekeepers_schemas import SafekeeperReplacement, SafekeeperReplaceRequest
@@ -31,6 +31,7 @@ from weir.fleet.schemas import (
     StorageHealth,
     TargetGroup,
 )
+from weir.fleet.scraping import only_prometheus
 from weir.kit.pagination import Page, Pagination, encode_cursor, text, uuid
 from weir.rollouts.features import feature_of
 from weir.rollouts.intent import FeatureName
@@ -151,9 +152,9 @@ async def replace_safekeeper(
     )
 
 
-@internal_router.get("/prometheus/targets")
+@internal_router.get("/prometheus/targets", dependencies=[Depends(only_prometheus)])
 async def prometheus_targets(request: Request, session: Session) -> list[TargetGroup]:
-    """Prometheus's HTTP service discovery; answers loopback and internal networks only."""
+    """Prometheus's HTTP service discovery; answers loopback and internal networks only, and Prometheus's token."""
     settings = get_settings()
     if request.client is None or not settings.is_internal(request.client.host):
         raise ForbiddenError("service discovery is for this machine and the installation's own network only")

@@ -70,7 +70,11 @@ def _file(home: Path) -> Path:
 def changing(home: Path) -> Generator[None]:
     """One process at a time changes the CA or certificates; the others wait."""
     tls_dir(home).mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (tls_dir(home) / ".lock").open("w") as lock:
+    path = tls_dir(home) / ".lock"
+    # Services pass through the folder: one that could open the file could hold the lock, and certificates would end.
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

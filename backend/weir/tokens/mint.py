@@ -12,6 +12,8 @@ from typing import Any
 from weir.tokens.keys import SigningKey, base64url, read_signing_key
 
 ISSUER = "weir-control-plane"
+# What the control plane is called in tokens that are for itself.
+CONTROL = "control"
 # Of a token for requests of the control plane's own.
 REQUEST_SECONDS = 300
 # Tokens in memory; each has some 500 bytes.

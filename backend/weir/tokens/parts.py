@@ -13,7 +13,7 @@ from typing import Any
 
 from weir.tokens.files import read_own, write_private
 from weir.tokens.keys import KeyFileError, SigningKey
-from weir.tokens.mint import Grant, Right, sign
+from weir.tokens.mint import CONTROL, Grant, Right, sign
 
 PART_SECONDS = 12 * 3600
 # As parts allow each other's clocks to differ.
@@ -21,7 +21,7 @@ _LEEWAY_SECONDS = 30
 
 _PAGESERVER = Grant("pageserver", ("safekeeper",), (Right.READ_WAL, Right.TRIM_WAL))
 _SAFEKEEPER = Grant("safekeeper", ("safekeeper",), (Right.READ_WAL,))
-_PROMETHEUS = Grant("prometheus", ("pageserver", "safekeeper", "compute"), (Right.METRICS,))
+_PROMETHEUS = Grant("prometheus", ("pageserver", "safekeeper", "compute", CONTROL), (Right.METRICS,))
 _SERVICES = (_PAGESERVER, _SAFEKEEPER, _PROMETHEUS)
 
 

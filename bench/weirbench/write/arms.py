@@ -19,6 +19,7 @@ from weir.cli.supervisor import Supervisor
 from weir.tokens import bearer
 from weirbench.api import Database, Weir, admin_uri, wait_for
 from weirbench.cluster import Cluster
+from weirbench.parts import client
 from weirbench.postgres import PG_BIN, free_port, query, unprivileged
 
 # The same for all arms, so that what differs is where WAL and pages go.
@@ -42,10 +43,10 @@ class Arm:
     admin_uri: str
     # The first processes by group; each counts with its descendants.
     groups: Mapping[str, Sequence[int]]
-    # Where counters of fsyncs are read, by group.
-    fsync_metrics: Mapping[str, str] = field(default_factory=dict[str, str])
-    # Where the pageserver's counters are read; a quiet arm waits until it has made its images.
-    pageserver: str | None = None
+    # What reads the counters of fsyncs, by group.
+    fsync_metrics: Mapping[str, httpx.Client] = field(default_factory=dict[str, httpx.Client])
+    # What reads the pageserver's counters; a quiet arm waits until it has made its images.
+    pageserver: httpx.Client | None = None
     # The token to read Weir's counters with: what Prometheus shows.
     metrics_token: Path | None = None
     # Holds the arm's WAL to so many bytes a second; only Weir has such a limit.
@@ -56,8 +57,8 @@ class Arm:
     def fsyncs(self) -> dict[str, float]:
         """By group, since each process was started; Postgres's are those of its WAL."""
         counted = {"postgres": float(query(self.admin_uri, "SELECT wal_sync FROM pg_stat_wal"))}
-        for group, url in self.fsync_metrics.items():
-            counted[group] = self._sum(url, "weir_safekeeper_fsync_seconds_count")
+        for group, part in self.fsync_metrics.items():
+            counted[group] = self._sum(part, "weir_safekeeper_fsync_seconds_count")
         return counted
 
     def wal_position(self) -> int:
@@ -67,14 +68,14 @@ class Arm:
         """No checkpoint and no image to make is left over from the run before."""
         query(self.admin_uri, "CHECKPOINT", timeout=600)
         if self.pageserver is not None:
-            url = self.pageserver
-            wait_for("images to be made", lambda: self._sum(url, "weir_pageserver_images_pending") == 0 or None, 300)
+            part = self.pageserver
+            wait_for("images to be made", lambda: self._sum(part, "weir_pageserver_images_pending") == 0 or None, 300)
 
-    def _sum(self, url: str, name: str) -> float:
+    def _sum(self, part: httpx.Client, name: str) -> float:
         headers = {}
         if self.metrics_token is not None:
             headers["Authorization"] = f"Bearer {self.metrics_token.read_text().strip()}"
-        text = httpx.get(url, headers=headers, timeout=10).raise_for_status().text
+        text = part.get("/metrics", headers=headers, timeout=10).raise_for_status().text
         values = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
         return sum(float(line.rsplit(" ", 1)[1]) for line in values)
 
@@ -145,8 +146,11 @@ class WeirArms:
         self.weir = Weir(installation.api_url, installation.api_key_file.read_text().strip())
 
     @contextmanager
-    def arm(self, name: str, *, pushdown: bool, storage: Mapping[str, object] | None = None) -> Generator[Arm]:
-        """`storage`: settings of the tenant at the pageserver which differ from the usual ones."""
+    def arm(
+        self, name: str, *, pushdown: bool, storage: Mapping[str, object] | None = None, units: float | None = None
+    ) -> Generator[Arm]:
+        """`storage`: settings of the tenant at the pageserver which differ from the usual ones. `units`: the size of
+        the compute, where it is not the usual one."""
         for project in self.weir.projects():
             if project["name"] == f"bench-{name}":
                 self.weir.delete_project(project["id"])
@@ -156,6 +160,8 @@ class WeirArms:
                 self._switch(database)
             if storage:
                 self._configure_storage(database, storage)
+            if units:
+                self._resize(database, units)
             yield self._described(name, database)
         finally:
             self.weir.delete_project(database.project_id)
@@ -175,11 +181,8 @@ class WeirArms:
                 "pageserver": [pids["pageserver"]],
                 "control plane": others,
             },
-            {
-                keeper: f"http://{self.installation.address(keeper.replace('-', '_') + '_http')}/metrics"
-                for keeper in keepers
-            },
-            f"http://{self.installation.address('pageserver_http')}/metrics",
+            {keeper: client(self.installation, keeper.replace("-", "_") + "_http") for keeper in keepers},
+            client(self.installation, "pageserver_http"),
             self.installation.token_file("prometheus"),
             lambda rate: self._limit_wal(database, rate),
             lambda: self._switch(database),
@@ -188,9 +191,16 @@ class WeirArms:
     def _configure_storage(self, database: Database, settings: Mapping[str, object]) -> None:
         spec = json.loads((self.installation.home / "computes" / database.compute_id / "spec.json").read_text())
         path = f"/v1/tenant/{spec['tenant_id']}/config"
-        url = f"http://{self.installation.address('pageserver_http')}{path}"
         headers = bearer.headers("pageserver", path, self.installation.home)
-        httpx.patch(url, json=dict(settings), headers=headers, timeout=30).raise_for_status()
+        with client(self.installation, "pageserver_http") as storage:
+            storage.patch(path, json=dict(settings), headers=headers).raise_for_status()
+
+    def _resize(self, database: Database, units: float) -> None:
+        path = f"/projects/{database.project_id}/endpoints/{database.compute_id}"
+        limits = {f"autoscaling_limit_{name}_cu": units for name in ("min", "max")}
+        self.weir.wait_operations(self.weir.request("PATCH", path, {"endpoint": limits})["operations"])
+        # What a running server does not take of its size it has from its next start on.
+        self.weir.wait_operations(self.weir.request("POST", f"{path}/restart")["operations"])
 
     def _limit_wal(self, database: Database, rate: int) -> None:
         body = {"project": {"settings": {"quota": {"wal_bytes_per_second": rate}}}}

@@ -44,7 +44,7 @@ class Resources:
 
     @property
     def prometheus(self) -> Prometheus:
-        return Prometheus(self.settings.prometheus_url, self.http)
+        return Prometheus(self.settings.prometheus_url, self.http, self.settings.prometheus_part)
 
     def agent(self, endpoint: Endpoint) -> ComputeAgent:
         return agent_of(endpoint.id, endpoint.host, endpoint.port, self.http)

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 )]
 struct Arguments {
     /// Which part it is to be: the name in its certificate
-    #[arg(value_parser = [names::PAGESERVER, names::SAFEKEEPER])]
+    #[arg(value_parser = [names::PAGESERVER, names::SAFEKEEPER, names::PROMETHEUS])]
     part: String,
     /// HOST:PORT of the HTTP API
     address: String,
@@ -39,9 +39,10 @@ fn main() -> ExitCode {
 }
 
 fn ask(arguments: Arguments) -> anyhow::Result<()> {
-    let part = match arguments.part.as_str() {
-        names::PAGESERVER => names::PAGESERVER,
-        _ => names::SAFEKEEPER,
+    let (part, path) = match arguments.part.as_str() {
+        names::PAGESERVER => (names::PAGESERVER, "/healthz"),
+        names::PROMETHEUS => (names::PROMETHEUS, "/-/ready"),
+        _ => (names::SAFEKEEPER, "/healthz"),
     };
     let options = TlsOptions {
         tls: Some(arguments.tls),
@@ -53,7 +54,7 @@ fn ask(arguments: Arguments) -> anyhow::Result<()> {
         .build()?;
     let request = client.send(
         Method::GET,
-        "/healthz",
+        path,
         HeaderMap::new(),
         Bytes::new(),
         PATIENCE,
