@@ -15,7 +15,7 @@ from weirbench.security import OFF, ON, SWITCHES, Start
 from weirbench.write.workloads import Run
 
 from weir.cli import installation as installations
-from weir.cli.services import prometheus_config
+from weir.cli import prometheus_files
 
 PARENTS = """\
 9:name=systemd:/
@@ -53,7 +53,7 @@ def test_what_is_switched_off_is_off_in_a_new_installation_and_nothing_else_chan
     installation = installations.load(home)
     assert not installation.has_tls
     assert (installation.compute_users, installation.compute_cgroup, installation.own_users.pool) == ("", "", None)
-    assert "https" not in prometheus_config(installation)
+    assert "https" not in prometheus_files.config(installation)
     on = {("security", "tls"): True, ("computes", "cgroup"): "/some", ("computes", "max_cu"): 4}
     file.write_text(security.with_settings(before, on))
     installation = installations.load(home)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from weir.cli import installation as installations
-from weir.cli import system
+from weir.cli import prometheus_files, system
 from weir.cli.api_section import API_SETTINGS
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation
@@ -18,7 +18,7 @@ from weir.cli.logs import KEEP_OLD, last_lines, rotate
 from weir.cli.main import cli
 from weir.cli.metadata import forget_stale_lock
 from weir.cli.output import span, table
-from weir.cli.services import COMPLETED, prometheus_config, services, supervisor_config
+from weir.cli.services import COMPLETED, services, supervisor_config
 from weir.config import Settings
 
 
@@ -244,7 +244,7 @@ def test_every_service_waits_for_what_it_needs_and_is_restarted(made: Installati
 
 
 def test_nothing_listens_beyond_loopback(made: Installation):
-    text = supervisor_config(made, services(made)) + prometheus_config(made)
+    text = supervisor_config(made, services(made)) + prometheus_files.config(made)
     assert "0.0.0.0" not in text  # noqa: S104  that is what must not be there
     for service in services(made):
         if isinstance(service.health, str) and service.health:

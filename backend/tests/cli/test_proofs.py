@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from weir.cli import installation as installations
-from weir.cli import prometheus_tls, proofs
+from weir.cli import prometheus_files, proofs
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation
 from weir.cli.main import cli
-from weir.cli.services import prometheus_config, services, supervisor_config
+from weir.cli.services import services, supervisor_config
 from weir.cli.system import Process
 from weir.config import Settings
 from weir.fleet.service import targets
@@ -100,7 +100,7 @@ def test_no_service_can_hold_up_the_renewal_of_certificates(made: Installation):
 
 def test_without_it_nobody_is_told_anything_of_tls(plain: Installation):
     assert not plain.has_tls
-    told = supervisor_config(plain, services(plain)) + prometheus_config(plain)
+    told = supervisor_config(plain, services(plain)) + prometheus_files.config(plain)
     assert not [
         word
         for word in ("--tls", "WEIR_TLS", "https://127", "tls_config", "weir-probe", "--web.config")
@@ -132,7 +132,7 @@ def test_each_part_is_told_its_own_file_and_asked_by_a_probe(made: Installation)
     # The API, and what belongs to no part, as before.
     assert environment["WEIR_API_URL"].startswith("http://")
     # No secret is where others can read it.
-    told = supervisor_config(made, services(made)) + prometheus_config(made)
+    told = supervisor_config(made, services(made)) + prometheus_files.config(made)
     for file in authority.tls_dir(made.home).rglob("*.pem"):
         if file != parts.authorities_file(made.home):
             assert file.read_text().splitlines()[1] not in told
@@ -141,21 +141,21 @@ def test_each_part_is_told_its_own_file_and_asked_by_a_probe(made: Installation)
 def test_prometheus_lets_nobody_in_without_a_certificate(made: Installation):
     proofs.prepare(made)
     (prometheus,) = [service for service in services(made) if service.name == "prometheus"]
-    assert f"--web.config.file={prometheus_tls.web_file(made)}" in prometheus.command
+    assert f"--web.config.file={prometheus_files.web_file(made)}" in prometheus.command
     file = str(parts.service_file(made.home, "prometheus"))
     assert prometheus.health[-4:] == ["prometheus", made.address("prometheus"), "--tls", file]
-    server = json.loads(prometheus_tls.web_config(made))["tls_server_config"]
+    server = json.loads(prometheus_files.web_config(made))["tls_server_config"]
     # Any other word asks for a certificate and takes none as well.
     assert server["client_auth_type"] == "RequireAndVerifyClientCert"
     assert server["min_version"] == "TLS13"
     assert all(Path(server[name]).is_file() for name in ("cert_file", "key_file", "client_ca_file"))
     # Its own folder, where Prometheus writes, is no place for what root reads or writes.
-    assert prometheus_tls.web_file(made).parent == made.run_dir
+    assert prometheus_files.web_file(made).parent == made.run_dir
     assert made.environment()["WEIR_PROMETHEUS_URL"].startswith("https://")
 
 
 def test_prometheus_asks_parts_and_itself_by_tls_and_the_others_as_before(made: Installation):
-    (weir, itself, *others) = json.loads(prometheus_config(made))["scrape_configs"]
+    (weir, itself, *others) = json.loads(prometheus_files.config(made))["scrape_configs"]
     assert weir["tls_config"]["server_name"] == parts.ANY_PORT
     # Without the word a Prometheus of 2.42 shows the token behind nothing, which the API takes for none.
     (discovery,) = weir["http_sd_configs"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from weir.cli import launching, ownership, precedence, prometheus_tls
+from weir.cli import launching, ownership, precedence, prometheus_files
 from weir.cli.errors import CliError
 from weir.cli.installation import Installation, python, script
 from weir.cli.launching import Own
@@ -289,7 +289,7 @@ def _prometheus(installation: Installation) -> Service:
             f"--storage.tsdb.path={installation.home / 'prometheus' / 'data'}",
             f"--storage.tsdb.retention.time={installation.retention}",
             f"--web.listen-address={installation.address('prometheus')}",
-            *((f"--web.config.file={prometheus_tls.web_file(installation)}",) if installation.has_tls else ()),
+            *((f"--web.config.file={prometheus_files.web_file(installation)}",) if installation.has_tls else ()),
             "--log.level=warn",
         ],
         ports=("prometheus",),
@@ -404,48 +404,3 @@ def _availability(service: Service) -> dict[str, Any]:
     if service.once:
         return {"restart": "on_failure", "backoff_seconds": 2, "max_restarts": 10}
     return {"restart": "always", "backoff_seconds": 1}
-
-
-def prometheus_config(installation: Installation) -> str:
-    """The API tells Prometheus what to scrape, so that a compute is scraped as soon as it runs. Rules are in
-    `rules.yml` beside it (`weir.computes.recorded`). Both are in a folder of root's: in Prometheus's own one, root
-    would write to whatever Prometheus had put there."""
-    interval = f"{installation.scrape_interval_seconds}s"
-    itself: dict[str, Any] = {}
-    if installation.has_tls:
-        itself = {"scheme": "https", "tls_config": prometheus_tls.asking(installation, "prometheus")}
-    document = {
-        "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": "15s"},
-        "rule_files": ["rules.yml"],
-        "scrape_configs": [
-            {
-                "job_name": "weir",
-                "authorization": {"credentials_file": str(installation.token_file("prometheus"))},
-                **({"tls_config": prometheus_tls.asking(installation)} if installation.has_tls else {}),
-                "http_sd_configs": [
-                    {
-                        "url": f"{installation.api_url}/internal/prometheus/targets",
-                        "refresh_interval": "3s",
-                        # Debian's Prometheus has no type of its own here, as it has for scrapes.
-                        "authorization": {
-                            "type": "Bearer",
-                            "credentials_file": str(installation.token_file("prometheus")),
-                        },
-                    }
-                ],
-            },
-            {
-                "job_name": "prometheus",
-                "scrape_interval": "15s",
-                "static_configs": [{"targets": [installation.address("prometheus")]}],
-                **itself,
-            },
-            {
-                "job_name": "temporal",
-                "scrape_interval": "5s",
-                "scrape_timeout": "5s",
-                "static_configs": [{"targets": [installation.address("temporal_metrics")]}],
-            },
-        ],
-    }
-    return json.dumps(document, indent=2)

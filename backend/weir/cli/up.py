@@ -19,7 +19,7 @@ from weir.cli import (
     metadata,
     ownership,
     precedence,
-    prometheus_tls,
+    prometheus_files,
     proofs,
     service_users,
     system,
@@ -31,7 +31,7 @@ from weir.cli.files import write_whole
 from weir.cli.installation import Installation
 from weir.cli.output import note, span
 from weir.cli.port_section import PORTS
-from weir.cli.services import Service, prometheus_config, services, supervisor_config
+from weir.cli.services import Service, services, supervisor_config
 from weir.cli.supervisor import State, Supervisor
 
 _TOO_MANY_RESTARTS = 5
@@ -206,9 +206,9 @@ def _prepare_files(installation: Installation) -> None:
     if not metadata.is_initialised(installation):
         note("making the metadata store")
         metadata.initialise(installation)
-    write_whole(installation.run_dir / "prometheus.yml", prometheus_config(installation), 0o644)
+    write_whole(installation.run_dir / "prometheus.yml", prometheus_files.config(installation), 0o644)
     if installation.has_tls:
-        write_whole(prometheus_tls.web_file(installation), prometheus_tls.web_config(installation), 0o644)
+        write_whole(prometheus_files.web_file(installation), prometheus_files.web_config(installation), 0o644)
     from weir.computes import recorded  # noqa: PLC0415  no other command needs what speaks with Prometheus
 
     for name in ("prometheus.yml", "rules.yml"):
