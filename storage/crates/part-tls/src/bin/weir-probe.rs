@@ -52,13 +52,7 @@ fn ask(arguments: Arguments) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let request = client.send(
-        Method::GET,
-        path,
-        HeaderMap::new(),
-        Bytes::new(),
-        PATIENCE,
-    );
+    let request = client.send(Method::GET, path, HeaderMap::new(), Bytes::new(), PATIENCE);
     let (status, _) = runtime.block_on(request)?;
     anyhow::ensure!(status.is_success(), "{part} answers {status}");
     Ok(())
