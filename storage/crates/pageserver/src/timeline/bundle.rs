@@ -255,7 +255,7 @@ mod tests {
     fn an_archive_is_whole_whatever_the_lengths_of_its_files() {
         let lengths = [0, 1, 511, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 77];
         let files: Vec<(String, Bytes)> = (lengths.iter())
-            .map(|length| (0..*length).map(|at| (at * 31 + length) as u8))
+            .map(|length| (0..*length).map(move |at| (at * 31 + length) as u8))
             .map(|content| Bytes::from(content.collect::<Vec<u8>>()))
             .enumerate()
             .map(|(number, content)| (format!("pg_twophase/{number:08X}"), content))
