@@ -37,8 +37,7 @@ PASSWORD = "correct horse"
 # `Engine.close` fails then. Else, as in measurements, stalls are counted.
 STALLS_VARIABLE = "WEIR_WORKER_STALLS"
 # Of all tests (`conftest.py`), milliseconds. What is to hold is 20, which "abort" in the environment looks for (`make
-# test-stalls`); all tests but those of `test_limits.py` held it where several suites shared two processors. Waits
-# for a processor, for memory and for a lock on a crowded machine do not count.
+# test-stalls`). Waits for a processor, for memory and for a lock on a crowded machine do not count.
 STALLS_OF_TESTS = "abort=60"
 STALLED = "worker stalled, the program ends here:"
 
