@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv/bin
 export CARGO_TARGET_DIR := $(CACHE)/target
 export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv
 
-.PHONY: test-clients test-stalls bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model bench-reconciler bench-proxy bench-api images test-images soak-churn bench-floors bench-neighbours bench-api-cost bench-security
+.PHONY: test-clients bench-wake sbom compatibility bad-days test-api-schema help setup demo demo-minor up down status test test-long check soak fmt gen bench-tproc-c bench-demo bench-verdict bench-write bench-write-capped bench-wal-distance oracle fuzz bench-redo bench-pageserver docs docs-serve soak-outage soak-races sim torture torture-control model bench-reconciler bench-proxy bench-api images test-images soak-churn bench-floors bench-neighbours bench-api-cost bench-security
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 18
@@ -174,9 +174,6 @@ bench-write-capped: ## the same where WAL is the limit: images on and off at 4 M
 
 bench-neighbours: ## what a neighbour's commits take while another tenant storms, on a Weir that runs (about 12 min)
 	@$(VENV)/python bench/neighbours.py
-
-test-stalls: ## the engine's tests, ended by each task that keeps an async worker for 20 ms, in place of the usual 60 (about 25 min)
-	@WEIR_WORKER_STALLS=abort scripts/test --only engine
 
 bench-wake: ## how long the first client of a suspended database waits (needs a running Weir; about 3 min)
 	@$(VENV)/python bench/wake.py
