@@ -48,8 +48,9 @@ EXPECTED: dict[tuple[str, str], int] = {
     ("GET", "/projects/{project}/branches/{branch}/databases"): READS + 2,
     # The project's row, and what it used.
     ("PATCH", "/projects/{project}"): CHANGES + 2,
-    # The branch twice, found and written, whether another one has the name, and what it used.
-    ("PATCH", "/projects/{project}/branches/{branch}"): CHANGES + 4,
+    # The branch twice, found and written, whether another one has the name; for the answer, whose it is and what it
+    # used.
+    ("PATCH", "/projects/{project}/branches/{branch}"): CHANGES + 5,
     # The endpoint, found and written.
     ("PATCH", "/projects/{project}/endpoints/{endpoint}"): CHANGES + 2,
 }

@@ -53,7 +53,7 @@ async def _page(
     return PageRequest(cursor, limit)
 
 
-def _branches_page(
+async def _branches_page(
     cursor: Annotated[str | None, Query(max_length=512)] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_BRANCHES)] = 100,
 ) -> PageRequest:
@@ -88,7 +88,7 @@ async def _projects(
     return None if project_ids is None else _idents("project_ids", project_ids)
 
 
-def _named_projects(
+async def _named_projects(
     project_ids: Annotated[
         list[str], Query(min_length=1, max_length=MOST_PROJECTS, description="Repeated, or with commas")
     ],
@@ -99,7 +99,7 @@ def _named_projects(
     return found
 
 
-def _branches(
+async def _branches(
     branch_ids: Annotated[
         list[str] | None, Query(max_length=MOST_PROJECTS, description="All unless given; repeated, or with commas")
     ] = None,
@@ -140,7 +140,7 @@ async def _metrics(
     return _metrics_of(metrics, MEASURED)
 
 
-def _branch_metrics(
+async def _branch_metrics(
     metrics: Annotated[
         list[str],
         Query(
