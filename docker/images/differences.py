@@ -15,6 +15,7 @@ EXPECTED: Mapping[str, str] = {
     r"var/log/(apt/(history|term)\.log|dpkg\.log|alternatives\.log|fontconfig\.log)": "when packages were installed",
     r"var/cache/ldconfig/aux-cache": "inodes and times of libraries",
     r"etc/(shadow|shadow-|gshadow|gshadow-)": "the day on which a user was made",
+    r"var/cache/debconf/config\.dat(-old)?": "the name of the machine that built",
     r".*\.pyc": "when the Python source was written",
     r"opt/weir/.*\.dist-info/(RECORD|uv_cache\.json|direct_url\.json)": "hashes and times of what was built",
 }

@@ -214,6 +214,7 @@ def test_no_image_holds_a_compiler_or_a_secret(weir: Installation) -> None:
         for compiler in ("gcc", "cc", "clang", "rustc", "cargo", "go", "node", "make", "uv"):
             for folder in ("usr/bin", "usr/local/bin", "opt/weir/bin"):
                 assert not (root / folder / compiler).exists(), (service.image, compiler)
+        assert not list((root / "etc/ssl/private").glob("*")), f"{service.image} has a key that all its users share"
         labels = config["Labels"]
         assert labels["org.opencontainers.image.revision"] == commit, f"{service.image}: build the images again"
         assert labels["org.opencontainers.image.version"] == "0.1.0"
