@@ -33,6 +33,8 @@ MANAGED = {
         "shared_buffers",
         "wal_buffers",
     ),
+    # One session's temporary files do not fill the machine's disk.
+    "temp_file_limit",
     # The log is the agent's.
     *("log_line_prefix", "log_destination", "logging_collector", "log_timezone", "syslog_ident"),
     # Weir's own connections have a share.
