@@ -166,6 +166,13 @@ def test_a_timeline_that_is_deleted_before_its_logs_leaves_nothing_in_the_store(
         wait_for("the log that stays to be offloaded", lambda: offloaded(running, stays) >= end, 60)
         doomed = running.compute(timeline)
         doomed.sql("CREATE TABLE t (i int)")
+        # A log knows of a commit on disk a second later. One that knows of none has nothing to offload.
+        committed = lsn(running.safekeeper_status(0, timeline)["commit_lsn"])
+        wait_for(
+            "the logs to have stored what is committed",
+            lambda: min(map(lsn, running.stored_commits(timeline))) >= committed,
+            20,
+        )
         for safekeeper in running.safekeepers:
             safekeeper.kill9()
         doomed.kill9()
