@@ -66,6 +66,7 @@ class Looks:
     """What is looked at before and after a wake: addresses of `/metrics`, and whose processes."""
 
     metrics: list[str]
+    token: Path
     home: Path
 
 
@@ -90,7 +91,8 @@ def main() -> int:
         installation = installations.load(home)
         weir = Weir(installation.api_url, installation.api_key_file.read_text().strip())
         ports = (installation.ports[name] for name in ("worker", "proxy_http"))
-        looks = Looks([f"http://127.0.0.1:{port}/metrics" for port in ports], installation.home)
+        addresses = [f"http://127.0.0.1:{port}/metrics" for port in ports]
+        looks = Looks(addresses, installation.token_file("prometheus"), installation.home)
         wakes = run(weir, looks, arguments.wakes)
     except (ApiError, CliError, psycopg.Error, httpx.HTTPError) as error:
         say(f"The measurement stopped: {error}")
@@ -135,12 +137,12 @@ def prepare(weir: Weir, prewarm: bool, projects: list[str]) -> Database:
 
 
 def wake(weir: Weir, looks: Looks, database: Database) -> Wake:
-    counted, processors = wake_stages.read(looks.metrics), wake_stages.processor_ms(looks.home)
+    counted, processors = wake_stages.read(looks.metrics, looks.token), wake_stages.processor_ms(looks.home)
     row = first_row(database.uri)
     cpu = wake_stages.used(processors, wake_stages.processor_ms(looks.home))
     hot, warm = count_hot(database.uri), first_row(database.uri)
     try:
-        stages = wake_stages.between(counted, wake_stages.read(looks.metrics), row)
+        stages = wake_stages.between(counted, wake_stages.read(looks.metrics, looks.token), row)
     except wake_stages.NotOneWakeError as error:
         say(str(error))
         stages = {}

@@ -34,12 +34,14 @@ class Counted:
     counts: Mapping[str, float]
 
 
-def read(metrics_urls: list[str]) -> Counted:
-    """Raises httpx.HTTPError where one of these does not answer."""
+def read(metrics_urls: list[str], token: Path) -> Counted:
+    """`token`: the file of Prometheus's token, which the control plane's figures want. Raises httpx.HTTPError where
+    one of these does not answer."""
+    shown = {"Authorization": f"Bearer {token.read_text().strip()}"} if token.exists() else {}
     sums: dict[str, float] = {}
     counts: dict[str, float] = {}
     for url in metrics_urls:
-        answer = httpx.get(url, timeout=10)
+        answer = httpx.get(url, headers=shown, timeout=10)
         answer.raise_for_status()
         for family in text_string_to_metric_families(answer.text):
             for sample in family.samples if family.name in (STAGES, WAKES) else ():
