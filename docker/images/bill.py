@@ -4,12 +4,12 @@ crates of the engine's programs that it has, and the console's npm packages."""
 from __future__ import annotations
 
 import subprocess
-from datetime import datetime
+from collections.abc import Collection
 from email.parser import HeaderParser
 from pathlib import Path
 
 from devtools.paths import FRONTEND, REPO, STORAGE
-from devtools.sbom import crates, npm, programs, python
+from devtools.sbom import crates, npm, programs, python, revision
 from devtools.sbom.document import document
 from devtools.sbom.part import Part, Use, merged
 
@@ -18,11 +18,11 @@ _CONSOLE = "usr/share/weir/console/index.html"
 _PROGRAMS = "usr/local/bin"
 
 
-def write(root: Path, image: str, path: Path) -> int:
-    """Writes the CycloneDX 1.6 document of the image whose files are below `root`; how many packages it names."""
-    parts = merged([*debian(root), *python_packages(root), *_go(root), *_crates(root), *_console(root)])
-    commit, when = _git("rev-parse", "HEAD"), _git("show", "-s", "--format=%cI", "HEAD")
-    path.write_text(document(parts, commit, datetime.fromisoformat(when), f"weir/{image}"))
+def write(root: Path, image: str, path: Path, engine: Collection[str] = ()) -> int:
+    """Writes the CycloneDX 1.6 document of the image whose files are below `root`; how many packages it names.
+    `engine`: the names of all programs of the engine."""
+    parts = merged([*debian(root), *python_packages(root), *_go(root), *_crates(root, engine), *_console(root)])
+    path.write_text(document(parts, *revision.of(REPO), f"weir/{image}"))
     return len(parts)
 
 
@@ -60,12 +60,8 @@ def _go(root: Path) -> list[Part]:
     return found
 
 
-def _crates(root: Path) -> list[Part]:
-    ours = [
-        name
-        for name in ("weir-safekeeper", "weir-pageserver", "weir-compute", "weir-members", "weir-proxy")
-        if (root / _PROGRAMS / name).exists()
-    ]
+def _crates(root: Path, engine: Collection[str]) -> list[Part]:
+    ours = [name for name in engine if (root / _PROGRAMS / name).exists()]
     return crates.parts(STORAGE, ours) if ours else []
 
 
@@ -73,7 +69,3 @@ def _console(root: Path) -> list[Part]:
     if not (root / _CONSOLE).exists():
         return []
     return [part for part in npm.parts(FRONTEND, "console", ships=True) if part.use is Use.RUN]
-
-
-def _git(*words: str) -> str:
-    return subprocess.run(["git", *words], cwd=REPO, capture_output=True, text=True, check=True).stdout.strip()

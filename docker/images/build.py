@@ -221,7 +221,7 @@ def main() -> int:
             build("Dockerfile", name, target, common | about, options.ca_bundle)
             label(name, commit)
             with mounted(name) as root:
-                count = bill.write(root, target, BILLS / f"{target}.cdx.json")
+                count = bill.write(root, target, BILLS / f"{target}.cdx.json", PARTS["programs"])
             print(f"{BILLS.relative_to(REPO)}/{target}.cdx.json: {count} packages")
             if options.twice:
                 same = compare(target, name, common | about, options.ca_bundle) and same

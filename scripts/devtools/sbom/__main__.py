@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from datetime import datetime
 from pathlib import Path
 
 from devtools.paths import BIN, E2E, FRONTEND, IDENTITY_PROVIDER, PG_BIN, REPO, STORAGE
-from devtools.run import StepError, capture, say
-from devtools.sbom import crates, licences, npm, programs, python
+from devtools.run import StepError, say
+from devtools.sbom import crates, licences, npm, programs, python, revision
 
 from .document import document
 from .part import Part, Use, merged
@@ -43,10 +42,7 @@ def main() -> int:
     except (StepError, FileNotFoundError) as problem:
         sys.stderr.write(f"no bill of materials: {problem}\n")
         return 2
-    commit = (capture(("git", "-C", REPO, "rev-parse", "HEAD")) or "unknown").strip()
-    when = (capture(("git", "-C", REPO, "show", "-s", "--format=%cI", "HEAD")) or "").strip()
-    made = datetime.fromisoformat(when) if when else datetime.fromtimestamp(0).astimezone()
-    arguments.out.write_text(document(parts, commit, made))
+    arguments.out.write_text(document(parts, *revision.of(REPO)))
     counts = Counter(part.kind for part in parts)
     runs = sum(part.use is Use.RUN for part in parts)
     kinds = ", ".join(f"{count} of {kind}" for kind, count in sorted(counts.items()))
