@@ -1,5 +1,8 @@
 """Whether a token that somebody shows to the control plane counts. Storage and agents check theirs in
-`storage/crates/token`, by the same rules; the API and the worker have pages for Prometheus alone, and check here."""
+`storage/crates/token`, by the same rules; the API and the worker have pages for Prometheus alone, and check here.
+
+PyJWT, which `weir.oidc` has signatures checked by, passes over padding and characters that are no base64url: a token
+could be written in many ways, which the rules do not allow."""
 
 import base64
 import json
