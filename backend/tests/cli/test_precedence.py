@@ -101,6 +101,30 @@ def test_what_services_start_is_in_their_group_from_its_first_moment_on(
 
 
 @as_root
+def test_groups_of_services_are_removed_once_the_last_process_has_left_them(
+    grouped: Installation,
+    run: Callable[[list[str]], subprocess.Popen[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    below = cgroups.places(GROUP)["cpu"]
+
+    def left_by(seconds: int) -> list[str]:
+        precedence.prepare(grouped)
+        process = run([*precedence.words(grouped, "api"), "/bin/sh", "-c", f"echo; exec sleep {seconds}"])
+        assert process.stdout is not None
+        process.stdout.readline()
+        precedence.remove(grouped)
+        return [path.name for path in below.iterdir() if path.is_dir()]
+
+    assert left_by(seconds=1) == []
+    assert "still in" not in capsys.readouterr().out
+    monkeypatch.setattr(precedence, "_LEAVING_SECONDS", 0.2)
+    assert left_by(seconds=60) == ["control"]
+    assert str(below / "control") in capsys.readouterr().out
+
+
+@as_root
 def test_an_agents_group_weighs_more_than_a_compute_and_goes_with_it(
     grouped: Installation, run: Callable[[list[str]], subprocess.Popen[bytes]]
 ) -> None:

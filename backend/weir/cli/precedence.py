@@ -8,10 +8,12 @@ together, which are started in one, and one to each compute. There the services'
 """
 
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from weir.cli.installation import Installation
+from weir.cli.output import note
 from weir.kit import cgroups
 
 # A group that is not to be entered is said, and keeps nothing from starting.
@@ -20,6 +22,7 @@ _ENTER = (
     'shift; exec "$@"'
 )
 _GROUPS = {cgroups.SERVICES: cgroups.SERVICES_WEIGHT, cgroups.CONTROL: cgroups.CONTROL_WEIGHT}
+_LEAVING_SECONDS = 5.0
 _ON_THE_WAY_OF_COMMITS = ("safekeeper-", "pageserver", "proxy")
 
 
@@ -64,11 +67,24 @@ def missing(installation: Installation) -> str:
 
 
 def remove(installation: Installation) -> None:
-    """Removes what was made for services and for this installation's computes, once nothing runs any more."""
+    """Removes what was made for services and for this installation's computes, once nothing runs any more. A group of
+    services that a process is still in stays, and is said."""
     if not installation.compute_cgroup or os.geteuid() != 0:
         return
-    for name in _GROUPS:
-        cgroups.remove_one(installation.compute_cgroup, name)
+    # The kernel takes a process out of its group a moment after it has closed its files and let go of its memory.
+    deadline = time.monotonic() + _LEAVING_SECONDS
+    while left := _of_services_left(installation.compute_cgroup):
+        if time.monotonic() > deadline:
+            note(f"a process is still in these control groups, which stay: {', '.join(map(str, left))}")
+            break
+        time.sleep(0.05)
     if installation.computes_dir.is_dir():
         for folder in installation.computes_dir.iterdir():
             cgroups.remove(installation.compute_cgroup, folder.name)
+
+
+def _of_services_left(group: str) -> list[Path]:
+    """Removes the groups of services that nothing is in; the directories of the others."""
+    for name in _GROUPS:
+        cgroups.remove_one(group, name)
+    return sorted({directory for name in _GROUPS for directory in cgroups.weighed(group, name)})
