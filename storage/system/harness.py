@@ -36,8 +36,8 @@ PASSWORD = "correct horse"
 # With "abort" or "abort=MILLISECONDS", storage programs end at a stall of an async worker (crates/stalls), and
 # `Engine.close` fails then. Else, as in measurements, stalls are counted.
 STALLS_VARIABLE = "WEIR_WORKER_STALLS"
-# Of all tests (`conftest.py`): at each stall of more than 20 ms. Waits for a processor, for memory and for a lock on
-# a crowded machine do not count.
+# Of all tests (`conftest.py`): at a stall of more than 20 ms, unless it is a single one that a halted processor can
+# have made. Waits for a processor, for memory and for a lock on a crowded machine do not count.
 STALLS_OF_TESTS = "abort"
 STALLED = "worker stalled, the program ends here:"
 

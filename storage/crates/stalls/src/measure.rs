@@ -140,7 +140,9 @@ pub(crate) struct Course {
     asleep: Duration,
     /// Of it, that which counts.
     slept: Duration,
-    /// Of it, that for memory, which does not.
+    /// Of that which counts, what was for a disk.
+    for_disk: Duration,
+    /// Of all, that for memory, which does not count.
     for_memory: Duration,
     /// Whether the machine was crowded since sleep was measured last.
     crowded: bool,
@@ -154,6 +156,7 @@ impl Course {
             ran: Duration::ZERO,
             asleep: Duration::ZERO,
             slept: Duration::ZERO,
+            for_disk: Duration::ZERO,
             for_memory: Duration::ZERO,
             crowded: first.crowded,
         }
@@ -175,7 +178,10 @@ impl Course {
             let more = asleep.saturating_sub(self.asleep).min(since);
             match now.state {
                 State::Memory => self.for_memory += more,
-                State::Disk => self.slept += more.min(LATE),
+                State::Disk => {
+                    self.slept += more.min(LATE);
+                    self.for_disk += more.min(LATE);
+                }
                 State::Sleeps if !self.crowded => self.slept += more,
                 State::Sleeps | State::Runs => {}
             }
@@ -183,6 +189,11 @@ impl Course {
             self.crowded = now.crowded;
         }
         (self.ran + self.slept).min(all)
+    }
+
+    /// How long the poll has waited for a disk, by what is known now.
+    pub(crate) fn waited_for_disk(&self) -> Duration {
+        self.for_disk
     }
 
     /// How long the poll has waited for memory beside that, by what is known now.
@@ -193,9 +204,10 @@ impl Course {
     /// What the poll did with the time, in words.
     pub(crate) fn in_words(&self) -> String {
         format!(
-            "{} ms in which it ran, {} ms in which it slept; beside that it waited {} ms for memory",
+            "{} ms in which it ran, {} ms in which it slept, {} of them for a disk; beside that it waited {} ms for memory",
             self.ran.as_millis(),
             self.slept.as_millis(),
+            self.for_disk.as_millis(),
             self.for_memory.as_millis()
         )
     }
@@ -257,11 +269,13 @@ mod tests {
         assert_eq!(lock, milliseconds(0));
         let disk = course.kept(&crowded(reading(start, 40, State::Disk, 0, 0)));
         assert_eq!(disk, milliseconds(10), "of before nothing is made up for");
+        assert_eq!(course.waited_for_disk(), milliseconds(10));
         // It was crowded at the last look: only from the next one on is it known not to be.
         let after = course.kept(&reading(start, 45, State::Sleeps, 0, 0));
         assert_eq!(after, milliseconds(10));
         let alone = course.kept(&reading(start, 60, State::Sleeps, 0, 0));
         assert_eq!(alone, milliseconds(25));
+        assert_eq!(course.waited_for_disk(), milliseconds(10));
     }
 
     #[test]

@@ -48,6 +48,13 @@ static NAMES: RwLock<Vec<&'static str>> = RwLock::new(Vec::new());
 static SEATS: Mutex<Vec<Arc<Seat>>> = Mutex::new(Vec::new());
 static WATCHER: Once = Once::new();
 
+/// A program that stalls are to end ends at so many polls of one task beyond its limit, or at one beyond so many limits.
+///
+/// One poll that seems to have run for long may have done nothing: a hypervisor that fetches memory of its guest, or
+/// has too few processors, halts one for tens of milliseconds, and the guest's kernel counts them as time in which the
+/// thread ran. A lock's holder can be halted the same way. A wait for a disk is known for what it is.
+const CERTAIN: u32 = 3;
+
 /// Logs say so much of stalls at most: one a period; the metrics have all.
 const LOG_PERIOD: Duration = Duration::from_secs(1);
 
@@ -97,7 +104,7 @@ pub(crate) fn seated(seat: Arc<Seat>) {
         let ends_at = ends_at(&value).unwrap_or_else(|| {
             panic!("{VARIABLE}={value:?} is not known; abort is, and abort=MILLISECONDS from 20 on")
         });
-        let watch = move || Watcher::default().run(ends_at);
+        let watch = move || Watcher::default().run(ends_at.map(Ends::new));
         let started = thread::Builder::new().name("stalls".into()).spawn(watch);
         if let Err(error) = started {
             assert!(ends_at.is_none(), "no thread to look for stalls: {error}");
@@ -119,14 +126,45 @@ struct Seen {
     /// Whether it is counted already, as a stall and as a wait for memory.
     counted: bool,
     wait_counted: bool,
+    /// Whether it is counted by [`Ends`].
+    beyond: bool,
 }
 
-/// A poll that has kept its thread beyond the limit.
+/// A poll that has kept its thread beyond [`LIMIT`].
 struct Stall {
+    task: &'static str,
     text: String,
     kept: Duration,
+    /// Of it, what it waited for a disk.
+    for_disk: Duration,
     /// Whether it has just become one.
     is_new: bool,
+}
+
+/// Whether stalls end the program, and which.
+struct Ends {
+    limit: Duration,
+    /// How many polls of a task were beyond the limit.
+    beyond: HashMap<&'static str, u32>,
+}
+
+impl Ends {
+    fn new(limit: Duration) -> Ends {
+        Ends {
+            limit,
+            beyond: HashMap::new(),
+        }
+    }
+
+    /// Whether the program ends now. `seen`: whether this poll was beyond the limit at an earlier look.
+    fn at(&mut self, stall: &Stall, seen: &mut bool) -> bool {
+        if stall.kept <= self.limit {
+            return false;
+        }
+        let count = self.beyond.entry(stall.task).or_default();
+        *count += u32::from(!std::mem::replace(seen, true));
+        *count >= CERTAIN || stall.for_disk > self.limit || stall.kept > self.limit * CERTAIN
+    }
 }
 
 #[derive(Default)]
@@ -136,7 +174,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn run(mut self, ends_at: Option<Duration>) {
+    fn run(mut self, mut ends: Option<Ends>) {
         loop {
             thread::sleep(TICK);
             let seats = SEATS.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -161,7 +199,11 @@ impl Watcher {
                     if stall.is_new {
                         self.say(&stall.text);
                     }
-                    if ends_at.is_some_and(|limit| stall.kept > limit) {
+                    let seen = self.seen.get_mut(&seat.thread).expect("judged just now");
+                    if ends
+                        .as_mut()
+                        .is_some_and(|ends| ends.at(&stall, &mut seen.beyond))
+                    {
                         eprintln!("{MARK} {}", stall.text);
                         std::process::abort();
                     }
@@ -177,6 +219,7 @@ impl Watcher {
             course: Course::new(*now),
             counted: false,
             wait_counted: false,
+            beyond: false,
         });
         let kept = seen.course.kept(now);
         let waited = seen.course.waited_for_memory();
@@ -202,7 +245,13 @@ impl Watcher {
             kept.as_millis(),
             seen.course.in_words()
         );
-        Some(Stall { text, kept, is_new })
+        Some(Stall {
+            task,
+            text,
+            kept,
+            for_disk: seen.course.waited_for_disk(),
+            is_new,
+        })
     }
 
     fn say(&mut self, stall: &str) {
@@ -226,6 +275,42 @@ fn raise(gauge: &GaugeVec, task: &str, to: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn stall(task: &'static str, kept: u64, for_disk: u64) -> Stall {
+        Stall {
+            task,
+            text: String::new(),
+            kept: Duration::from_millis(kept),
+            for_disk: Duration::from_millis(for_disk),
+            is_new: true,
+        }
+    }
+
+    #[test]
+    fn a_program_ends_at_what_only_the_task_can_have_done() {
+        let fresh = || Ends::new(LIMIT);
+        assert!(fresh().at(&stall("a", 21, 21), &mut false), "a disk");
+        assert!(fresh().at(&stall("a", 61, 0), &mut false), "very long");
+        let mut ends = fresh();
+        for task in ["a", "b", "a", "b"] {
+            assert!(!ends.at(&stall(task, 60, 20), &mut false), "{task}");
+        }
+        assert!(
+            !ends.at(&stall("a", 20, 20), &mut false),
+            "within the limit"
+        );
+        assert!(ends.at(&stall("a", 21, 0), &mut false), "again and again");
+    }
+
+    #[test]
+    fn looks_at_one_poll_are_one_stall() {
+        let (mut ends, mut seen) = (Ends::new(LIMIT), false);
+        for kept in [15, 21, 26, 31, 36] {
+            assert!(!ends.at(&stall("a", kept, 0), &mut seen), "{kept} ms");
+        }
+        assert!(!ends.at(&stall("a", 21, 0), &mut false), "a second one");
+        assert!(ends.at(&stall("a", 21, 0), &mut false), "a third one");
+    }
 
     #[test]
     fn the_variable_says_beyond_what_a_program_ends() {
