@@ -32,6 +32,7 @@ mod seat;
 mod watch;
 
 pub use seat::{LIMIT, MARK, TICK, VARIABLE};
+pub use watch::CERTAIN;
 
 use std::cell::Cell;
 use std::fs::File;

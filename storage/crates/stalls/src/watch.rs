@@ -53,7 +53,7 @@ static WATCHER: Once = Once::new();
 /// One poll that seems to have run for long may have done nothing: a hypervisor that fetches memory of its guest, or
 /// has too few processors, halts one for tens of milliseconds, and the guest's kernel counts them as time in which the
 /// thread ran. A lock's holder can be halted the same way. A wait for a disk is known for what it is.
-const CERTAIN: u32 = 3;
+pub const CERTAIN: u32 = 3;
 
 /// Logs say so much of stalls at most: one a period; the metrics have all.
 const LOG_PERIOD: Duration = Duration::from_secs(1);
