@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 import httpx
 import psycopg
 from credentials import Credentials, Managing
-from processes import give_up_volumes, here
+from processes import here
 from proofs import Proofs
 
 PG_BIN = Path(os.environ.get("WEIR_PG_BIN_DIR", "/usr/lib/postgresql/15/bin"))
@@ -227,15 +227,7 @@ class Compute:
         assert code == 0, f"suspended compute exited with {code}:\n{self.process.tail()}"
 
     def kill9(self) -> None:
-        assert self.process.child is not None
-        self.process.signal(signal.SIGKILL)
-        try:
-            self.process.wait(15)
-        except subprocess.TimeoutExpired:
-            # An audit read goes through the agent's own volume. A thread that closes a file there waits for the
-            # kernel to have written what is dirty, which nobody takes any more, and no signal ends that wait.
-            give_up_volumes(self.process.child.pid, self.directory)
-            self.process.wait(15)
+        self.process.kill9()
         wait_for("Postgres to die with its agent", lambda: not listening(self.port), 20)
 
     def switch_full_page_writes(self, enabled: bool) -> dict[str, Any]:

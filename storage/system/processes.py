@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
-import tempfile
 from pathlib import Path
 
 
@@ -14,26 +11,6 @@ def children(pid: int) -> set[int]:
     for task in Path(f"/proc/{pid}/task").iterdir():
         found |= {int(number) for number in (task / "children").read_text().split()}
     return found
-
-
-def give_up_volumes(pid: int, directory: Path) -> None:
-    """Has the kernel answer with an error what waits for FUSE mounts below `directory`, of a dying process that
-    serves them: by the kernel's control file system, since the mounts are in the process's own namespace."""
-    numbers: set[str] = set()
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):
-            for line in (task / "mountinfo").read_text().splitlines():
-                fields = line.split()
-                if " - fuse " in line and fields[4].startswith(f"{directory}/"):
-                    numbers.add(fields[2].partition(":")[2])
-    with tempfile.TemporaryDirectory(prefix="weir-fusectl-") as scratch:
-        subprocess.run(["mount", "-t", "fusectl", "fusectl", scratch], check=True, timeout=30)
-        try:
-            for number in numbers:
-                with contextlib.suppress(FileNotFoundError):
-                    (Path(scratch) / number / "abort").write_text("1")
-        finally:
-            subprocess.run(["umount", scratch], check=True, timeout=30)
 
 
 def here(agent: int, pid: int) -> int:

@@ -4,8 +4,6 @@
 //! long its chain is. Where the page here and there have the same LSN they must be the same page, but for bytes
 //! that no WAL describes.
 
-use std::io::ErrorKind;
-use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +13,6 @@ use wire::page::ReadPosition;
 
 use super::Agent;
 use super::live::Live;
-use crate::postgres::DataDirectory;
 use crate::source::SourceError;
 
 /// Pause while there is nothing to read or no audit is asked for.
@@ -68,32 +65,13 @@ async fn local(
         let Some((path, offset)) = volume.place_of_block(rel, block).map_err(failed)? else {
             return Ok(None);
         };
-        read_block(&data, &path, offset).map_err(failed)
+        data.read_block(&path, offset).map_err(failed)
     });
     read.await.map_err(failed)?
 }
 
 fn failed(error: impl std::fmt::Display) -> SourceError {
     SourceError::Failed(error.to_string())
-}
-
-/// A block as Postgres would read it, which is the kernel's page where it has one; `None` behind the file's end.
-fn read_block(
-    data: &DataDirectory,
-    path: &str,
-    offset: u64,
-) -> std::io::Result<Option<Box<[u8; BLCKSZ]>>> {
-    let mut page = Box::new([0; BLCKSZ]);
-    let read = data
-        .file(path)
-        .and_then(|file| file.read_exact_at(&mut page[..], offset));
-    match read {
-        Ok(()) => Ok(Some(page)),
-        Err(error) => match error.kind() {
-            ErrorKind::NotFound | ErrorKind::UnexpectedEof => Ok(None),
-            _ => Err(error),
-        },
-    }
 }
 
 async fn audit(

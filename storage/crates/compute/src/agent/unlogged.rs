@@ -1,8 +1,8 @@
 //! What unlogged relations hold, which ends with a run: each start begins them anew, from their init forks.
 
 use std::collections::HashMap;
-use std::io::ErrorKind;
-use std::path::Path;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pg_types::rel::DEFAULT_TABLESPACE;
@@ -12,6 +12,7 @@ use wal_decode::RelationId;
 use super::live::Live;
 use super::wal_by_relation::{Name, connect, databases, names};
 use super::{Agent, State};
+use crate::volume::through_mount;
 
 /// Relations told one by one, the largest.
 const MOST_RELATIONS: usize = 10;
@@ -102,15 +103,25 @@ impl Agent {
     async fn counted(&self, live: &Arc<Live>) -> anyhow::Result<HashMap<RelationId, u64>> {
         let (live, root) = (live.clone(), self.paths.volume.clone());
         // Reads through the mount, which this process serves on other threads.
-        tokio::task::spawn_blocking(move || count(&live, &root)).await?
+        tokio::task::spawn_blocking(move || count(&live, root)).await?
     }
 }
 
 /// Sizes as the kernel has them: it knows of writes that have not come to the volume yet.
-fn count(live: &Live, root: &Path) -> anyhow::Result<HashMap<RelationId, u64>> {
+fn count(live: &Live, root: PathBuf) -> anyhow::Result<HashMap<RelationId, u64>> {
+    let files = live.volume.unlogged_files()?;
+    let sizes = through_mount::alone(move || {
+        let size_of = |(file, init): (String, String)| {
+            let bytes = size(&root.join(&file))?.saturating_sub(size(&root.join(init))?);
+            Ok((file, bytes))
+        };
+        files
+            .into_iter()
+            .map(size_of)
+            .collect::<io::Result<Vec<_>>>()
+    })??;
     let mut counted = HashMap::new();
-    for (file, init) in live.volume.unlogged_files()? {
-        let bytes = size(&root.join(&file))?.saturating_sub(size(&root.join(init))?);
+    for (file, bytes) in sizes {
         if let Some(id) = relation_of(&file) {
             *counted.entry(id).or_default() += bytes;
         }

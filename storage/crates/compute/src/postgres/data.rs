@@ -2,14 +2,16 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pg_types::WAL_SEGMENT_BYTES;
+use pg_types::{BLCKSZ, WAL_SEGMENT_BYTES};
 use wal_decode::synth::SegmentFile;
 
 use super::beneath::Beneath;
 use super::user::OsUser;
+use crate::volume::through_mount;
 
 /// Directories that the volume serves.
 pub const SERVED: [&str; 5] = ["base", "global", "pg_xact", "pg_multixact", "pg_commit_ts"];
@@ -94,23 +96,49 @@ impl DataDirectory {
         self.open.remove(name)
     }
 
-    /// Opens a file below the directory for reading; one of a served directory through the mount, where the kernel may
-    /// have pages that the volume does not have yet. `NotFound` when there is none; a link is an error.
+    /// Opens a file below the directory for reading, which must not be in a served one. `NotFound` when there is none; a
+    /// link is an error.
     pub fn file(&self, name: &str) -> io::Result<File> {
+        debug_assert!(!is_served(name));
+        self.open.file(name)
+    }
+
+    /// All of a file; one of a served directory through the mount, where the kernel may have pages that the volume does
+    /// not have yet. Errors as of [`DataDirectory::file`]; blocks, for as long as the volume takes.
+    pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         if is_served(name) {
-            // Not by the link in the data directory, which belongs to Postgres; and opened for each file anew, because an
-            // open directory would keep the volume mounted.
-            Beneath::open(&self.volume)?.file(name)
+            self.read_served(name, |mut file| whole(&mut file))
         } else {
-            self.open.file(name)
+            whole(&mut self.file(name)?)
         }
     }
 
-    /// All of a file; see [`DataDirectory::file`].
-    pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        let mut content = Vec::new();
-        self.file(name)?.read_to_end(&mut content)?;
-        Ok(content)
+    /// The block of a file of a served directory at `offset` bytes, as Postgres would read it: the kernel's page where it
+    /// has one. `None` where there is no such file, or none that is as long.
+    pub fn read_block(&self, name: &str, offset: u64) -> io::Result<Option<Box<[u8; BLCKSZ]>>> {
+        let read = self.read_served(name, move |file| {
+            let mut page = Box::new([0; BLCKSZ]);
+            file.read_exact_at(&mut page[..], offset).map(|()| page)
+        });
+        match read {
+            Ok(page) => Ok(Some(page)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof => Ok(None),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Opens a file through the mount and reads from it there where a kill ends it ([`through_mount`]).
+    fn read_served<T: Send + 'static>(
+        &self,
+        name: &str,
+        read: impl FnOnce(File) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        // Not by the link in the data directory, which belongs to Postgres; and opened for each file anew, because an
+        // open directory would keep the volume mounted.
+        let (volume, name) = (self.volume.clone(), name.to_owned());
+        through_mount::alone(move || read(Beneath::open(&volume)?.file(&name)?))?
     }
 
     /// The WAL to start from.
@@ -126,6 +154,12 @@ impl DataDirectory {
         }
         Ok(())
     }
+}
+
+fn whole(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)?;
+    Ok(content)
 }
 
 fn is_served(name: &str) -> bool {

@@ -30,6 +30,7 @@ mod quota;
 mod read_ahead;
 mod stats;
 mod throttle;
+pub mod through_mount;
 pub mod tree;
 mod write_back;
 mod written;

@@ -13,6 +13,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use super::Volume;
 use super::dirty_limit::{self, MAX_DIRTY};
 use super::front::Front;
+use super::through_mount;
 
 /// What the mount is called in the mount table.
 const NAME: &str = "weir";
@@ -92,7 +93,9 @@ impl Mounted {
             Session::new(front, path, &config)
         };
         let session = session.and_then(Session::spawn).map_err(fail)?;
-        if let Err(error) = dirty_limit::set(path, MAX_DIRTY) {
+        let mount = path.to_owned();
+        let limited = through_mount::alone(move || dirty_limit::set(&mount, MAX_DIRTY));
+        if let Err(error) = limited.and_then(|set| set) {
             tracing::info!(path = %path.display(), %error, "the kernel's own limit of written pages stays");
         }
         Ok(Mounted {
@@ -114,7 +117,10 @@ impl Mounted {
         self.volume.close();
         let (mut detached, mut unmounted) = (false, false);
         for attempt in 0.. {
-            match umount2(&self.path, MntFlags::empty()) {
+            // It writes back what the kernel has of the volume, and waits for that.
+            let path = self.path.clone();
+            let tried = through_mount::alone(move || umount2(&path, MntFlags::empty()));
+            match tried.unwrap_or(Err(Errno::EBUSY)) {
                 Ok(()) | Err(Errno::EINVAL) => {
                     unmounted = true;
                     break;
