@@ -75,6 +75,14 @@ async def test_a_key_of_one_project_reaches_no_other_and_nothing_around(
             assert (await console.get("/audit")).status_code == 403
 
 
+async def test_a_key_of_all_of_the_organisation_names_no_project(owner: httpx.AsyncClient) -> None:
+    """Not even null: Neon's command line takes that for a key of nothing, and revokes it."""
+    key = await made(owner)
+    assert "project_id" not in key
+    listed = {row["id"]: row for row in (await owner.get("/api_keys")).json()}
+    assert "project_id" not in listed[key["id"]]
+
+
 async def test_a_key_is_made_for_a_project_of_the_organisation_alone(alone: Alone, owner: httpx.AsyncClient) -> None:
     elsewhere = await people.project(alone.database, alone.elsewhere)
     refused = await owner.post("/api_keys", json={"key_name": "x", "project_id": elsewhere})

@@ -1,6 +1,8 @@
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
+
+from pydantic import Field
 
 from weir.kit.pagination import Pagination
 from weir.kit.schemas import Body, Id, Name, Timestamp, View
@@ -15,11 +17,12 @@ class ApiKeyCreator(View):
 
 
 class ApiKeyScope(View):
-    """What a key may do at most. `project_id`: its only project; null is all of the organization. `role` is that of
-    who made it, and `read_only` leaves a viewer's of it. `expires_at`: null is never."""
+    """What a key may do at most. `project_id`: its only project, left out where the key is for all of the
+    organization: Neon's command line takes a null there for a key of nothing, and revokes it. `role` is that of who
+    made it, and `read_only` leaves a viewer's of it. `expires_at`: null is never."""
 
     role: Role
-    project_id: str | None
+    project_id: Annotated[str | None, Field(exclude_if=lambda project: project is None)] = None
     read_only: bool
     expires_at: datetime | None
 

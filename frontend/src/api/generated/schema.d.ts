@@ -2605,7 +2605,7 @@ export interface components {
         ApiKeyCreated: {
             role: components["schemas"]["Role"];
             /** Project Id */
-            project_id: string | null;
+            project_id?: string | null;
             /** Read Only */
             read_only: boolean;
             /** Expires At */
@@ -2646,7 +2646,7 @@ export interface components {
         ApiKeyItem: {
             role: components["schemas"]["Role"];
             /** Project Id */
-            project_id: string | null;
+            project_id?: string | null;
             /** Read Only */
             read_only: boolean;
             /** Expires At */

@@ -101,12 +101,12 @@ function Scope({ apiKey }: { apiKey: ApiKey }) {
         {apiKey.read_only && <Badge>reads only</Badge>}
       </p>
       <p className="text-xs text-muted">
-        {apiKey.project_id === null ? (
-          'in all of the organisation'
-        ) : (
+        {apiKey.project_id ? (
           <>
             in <code className="break-all">{apiKey.project_id}</code> alone
           </>
+        ) : (
+          'in all of the organisation'
         )}
       </p>
     </div>
