@@ -36,6 +36,10 @@ data "weir_snapshot" "newest" {
 }
 
 data "weir_organization" "mine" {}
+
+data "weir_project" "this" {
+  id = weir_project.this.id
+}
 `
 
 // A snapshot and a schedule: made, the same plan is empty, changed, imported, changed outside, deleted outside.
@@ -63,7 +67,7 @@ func TestAccSnapshots(t *testing.T) {
 					noted("weir_snapshot.kept", "id", &snapshot),
 					resource.TestCheckResourceAttrSet("weir_snapshot.kept", "lsn"),
 					resource.TestCheckResourceAttrPair("data.weir_snapshot.newest", "id", "weir_snapshot.kept", "id"),
-					resource.TestCheckResourceAttrPair("data.weir_organization.mine", "id", "weir_project.this", "owner_id"),
+					resource.TestCheckResourceAttrPair("data.weir_organization.mine", "id", "data.weir_project.this", "owner_id"),
 				),
 			},
 			{Config: last, ConfigPlanChecks: both(plancheck.ResourceActionUpdate)},
