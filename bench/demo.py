@@ -23,7 +23,7 @@ from typing import Any
 
 import httpx
 from weirbench import capped, report, tproc
-from weirbench.api import ApiError, Database, Weir
+from weirbench.api import OPEN, ApiError, Database, Weir
 from weirbench.figures import Window, measure, together
 from weirbench.parts import client
 from weirbench.postgres import SqlError, query
@@ -44,7 +44,6 @@ IMAGE_THRESHOLD = 16
 # Wide: five computes, their load and all of Weir share one small machine, where a neighbour's build is no regression.
 # Bounds alone: a minute at a few transactions a second says too little about a p99 for statistics.
 BOUNDS = {"judge_by": "bounds", "max_p99_ratio": 5.0, "p99_slack_seconds": 0.25}
-OPEN = {"planned", "running"}
 
 
 @dataclass

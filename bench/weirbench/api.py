@@ -15,6 +15,8 @@ from psycopg.conninfo import conninfo_to_dict
 T = TypeVar("T")
 _DONE = {"finished", "skipped"}
 _BAD = {"failed", "error", "cancelled"}
+# Of a rollout that goes on by itself.
+OPEN = {"planned", "running"}
 
 
 class ApiError(Exception):
@@ -126,6 +128,25 @@ class Weir:
             cursor = page["pagination"]["cursor"]
             if not cursor:
                 return {**rollout, "computes": computes}
+
+
+def push_down(weir: Weir, project_id: str, name: str, seconds: float = 180) -> dict[str, Any]:
+    """Switches image pushdown on for a project's computes by a rollout without windows, as a person would; a switch
+    at an agent would be taken back. The rollout as it ended, well or not. Raises RuntimeError when it goes on for
+    longer than `seconds`."""
+    body = {
+        "name": name,
+        "feature": "image_pushdown",
+        "selector": {"project_ids": [project_id]},
+        "strategy": {"waves": [{"percent": 100}], "baseline_seconds": 0, "bake_seconds": 0, "soak_seconds": 0},
+    }
+    rollout = weir.request("POST", "/rollouts", body)["rollout"]
+    deadline = time.monotonic() + seconds
+    while (now := weir.rollout(rollout["id"]))["status"] in OPEN:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"rollout {rollout['id']} is still {now['status']} after {seconds:.0f} s")
+        time.sleep(0.5)
+    return now
 
 
 def admin_uri(home: Path, database: Database) -> str:

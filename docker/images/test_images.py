@@ -17,11 +17,11 @@ from boards.all import DASHBOARDS
 from containers import run
 from cryptography import x509
 from running import DOCKER, Installation
+from weirbench.api import push_down
 
 NOT_ROOT = (
     *("safekeeper-1", "pageserver", "proxy", "api", "s3", "temporal", "postgres", "prometheus", "tokens", "traces"),
 )
-ENDED_BADLY = ("held", "aborting", "aborted", "rolling_back", "rolled_back", "failed")
 
 
 def _query(weir: Installation, uri: str, query: LiteralString) -> tuple[object, ...]:
@@ -80,18 +80,8 @@ def test_pushdown_is_switched_by_a_rollout_and_the_pageserver_makes_the_images_t
     with weir.connect(uri) as connection:
         connection.execute("CREATE TABLE story AS SELECT n FROM generate_series(1, 5000) AS n")
         assert _query(weir, uri, "SHOW full_page_writes") == ("on",)
-        body = {
-            "name": "images move to storage",
-            "feature": "image_pushdown",
-            "selector": {"project_ids": [project]},
-            "strategy": {"waves": [{"percent": 100}], "baseline_seconds": 0, "bake_seconds": 0, "soak_seconds": 0},
-        }
-        rollout = weir.api.request("POST", "/rollouts", body)["rollout"]
-        deadline = time.monotonic() + 120
-        while (now := weir.api.rollout(rollout["id"]))["status"] != "completed":
-            assert now["status"] not in ENDED_BADLY, now["status_reason"]
-            assert time.monotonic() < deadline, now
-            time.sleep(1)
+        ended = push_down(weir.api, project, "images move to storage", 120)
+        assert ended["status"] == "completed", ended["status_reason"]
         # The same session: nothing was restarted.
         assert connection.execute("SHOW full_page_writes").fetchone() == ("off",)
         # More versions of each page than the threshold of a chain, so that images are due.

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ import httpx
 from weir.cli.installation import Installation
 from weir.cli.supervisor import Supervisor
 from weir.tokens import bearer
-from weirbench.api import Database, Weir, admin_uri, wait_for
+from weirbench.api import Database, Weir, admin_uri, push_down, wait_for
 from weirbench.cluster import Cluster
 from weirbench.parts import client
 from weirbench.postgres import PG_BIN, free_port, query, unprivileged
@@ -32,7 +31,6 @@ SETTINGS = {
 }
 # Weir's computes have their own of these.
 _STOCK = {"listen_addresses": "'127.0.0.1'", "fsync": "on", "wal_level": "replica", "max_wal_senders": "4"}
-OPEN = {"planned", "running"}
 
 
 @dataclass(frozen=True)
@@ -208,21 +206,9 @@ class WeirArms:
         self.weir.wait_operations(changed["operations"])
 
     def _switch(self, database: Database) -> None:
-        """By a rollout without windows, as a person would; a switch at the agent would be taken back."""
-        body = {
-            "name": f"bench-write {database.name}",
-            "feature": "image_pushdown",
-            "selector": {"project_ids": [database.project_id]},
-            "strategy": {"waves": [{"percent": 100}], "baseline_seconds": 0, "bake_seconds": 0, "soak_seconds": 0},
-        }
-        rollout = self.weir.request("POST", "/rollouts", body)["rollout"]
-        deadline = time.monotonic() + 180
-        while (now := self.weir.rollout(rollout["id"]))["status"] in OPEN:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"rollout {rollout['id']} is still {now['status']} after three minutes")
-            time.sleep(0.5)
+        ended = push_down(self.weir, database.project_id, f"bench-write {database.name}")
         if query(database.uri, "SHOW full_page_writes") != "off":
-            raise RuntimeError(f"rollout {rollout['id']} ended {now['status']}: {now['status_reason']}")
+            raise RuntimeError(f"rollout {ended['id']} ended {ended['status']}: {ended['status_reason']}")
 
 
 @contextmanager
