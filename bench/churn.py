@@ -2,7 +2,7 @@
 
 The real programs, one tenant that stays, and a loop of tables, branches, computes, databases and tenants that come
 and go (`storage/system/churning.py`). The command fails when a figure grows from the middle third to the last, or
-rises by a line in the second half.
+rises by a line in both halves and over all of the run.
 
 The result is `results/churn.json`, and `results/churn.png` draws it: sizes in bytes, times in seconds.
 """

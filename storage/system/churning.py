@@ -52,9 +52,8 @@ ROWS = 400
 @dataclass(frozen=True)
 class Figure:
     """What is counted, in `unit`. From the middle third of a run to its last one, the median may grow by `share` of
-    itself and `slack`: what noise and the time of a look make, far below what a leak makes in a long run. In the
-    second half of a long run, its line may rise by `rise` with each cycle; None where the kernel or an allocator
-    decides what stays."""
+    itself and `slack`: what noise and the time of a look make, far below what a leak makes in a long run. Over
+    a long run its line may rise by `rise` with each cycle; None where the kernel or an allocator decides what stays."""
 
     name: str
     unit: str
@@ -97,7 +96,7 @@ SOAK_FIGURES = (
     Figure("safekeepers_rss", "bytes", 12 * MIB, None),
     Figure("agent_rss", "bytes", 24 * MIB, None),
 )
-#: Cycles in the second half of a run from which on a line is told from noise. What a cycle does repeats after 60.
+#: Cycles in each half of a run from which on a line is told from noise. What a cycle does repeats after 60.
 LINE_CYCLES = 200
 #: Memory in use is looked at so often for a sample, so many seconds apart.
 LOOKS_AT_MEMORY = 3
@@ -135,12 +134,11 @@ def grown(samples: Sequence[Mapping[str, float]], figures: Sequence[Figure] = FI
 
 
 def lines(samples: Sequence[Mapping[str, float]], figures: Sequence[Figure] = SOAK_FIGURES) -> Sample:
-    """By how much each figure rises with each cycle, in the second half of the samples. Raises ValueError for fewer
-    samples than two halves of `LINE_CYCLES`."""
+    """By how much each figure rises with each cycle, in all of the run. Raises ValueError for fewer samples than two
+    halves of `LINE_CYCLES`."""
     if not are_enough_for_lines(samples):
         raise ValueError(f"{len(samples)} samples are too few to tell a line from noise; run longer")
-    half = samples[len(samples) // 2 :]
-    return {figure.name: rise([sample[figure.name] for sample in half]) for figure in figures}
+    return {figure.name: rise([sample[figure.name] for sample in samples]) for figure in figures}
 
 
 def are_enough_for_lines(samples: Sequence[Mapping[str, float]]) -> bool:
