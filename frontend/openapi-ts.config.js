@@ -9,6 +9,7 @@ export default {
           'BranchRestoreRequest',
           'BranchSafekeepersRequest',
           'DatabaseCreateRequest',
+          'InvitationsRequest',
           'MemberAddRequest',
           'PasswordChange',
           'ProjectCreateRequest',

@@ -38,6 +38,83 @@ async function setUpSecondFactor(page: Page, password: string): Promise<{ secret
   return { secret, recovery }
 }
 
+/** Invites on the organisation's page and returns the links that its dialog shows, by email. */
+async function invite(page: Page, emails: string[], role: string): Promise<Map<string, string>> {
+  await page.getByRole('button', { name: 'Invite people' }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByLabel('Emails').fill(emails.join('\n'))
+  await dialog.getByLabel('Role').selectOption(role)
+  await dialog.getByRole('button', { name: /^Make/ }).click()
+  await expect(dialog.getByRole('list', { name: 'Links' }).getByRole('listitem')).toHaveCount(emails.length)
+  const links = new Map<string, string>()
+  for (const email of emails) links.set(email, await dialog.getByLabel(`link for ${email}`, { exact: true }).innerText())
+  return links
+}
+
+test('an owner invites people, who come by their links, and takes an invitation back', async ({ page, browser }) => {
+  const errors = watchErrors(page)
+  const run = Date.now().toString(36)
+  const owner = makePerson(`owner-${run}@example.org`, 'Owner', 'owner')
+  const [comes, stays] = [`comes-${run}@example.org`, `stays-${run}@example.org`]
+  await signInAs(page, owner)
+  await goTo(page, 'Organisation')
+  const open = page.getByRole('table', { name: 'Open invitations' })
+
+  // By the keyboard alone, to the field and back.
+  const button = page.getByRole('button', { name: 'Invite people' })
+  await button.focus()
+  await page.keyboard.press('Enter')
+  const dialog = page.getByRole('dialog')
+  await expect(dialog.getByLabel('Emails')).toBeFocused()
+  await page.keyboard.type(`${owner.email} nonsense`)
+  await dialog.getByRole('button', { name: 'Make 2 links' }).click()
+  await expect(dialog.getByRole('alert')).toContainText('Not an email: nonsense')
+  await inspect(page, 'invite-refused')
+  await page.keyboard.press('Escape')
+  await expect(dialog).toHaveCount(0)
+  await expect(button).toBeFocused()
+
+  const links = await invite(page, [comes, stays], 'member')
+  await inspect(page, 'invite-links')
+  await page.keyboard.press('Escape')
+  await dialog.getByRole('button', { name: 'I have the links' }).click()
+  await expect(dialog).toHaveCount(0)
+  await expect(button).toBeFocused()
+  await expect(open.getByRole('row', { name: comes })).toContainText(`by ${owner.email}`)
+  await expect(open.getByRole('row', { name: comes })).toContainText('in 7 d')
+  await inspect(page, 'invitations')
+
+  const theirs = await (await browser.newContext()).newPage()
+  const errorsOfTheirs = watchErrors(theirs)
+  await theirs.goto(links.get(comes) ?? '')
+  await theirs.getByLabel('Name').fill('Comes')
+  await theirs.getByLabel('Password').fill(`long enough ${run}`)
+  await theirs.getByRole('button', { name: 'Make an account and accept' }).click()
+  await expect(theirs.getByRole('heading', { level: 1, name: 'Projects' })).toBeVisible()
+  await goTo(theirs, 'Organisation')
+  await expect(theirs.getByRole('button', { name: 'Invite people' })).toBeDisabled()
+  await expect(theirs.getByRole('table', { name: 'Open invitations' })).toHaveCount(0)
+  await inspect(theirs, 'invitations-member')
+  await theirs.context().close()
+
+  await page.reload()
+  await expect(page.getByRole('table', { name: 'Members' }).getByRole('row', { name: comes })).toContainText('member')
+  await expect(open.getByRole('row', { name: comes })).toHaveCount(0)
+  await open.getByRole('button', { name: `Revoke the invitation of ${stays}` }).click()
+  await inspect(page, 'invitation-revoke')
+  await dialog.getByRole('button', { name: 'Revoke' }).click()
+  await expect(dialog).toHaveCount(0)
+  await expect(open.getByRole('row', { name: stays })).toHaveCount(0)
+
+  const late = await (await browser.newContext()).newPage()
+  await late.goto(links.get(stays) ?? '')
+  await late.getByLabel('Password').fill(`long enough ${run}`)
+  await late.getByRole('button', { name: 'Make an account and accept' }).click()
+  await expect(late.getByRole('alert')).toContainText('was taken back')
+  await late.context().close()
+  expect([...errors, ...errorsOfTheirs].filter((error) => !EXPECTED.test(error))).toEqual([])
+})
+
 test('a person signs in with a second factor, changes a role, and ends a session', async ({ page, browser }) => {
   const errors = watchErrors(page)
   const run = Date.now().toString(36)

@@ -8,12 +8,11 @@ import { createRoot } from 'react-dom/client'
 
 import { createQueryClient } from './api/query-client'
 import { createAppRouter } from './app/router'
+import { leadToSignIn } from './app/signed-out'
 import { ToastProvider } from './ui/Toast'
 
 const queryClient = createQueryClient(() => {
-  if (router.state.location.pathname !== '/login') {
-    void router.navigate({ to: '/login', search: { then: router.state.location.href } })
-  }
+  leadToSignIn(router)
 })
 const router = createAppRouter(queryClient)
 

@@ -21,6 +21,7 @@ type Facts = {
   maximum?: number
   minLength?: number
   maxLength?: number
+  maxItems?: number
   default?: unknown
 }
 
@@ -50,6 +51,11 @@ export function longest(field: Schema): number | undefined {
 /** Characters that a text in a generated schema has to have at least; 0 where that is not said. */
 export function shortest(field: Schema): number {
   return factsOf(field).minLength ?? 0
+}
+
+/** Items that a list in a generated schema may have; undefined where there is no limit. */
+export function mostItems(field: Schema): number | undefined {
+  return factsOf(field).maxItems
 }
 
 /** What is wrong with a value, in words: the schemas come without any. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { ago, bytes, bytesPerSecond, change, computes, duration, isNewer, percent, seconds } from './format'
+import { ago, bytes, bytesPerSecond, change, computes, duration, isNewer, percent, seconds, until } from './format'
 
 describe('format', () => {
   it('chooses a byte unit and keeps three significant figures or fewer', () => {
@@ -30,6 +30,21 @@ describe('format', () => {
 
   it('says how long ago', () => {
     expect(ago('2026-01-01T00:00:00Z', Date.parse('2026-01-01T00:03:00Z'))).toBe('3 min ago')
+  })
+
+  it('says how long it is until then', () => {
+    const end = '2026-01-08T00:00:00Z'
+    const before = (ms: number) => until(end, Date.parse(end) - ms)
+    expect([0, 1, 59_001, 60_000, 5_400_000, 86_400_000, 7 * 86_400_000 - 1].map(before)).toEqual([
+      'now',
+      'in 1 s',
+      'in 60 s',
+      'in 1 min',
+      'in 2 h',
+      'in 1 d',
+      'in 7 d',
+    ])
+    expect([before(-1), until('no date', 0)]).toEqual(['now', '—'])
   })
 })
 

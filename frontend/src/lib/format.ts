@@ -117,3 +117,14 @@ export function ago(value: string | null | undefined, now: number): string {
   if (elapsed < 86400) return `${Math.round(elapsed / 3600)} h ago`
   return `${Math.round(elapsed / 86400)} d ago`
 }
+
+/** How long it is until then, in the largest sensible unit: `in 6 d`. `now` is passed in so that text can be tested. */
+export function until(value: string, now: number): string {
+  const left = (new Date(value).getTime() - now) / 1000
+  if (!Number.isFinite(left)) return '—'
+  if (left <= 0) return 'now'
+  if (left < 60) return `in ${Math.ceil(left)} s`
+  if (left < 3600) return `in ${Math.round(left / 60)} min`
+  if (left < 86400) return `in ${Math.round(left / 3600)} h`
+  return `in ${Math.round(left / 86400)} d`
+}

@@ -42,8 +42,8 @@ export function LoginPage() {
           <summary className="cursor-pointer rounded-sm">No account, or locked out?</summary>
           <div className="mt-2 grid gap-2">
             <p>
-              An admin of your organisation adds you. Whoever runs the installation sets another password by{' '}
-              <code>weir-admin user password EMAIL</code>, and ends a second factor that is lost by{' '}
+              An admin of your organisation invites you by a link. Whoever runs the installation sets another password
+              by <code>weir-admin user password EMAIL</code>, and ends a second factor that is lost by{' '}
               <code>weir-admin user end-second-factor EMAIL</code>.
             </p>
             <div>

@@ -4,6 +4,7 @@ import { useState } from 'react'
 import { Keys } from '~/features/keys/Keys'
 import type { MemberAsk } from '~/features/members/ask'
 import { leaveRefusal } from '~/features/members/can'
+import { Invitations } from '~/features/members/Invitations'
 import { Members } from '~/features/members/Members'
 import { membersQuery } from '~/features/members/queries'
 import { RoleGuide } from '~/features/members/RoleGuide'
@@ -65,6 +66,7 @@ function OrganizationParts({ orgId, name }: { orgId: string; name: string }) {
       />
       <div className="grid gap-4">
         <Members user={user} orgId={orgId} onAsk={setAsk} />
+        <Invitations user={user} orgId={orgId} onAsk={setAsk} />
         <RoleGuide own={user.role} />
         <Keys />
         <OrganizationQuotas />

@@ -1,7 +1,7 @@
 import { createFormHook, createFormHookContexts } from '@tanstack/react-form'
 import type { ComponentProps, SyntheticEvent } from 'react'
 
-import { Checkbox, SelectField, TextField } from '~/ui/Field'
+import { Checkbox, SelectField, TextAreaField, TextField } from '~/ui/Field'
 
 const { fieldContext, formContext, useFieldContext } = createFormHookContexts()
 
@@ -19,6 +19,25 @@ function Text(props: Omit<ComponentProps<typeof TextField>, Own>) {
       {...props}
       value={field.state.value}
       error={errorOf(field)}
+      onBlur={field.handleBlur}
+      onChange={(event) => {
+        field.handleChange(event.target.value)
+      }}
+    />
+  )
+}
+
+/** `refused`: what the API said of the text that was sent; what is wrong with the text that is there goes before it. */
+function TextArea({
+  refused,
+  ...props
+}: Omit<ComponentProps<typeof TextAreaField>, Own> & { refused?: string | null }) {
+  const field = useFieldContext<string>()
+  return (
+    <TextAreaField
+      {...props}
+      value={field.state.value}
+      error={errorOf(field) ?? refused}
       onBlur={field.handleBlur}
       onChange={(event) => {
         field.handleChange(event.target.value)
@@ -54,7 +73,7 @@ function Check({ label }: Pick<ComponentProps<typeof Checkbox>, 'label'>) {
 export const { useAppForm, withForm } = createFormHook({
   fieldContext,
   formContext,
-  fieldComponents: { Text, Select, Check },
+  fieldComponents: { Text, TextArea, Select, Check },
   formComponents: {},
 })
 

@@ -1,24 +1,46 @@
-import { Check, Copy as CopyIcon } from 'lucide-react'
+import { Check, Copy as CopyIcon, X } from 'lucide-react'
 import { useState } from 'react'
+
+type State = 'ready' | 'copied' | 'failed'
+
+const ICONS = { ready: CopyIcon, copied: Check, failed: X } as const
+
+/** Browsers give the clipboard to pages of https and of this machine alone, and may ask the person. */
+async function copied(text: string): Promise<State> {
+  try {
+    await navigator.clipboard.writeText(text)
+    return 'copied'
+  } catch {
+    return 'failed'
+  }
+}
 
 /** Copies text; the label names what is copied so that it makes sense out of context. */
 export function Copy({ text, label }: { text: string; label: string }) {
-  const [copied, setCopied] = useState(false)
+  const [state, setState] = useState<State>('ready')
+  const said = {
+    ready: `Copy ${label}`,
+    copied: `${label} copied`,
+    failed: `${label} is not copied: the browser refuses. Select the text and copy it.`,
+  }[state]
+  const Icon = ICONS[state]
   return (
     <button
       type="button"
-      aria-label={copied ? `${label} copied` : `Copy ${label}`}
-      className="inline-flex size-7 items-center justify-center rounded-md text-muted hover:bg-raised hover:text-text"
+      aria-label={said}
+      title={state === 'failed' ? said : undefined}
+      className="inline-flex size-7 flex-none items-center justify-center rounded-md text-muted hover:bg-raised hover:text-text"
       onClick={() => {
-        void navigator.clipboard.writeText(text).then(() => {
-          setCopied(true)
-          setTimeout(() => {
-            setCopied(false)
-          }, 1500)
+        void copied(text).then((next) => {
+          setState(next)
+          if (next === 'copied')
+            setTimeout(() => {
+              setState('ready')
+            }, 1500)
         })
       }}
     >
-      {copied ? <Check aria-hidden size={14} /> : <CopyIcon aria-hidden size={14} />}
+      <Icon aria-hidden size={14} />
     </button>
   )
 }

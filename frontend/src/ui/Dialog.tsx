@@ -1,6 +1,8 @@
 import { Dialog as Radix } from 'radix-ui'
 import type { ReactNode } from 'react'
 
+import { useReturnFocus } from './return-focus'
+
 type Props = {
   /** Whether it is there; most are made when they are asked for and go when they are closed. */
   open?: boolean
@@ -12,6 +14,7 @@ type Props = {
 }
 
 export function Dialog({ open = true, onClose, title, description, children }: Props) {
+  const focus = useReturnFocus()
   return (
     <Radix.Root
       open={open}
@@ -22,6 +25,7 @@ export function Dialog({ open = true, onClose, title, description, children }: P
       <Radix.Portal>
         <Radix.Overlay className="fixed inset-0 z-40 bg-black/45" />
         <Radix.Content
+          {...focus}
           {...(description ? {} : { 'aria-describedby': undefined })}
           className={
             'fixed top-1/2 left-1/2 z-50 max-h-[90dvh] w-[min(34rem,calc(100vw-2rem))] -translate-x-1/2 ' +

@@ -2,10 +2,13 @@ import { X } from 'lucide-react'
 import { Dialog as Radix } from 'radix-ui'
 import type { ReactNode } from 'react'
 
+import { useReturnFocus } from './return-focus'
+
 type Props = { title: ReactNode; onClose: () => void; children: ReactNode }
 
 /** A panel from the right that holds the keyboard until it is closed; the whole screen on narrow ones. */
 export function Drawer({ title, onClose, children }: Props) {
+  const focus = useReturnFocus()
   return (
     <Radix.Root
       open
@@ -16,6 +19,7 @@ export function Drawer({ title, onClose, children }: Props) {
       <Radix.Portal>
         <Radix.Overlay className="fixed inset-0 z-30 bg-black/45" />
         <Radix.Content
+          {...focus}
           aria-describedby={undefined}
           className="fixed inset-y-0 right-0 z-40 w-[min(64rem,100vw)] overflow-y-auto border-l border-line bg-bg p-4 shadow-xl sm:p-6"
         >

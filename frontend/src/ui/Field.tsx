@@ -1,5 +1,11 @@
 import { clsx } from 'clsx'
-import { type InputHTMLAttributes, type ReactNode, type SelectHTMLAttributes, useId } from 'react'
+import {
+  type InputHTMLAttributes,
+  type ReactNode,
+  type SelectHTMLAttributes,
+  type TextareaHTMLAttributes,
+  useId,
+} from 'react'
 
 const CONTROL =
   'w-full rounded-md border border-line bg-panel px-2.5 py-1.5 text-sm text-text placeholder:text-muted aria-[invalid=true]:border-bad'
@@ -49,6 +55,28 @@ export function TextField({
   return (
     <Shell id={id} label={label} hint={hint} error={error} compact={compact ?? false}>
       <input
+        id={id}
+        {...rest}
+        aria-invalid={Boolean(error)}
+        aria-describedby={described(id, hint, error)}
+        className={clsx(CONTROL, className)}
+      />
+    </Shell>
+  )
+}
+
+export function TextAreaField({
+  label,
+  hint,
+  error,
+  compact,
+  className,
+  ...rest
+}: Common & TextareaHTMLAttributes<HTMLTextAreaElement>) {
+  const id = useId()
+  return (
+    <Shell id={id} label={label} hint={hint} error={error} compact={compact ?? false}>
+      <textarea
         id={id}
         {...rest}
         aria-invalid={Boolean(error)}

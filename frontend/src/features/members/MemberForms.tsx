@@ -15,25 +15,21 @@ import { Dialog } from '~/ui/Dialog'
 
 import type { MemberAsk } from './ask'
 import { givenRoles } from './can'
+import { Invite, RevokeInvitation } from './InvitationForms'
 import { addMember, changeRole, leaveOrganization, membersKey, removeMember } from './queries'
 import { ROLE_TEXT } from './role-text'
+import { RoleOptions } from './RoleOptions'
 
 type Props = { orgId: string; orgName: string; ask: MemberAsk; onClose: () => void }
 
 /** The form for what was asked of an organisation's members. */
 export function MemberDialogs({ orgId, orgName, ask, onClose }: Props) {
   if (ask.what === 'add') return <AddMember orgId={orgId} onClose={onClose} />
+  if (ask.what === 'invite') return <Invite orgId={orgId} onClose={onClose} />
+  if (ask.what === 'revoke') return <RevokeInvitation orgId={orgId} of={ask.invitation} onClose={onClose} />
   if (ask.what === 'role') return <ChangeRole orgId={orgId} of={ask.member} onClose={onClose} />
   if (ask.what === 'remove') return <RemoveMember orgId={orgId} of={ask.member} onClose={onClose} />
   return <Leave orgId={orgId} orgName={orgName} onClose={onClose} />
-}
-
-function RoleOptions({ roles }: { roles: MemberRole[] }) {
-  return roles.map((role) => (
-    <option key={role} value={role}>
-      {role}
-    </option>
-  ))
 }
 
 function AddMember({ orgId, onClose }: { orgId: string; onClose: () => void }) {
@@ -54,7 +50,7 @@ function AddMember({ orgId, onClose }: { orgId: string; onClose: () => void }) {
     <Dialog
       onClose={onClose}
       title="Add a member"
-      description="A person whom this installation knows. One whom it does not know is made first, on its machine, by weir-admin user create EMAIL."
+      description="A person whom this installation knows. One whom it does not know is invited instead."
     >
       <form onSubmit={submits(form)}>
         <form.AppField name="email">

@@ -1,4 +1,7 @@
-import type { Member } from '~/api/types'
+import type { Invitation, Member } from '~/api/types'
 
 /** What was asked of an organisation's members. */
-export type MemberAsk = { what: 'add' } | { what: 'role' | 'remove'; member: Member } | { what: 'leave' }
+export type MemberAsk =
+  | { what: 'add' | 'invite' | 'leave' }
+  | { what: 'role' | 'remove'; member: Member }
+  | { what: 'revoke'; invitation: Invitation }

@@ -1,4 +1,4 @@
-import type { Member, MemberRole, SessionUser } from '~/api/types'
+import type { Invitation, Member, MemberRole, SessionUser } from '~/api/types'
 import { covers, refusal, ROLES } from '~/features/session/access'
 
 /** Why who is signed in may not decide on members at all; null where they may. */
@@ -30,5 +30,14 @@ export function leaveRefusal(user: SessionUser, members: Member[]): string | nul
   const own = members.find(({ member }) => member.user_id === user.id)
   return own !== undefined && isLastOwner(own, members)
     ? 'You are the last owner. Make somebody else one first.'
+    : null
+}
+
+/** Why an invitation may not be taken back by who is signed in; null where it may. */
+export function invitationRefusal(user: SessionUser, of: Invitation): string | null {
+  const closed = decideRefusal(user)
+  if (closed !== null) return closed
+  return user.role !== null && !covers(user.role, of.role)
+    ? `${of.email} is invited as ${of.role}, a greater role than yours.`
     : null
 }

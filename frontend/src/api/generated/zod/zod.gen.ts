@@ -341,6 +341,21 @@ export const zMemberAddRequest = z.object({
 });
 
 /**
+ * InvitationAsked
+ */
+export const zInvitationAsked = z.object({
+    email: z.string().check(z.minLength(3), z.maxLength(254)),
+    role: z._default(z.optional(zRole), 'member')
+});
+
+/**
+ * InvitationsRequest
+ */
+export const zInvitationsRequest = z.object({
+    invitations: z.array(zInvitationAsked).check(z.minLength(1), z.maxLength(20))
+});
+
+/**
  * DatabaseCreate
  */
 export const zDatabaseCreate = z.object({
