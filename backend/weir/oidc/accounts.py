@@ -3,7 +3,8 @@
 People are told apart by issuer and subject, which a provider never gives to anybody else. An email is no proof of
 that kind. It counts once, at the first sign-in, and only where the provider says that it has verified the email and
 the installation's settings say that the provider speaks for the email's domain. Even then it opens nothing that
-somebody else may hold: a person with a password is not linked, since whoever made that password may be another one.
+somebody else may hold: a person with a password is not linked by it, since whoever made that password may be another
+one. Such a person makes the link themselves (`weir.oidc.links`).
 """
 
 import shlex
@@ -43,7 +44,7 @@ async def person_of(session: AsyncSession, settings: ProviderSettings, proven: P
     if user is not None:
         return user
     email = _email_that_counts(settings, proven)
-    await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _FIRST_SIGN_IN_LOCK})
+    await in_turn(session)
     user = await _linked(session, settings, proven)
     if user is not None:
         return user
@@ -64,12 +65,21 @@ async def person_of(session: AsyncSession, settings: ProviderSettings, proven: P
     return user
 
 
+async def in_turn(session: AsyncSession) -> None:
+    """Until commit, nobody else is linked. To be taken before a person is locked."""
+    await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _FIRST_SIGN_IN_LOCK})
+
+
 async def _linked(session: AsyncSession, settings: ProviderSettings, proven: Proven) -> User | None:
     statement = select(UserIdentity.user_id).where(
         UserIdentity.issuer == settings.issuer, UserIdentity.subject == proven.subject
     )
     user_id = await session.scalar(statement)
-    return None if user_id is None else await PeopleRepository(session).locked_user(user_id)
+    if user_id is None:
+        return None
+    user = await PeopleRepository(session).locked_user(user_id)
+    # The link may have ended while the person was locked by what ended it.
+    return user if await session.scalar(statement) == user_id else None
 
 
 def _email_that_counts(settings: ProviderSettings, proven: Proven) -> str:
@@ -97,8 +107,9 @@ async def _unclaimed(session: AsyncSession, settings: ProviderSettings, known: U
     current = await PeopleRepository(session).locked_user(known.id)
     if current is None or current.password_hash is not None:
         raise ForbiddenError(
-            f"{known.email} has a password here, and is not linked with {settings.name}; sign in with the password, "
-            f"or have an operator end it: `weir-admin user provider-only {known.email}`"
+            f"{known.email} has a password here, and is not linked with {settings.name}; sign in with the password "
+            f"and link {settings.name} on the page `Your account`, or have an operator end the password: "
+            f"`weir-admin user provider-only {known.email}`"
         )
     other = select(UserIdentity.subject).where(
         UserIdentity.issuer == settings.issuer, UserIdentity.user_id == current.id
