@@ -12,7 +12,7 @@ from uuid import uuid4
 import httpx
 import pytest
 import pytest_asyncio
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, text
 from weir_testing.identity_provider import (
     DOMAIN,
     Installation,
@@ -275,6 +275,41 @@ async def test_of_links_that_come_at_once_one_is_made(here: Installation, provid
         got = await asyncio.gather(first.get(answers[0]), second.get(answers[1]))
         assert sorted(each.status_code for each in got) == [303, 409]
     assert len(await subjects_of(here, who)) == 1
+
+
+async def _until_somebody_waits_for_a_row(here: Installation) -> None:
+    statement = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    for _ in range(100):
+        async with here.database.transaction() as session:
+            if await session.scalar(statement):
+                return
+        await asyncio.sleep(0.1)
+    raise AssertionError("nobody waited for a row in ten seconds")
+
+
+async def test_a_link_that_ends_during_a_sign_in_opens_no_session(here: Installation, provider: RealProvider) -> None:
+    who, account = await person(here.database, {}, password=PASSWORD), new_account(provider)
+    async with here.database.transaction() as session:
+        await administration.link(session, who.email, provider.issuer, account)
+    async with here.browser(account) as client:
+        answer = await answer_of(here, client)
+        async with here.database.transaction() as session:
+            await administration.unlink(session, who.email)
+            coming = asyncio.create_task(client.get(answer))
+            await _until_somebody_waits_for_a_row(here)
+        refused = await coming
+        assert (refused.status_code, SESSION_COOKIE in refused.cookies) == (401, False)
+        assert "ended while you signed in" in refused.text
+
+
+async def test_text_that_no_subject_has_is_refused(here: Installation, provider: RealProvider) -> None:
+    who = await person(here.database, {}, password=PASSWORD)
+    async with signed_in(here, who) as client:
+        for strange in ("", "a\x00b", "a" * 2049):
+            refused = await unlink(client, provider, strange)
+            assert refused.status_code in {400, 422}, (strange[:4], refused.text)
 
 
 async def test_a_person_is_one_at_each_provider(here: Installation, provider: RealProvider) -> None:

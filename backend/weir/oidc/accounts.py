@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from weir.errors import ForbiddenError, UnavailableError
+from weir.errors import ForbiddenError, UnauthorizedError, UnavailableError
 from weir.identity.repository import IdentityRepository
 from weir.oidc.settings import ProviderSettings
 from weir.people.models import Membership, User, UserIdentity
@@ -39,7 +39,7 @@ class Proven:
 
 async def person_of(session: AsyncSession, settings: ProviderSettings, proven: Proven, coming: Coming) -> User:
     """The person, locked until commit. Raises ForbiddenError, which says what an operator can do, when there is none
-    and none is to be made."""
+    and none is to be made; UnauthorizedError when the link ends at the same time."""
     user = await _linked(session, settings, proven)
     if user is not None:
         return user
@@ -78,8 +78,10 @@ async def _linked(session: AsyncSession, settings: ProviderSettings, proven: Pro
     if user_id is None:
         return None
     user = await PeopleRepository(session).locked_user(user_id)
-    # The link may have ended while the person was locked by what ended it.
-    return user if await session.scalar(statement) == user_id else None
+    # It may have ended while the person was locked by what ended it.
+    if await session.scalar(statement) != user_id:
+        raise UnauthorizedError(f"the link with {settings.name} ended while you signed in; begin again")
+    return user
 
 
 def _email_that_counts(settings: ProviderSettings, proven: Proven) -> str:

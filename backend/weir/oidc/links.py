@@ -26,7 +26,7 @@ from weir.people.models import User, UserIdentity
 from weir.people.own import Own
 from weir.people.repository import PeopleRepository
 from weir.people.schemas import is_email
-from weir.people.sign_in import Coming, normal_email, note, proven
+from weir.people.sign_in import WRONG, Coming, normal_email, note, proven
 
 
 async def links_of(session: AsyncSession, user_id: UUID) -> list[UserIdentity]:
@@ -38,11 +38,12 @@ async def links_of(session: AsyncSession, user_id: UUID) -> list[UserIdentity]:
 async def allow(own: Own, settings: ProviderSettings) -> None:
     """Raises as `weir.people.sign_in.proven`; ConflictError where the person has no password, or has a link with the
     provider."""
-    await _has_password(own)
+    async with own.database.transaction() as session:
+        # Before the proof: a refusal uses up neither an attempt nor a code.
+        await _has_none_with(session, settings, await _with_password(session, own))
     user = await proven(own.database, own.box, own.attempt)
     async with own.database.transaction() as session:
-        current = await own.again(session, user)
-        await _has_none_with(session, settings, current)
+        await own.again(session, user)
         await own.note(session, user, "user.link.begin", provider=settings.id, issuer=settings.issuer)
 
 
@@ -94,7 +95,8 @@ async def make(house: House, provider: Provider, begun: Begun, code: str, coming
 async def end(own: Own, issuer: str, subject: str, keep: UUID | None) -> None:
     """The sessions that came by the link end too, but for `keep`. Raises as `weir.people.sign_in.proven`;
     ConflictError where the person has no password, and so may have no other way to sign in; NotFoundError."""
-    await _has_password(own)
+    async with own.database.transaction() as session:
+        await _with_password(session, own)
     user = await proven(own.database, own.box, own.attempt)
     async with own.database.transaction() as session:
         await own.again(session, user)
@@ -128,16 +130,18 @@ async def _whose(session: AsyncSession, begun: Begun, token: str | None, at: dat
     return opened.user_id
 
 
-async def _has_password(own: Own) -> None:
-    """Before the proof, which would call it a wrong password."""
-    async with own.database.transaction() as session:
-        user = await PeopleRepository(session).user_of_email(own.attempt.email)
-    if user is not None and user.password_hash is None:
+async def _with_password(session: AsyncSession, own: Own) -> User:
+    """The person who asks. To be asked before the proof, which would call no password a wrong one."""
+    user = await PeopleRepository(session).user_of_email(own.attempt.email)
+    if user is None:
+        raise UnauthorizedError(WRONG)
+    if user.password_hash is None:
         raise ConflictError(
             f"{user.email} has no password to prove this with, and signs in by an identity provider alone; have an "
             f"operator set a password first (`weir-admin user password {user.email}`), or change the links "
             "(`weir-admin user link`, `weir-admin user unlink`)"
         )
+    return user
 
 
 async def _has_none_with(session: AsyncSession, settings: ProviderSettings, user: User) -> None:

@@ -6,6 +6,8 @@ from pydantic import StringConstraints
 from weir.kit.schemas import View
 from weir.people.sign_in_schemas import PasswordProof
 
+_OfLink = Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=r"^[^\x00]+$")]
+
 
 class AuthProvider(View):
     """An identity provider that people may sign in by. `start_url`: where the browser goes, with `?next=` and the
@@ -52,5 +54,5 @@ class ProviderLinkBegun(View):
 class ProviderLinkEnd(PasswordProof):
     """`issuer` and `subject`: of the link, as `GET /auth/links` has them."""
 
-    issuer: Annotated[str, StringConstraints(min_length=1, max_length=2048)]
-    subject: Annotated[str, StringConstraints(min_length=1, max_length=2048)]
+    issuer: _OfLink
+    subject: _OfLink
