@@ -69,6 +69,9 @@ RULES: dict[str, Rule] = {
     "begin_totp": _PERSON,
     "confirm_totp": _PERSON,
     "end_totp": _PERSON,
+    "list_provider_links": _PERSON,
+    "begin_provider_link": _PERSON,
+    "end_provider_link": _PERSON,
     # Organisations, members, keys, the audit log.
     "get_organization": _READS_ALL,
     "create_organization": _RUNS,

@@ -3,7 +3,8 @@
 People are told apart by issuer and subject, which a provider never gives to anybody else. An email is no proof of
 that kind. It counts once, at the first sign-in, and only where the provider says that it has verified the email and
 the installation's settings say that the provider speaks for the email's domain. Even then it opens nothing that
-somebody else may hold: a person with a password is not linked, since whoever made that password may be another one.
+somebody else may hold: a person with a password is not linked by it, since whoever made that password may be another
+one. Such a person makes the link themselves (`weir.oidc.links`).
 """
 
 import shlex
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from weir.errors import ForbiddenError, UnavailableError
+from weir.errors import ForbiddenError, UnauthorizedError, UnavailableError
 from weir.identity.repository import IdentityRepository
 from weir.oidc.settings import ProviderSettings
 from weir.people.models import Membership, User, UserIdentity
@@ -38,12 +39,12 @@ class Proven:
 
 async def person_of(session: AsyncSession, settings: ProviderSettings, proven: Proven, coming: Coming) -> User:
     """The person, locked until commit. Raises ForbiddenError, which says what an operator can do, when there is none
-    and none is to be made."""
+    and none is to be made; UnauthorizedError when the link ends at the same time."""
     user = await _linked(session, settings, proven)
     if user is not None:
         return user
     email = _email_that_counts(settings, proven)
-    await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _FIRST_SIGN_IN_LOCK})
+    await in_turn(session)
     user = await _linked(session, settings, proven)
     if user is not None:
         return user
@@ -64,12 +65,23 @@ async def person_of(session: AsyncSession, settings: ProviderSettings, proven: P
     return user
 
 
+async def in_turn(session: AsyncSession) -> None:
+    """Until commit, nobody else is linked. To be taken before a person is locked."""
+    await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _FIRST_SIGN_IN_LOCK})
+
+
 async def _linked(session: AsyncSession, settings: ProviderSettings, proven: Proven) -> User | None:
     statement = select(UserIdentity.user_id).where(
         UserIdentity.issuer == settings.issuer, UserIdentity.subject == proven.subject
     )
     user_id = await session.scalar(statement)
-    return None if user_id is None else await PeopleRepository(session).locked_user(user_id)
+    if user_id is None:
+        return None
+    user = await PeopleRepository(session).locked_user(user_id)
+    # It may have ended while the person was locked by what ended it.
+    if await session.scalar(statement) != user_id:
+        raise UnauthorizedError(f"the link with {settings.name} ended while you signed in; begin again")
+    return user
 
 
 def _email_that_counts(settings: ProviderSettings, proven: Proven) -> str:
@@ -97,8 +109,9 @@ async def _unclaimed(session: AsyncSession, settings: ProviderSettings, known: U
     current = await PeopleRepository(session).locked_user(known.id)
     if current is None or current.password_hash is not None:
         raise ForbiddenError(
-            f"{known.email} has a password here, and is not linked with {settings.name}; sign in with the password, "
-            f"or have an operator end it: `weir-admin user provider-only {known.email}`"
+            f"{known.email} has a password here, and is not linked with {settings.name}; sign in with the password "
+            f"and link {settings.name} on the page `Your account`, or have an operator end the password: "
+            f"`weir-admin user provider-only {known.email}`"
         )
     other = select(UserIdentity.subject).where(
         UserIdentity.issuer == settings.issuer, UserIdentity.user_id == current.id

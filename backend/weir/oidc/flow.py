@@ -14,6 +14,7 @@ import secrets
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode, urlsplit
+from uuid import UUID
 
 from weir.errors import BadRequestError
 from weir.kit.crypto import SecretBox
@@ -29,7 +30,8 @@ _NEXT = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]{0,1023}")
 
 @dataclass(frozen=True)
 class Begun:
-    """`began_at`: seconds since the Unix epoch. `next_path`: the page that the browser goes to in the end."""
+    """`began_at`: seconds since the Unix epoch. `next_path`: the page that the browser goes to in the end. `link_in`:
+    id of the session whose person is to be linked with whoever the provider names; None where somebody signs in."""
 
     provider_id: str
     state: str
@@ -38,11 +40,13 @@ class Begun:
     redirect_uri: str
     next_path: str
     began_at: int
+    link_in: str | None = None
 
 
-def begin(provider_id: str, redirect_uri: str, next_path: str, at: datetime) -> Begun:
+def begin(provider_id: str, redirect_uri: str, next_path: str, at: datetime, link_in: UUID | None = None) -> Begun:
     state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
-    return Begun(provider_id, state, nonce, verifier, redirect_uri, next_path, int(at.timestamp()))
+    began_at, linking = int(at.timestamp()), None if link_in is None else str(link_in)
+    return Begun(provider_id, state, nonce, verifier, redirect_uri, next_path, began_at, linking)
 
 
 def checked_next(text: str) -> str:
@@ -74,7 +78,8 @@ def is_state(begun: Begun, given: str) -> bool:
 
 
 def authorization_url(endpoint: str, settings: ProviderSettings, begun: Begun) -> str:
-    """Where the person is asked who they are."""
+    """Where the person is asked who they are; for a link even where the browser is signed in there, perhaps as
+    somebody who used it before."""
     challenge = base64.urlsafe_b64encode(hashlib.sha256(begun.verifier.encode()).digest()).decode().rstrip("=")
     return with_query(
         endpoint,
@@ -87,7 +92,8 @@ def authorization_url(endpoint: str, settings: ProviderSettings, begun: Begun) -
             "nonce": begun.nonce,
             "code_challenge": challenge,
             "code_challenge_method": "S256",
-        },
+        }
+        | ({} if begun.link_in is None else {"prompt": "login"}),
     )
 
 

@@ -8,13 +8,16 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi import status as http
 from fastapi.responses import RedirectResponse
 
-from weir.authz.principal import SESSION_COOKIE, CurrentPrincipal, address_of
+from weir.authz.principal import SESSION_COOKIE, CurrentPrincipal, Principal, address_of
 from weir.config import get_settings
 from weir.db import Database, Session, release
 from weir.errors import (
     BadRequestError,
+    CodeRequiredError,
+    ConflictError,
     ForbiddenError,
     NotFoundError,
+    TooManyAttemptsError,
     UnauthorizedError,
     UnavailableError,
     WeirError,
@@ -26,19 +29,32 @@ from weir.identity.cookies import is_tls, lifetime, public_url, set_cookie
 from weir.identity.repository import IdentityRepository
 from weir.kit.clock import now
 from weir.kit.crypto import SecretBox, hash_token
-from weir.oidc import flow, pages, service
+from weir.oidc import flow, links, pages, service
 from weir.oidc.flow import Begun
 from weir.oidc.provider import Provider, plain
-from weir.oidc.schemas import AuthProvider, AuthProviders, ProviderLogout
+from weir.oidc.schemas import (
+    AuthProvider,
+    AuthProviders,
+    ProviderLink,
+    ProviderLinkBegun,
+    ProviderLinkEnd,
+    ProviderLinks,
+    ProviderLogout,
+)
 from weir.oidc.service import House
-from weir.people.sign_in import Came
+from weir.people.own import Own
+from weir.people.sign_in import Attempt, Came
+from weir.people.sign_in_schemas import PasswordProof
 
 router = APIRouter(tags=["auth"], responses=responses(BadRequestError))
 _API = "/api/v2"
 _MOST_FORM = 64 * 1024
 _FLOW_COOKIE = "weir_sign_in"
+_ASKS_AGAIN = responses(
+    UnauthorizedError, CodeRequiredError, ForbiddenError, NotFoundError, ConflictError, TooManyAttemptsError
+)
 _REDIRECTS = {
-    **responses(BadRequestError, UnauthorizedError, ForbiddenError, NotFoundError, UnavailableError),
+    **responses(BadRequestError, UnauthorizedError, ForbiddenError, NotFoundError, ConflictError, UnavailableError),
     http.HTTP_303_SEE_OTHER: {"description": "Where the browser goes"},
 }
 _FORM = {
@@ -95,6 +111,18 @@ def _set_flow_cookie(request: Request, response: Response, value: str, seconds: 
     )
 
 
+def _redirect_uri(request: Request, provider_id: str) -> str:
+    return f"{public_url(request)}{_API}/auth/oidc/{provider_id}/callback"
+
+
+def _own(request: Request, principal: Principal, body: PasswordProof) -> Own:
+    came = _came(request)
+    attempt = Attempt(
+        principal.email, body.password.get_secret_value(), body.code, came.address, came.request_id, came.at
+    )
+    return Own(request.app.state.database, SecretBox.open(get_settings().secrets_dir), attempt)
+
+
 @router.get("/auth/providers")
 async def list_auth_providers(providers: Providers) -> AuthProviders:
     """The identity providers that people may sign in by, as the installation's settings name them."""
@@ -121,8 +149,7 @@ async def begin_provider_sign_in(
     console that it goes to in the end."""
     try:
         provider = _provider(providers, provider_id)
-        redirect_uri = f"{public_url(request)}{_API}/auth/oidc/{provider_id}/callback"
-        begun = flow.begin(provider_id, redirect_uri, flow.checked_next(next_path), now())
+        begun = flow.begin(provider_id, _redirect_uri(request, provider_id), flow.checked_next(next_path), now())
         where = flow.authorization_url((await provider.endpoints()).authorization, provider.settings, begun)
     except WeirError as error:
         return pages.failure(request, error)
@@ -147,8 +174,8 @@ async def finish_provider_sign_in(
     iss: _Sent = None,
     error: _Sent = None,
 ) -> Response:
-    """For a browser that the provider sends back: opens a session, sets its cookie, and goes on to the page that the
-    sign-in began with."""
+    """For a browser that the provider sends back: opens a session and sets its cookie, or makes the link that
+    `POST /auth/oidc/{provider_id}/link` began, and goes on to the page that it began with."""
     begun: Begun | None = None
     try:
         provider = _provider(providers, provider_id)
@@ -156,13 +183,18 @@ async def finish_provider_sign_in(
         await _check_answer(provider, iss, error)
         if not code:
             raise BadRequestError(f"{provider.settings.name} sent no code; begin again")
-        before = request.cookies.get(SESSION_COOKIE)
-        token = await service.sign_in(_house(request), provider, begun, code, _came(request), before)
+        before, token = request.cookies.get(SESSION_COOKIE), None
+        if begun.link_in is None:
+            token = await service.sign_in(_house(request), provider, begun, code, _came(request), before)
+        else:
+            await links.make(_house(request), provider, begun, code, _came(request), before)
     except WeirError as failed:
-        response = pages.failure(request, failed)
+        linking = begun is not None and begun.link_in is not None
+        response = pages.failure(request, failed, "Linking" if linking else "Signing in")
     else:
         response = RedirectResponse(flow.checked_next(begun.next_path), http.HTTP_303_SEE_OTHER)
-        set_cookie(request, response, token)
+        if token is not None:
+            set_cookie(request, response, token)
     if begun is not None:
         _set_flow_cookie(request, response, "", 0)
     return response
@@ -235,3 +267,57 @@ async def end_provider_session(
     await IdentityRepository(session).end_session(hash_token(token))
     response.delete_cookie(SESSION_COOKIE, path="/")
     return ProviderLogout(url=url)
+
+
+@router.get("/auth/links", responses=responses(UnauthorizedError, ForbiddenError))
+async def list_provider_links(principal: CurrentPrincipal, session: Session, providers: Providers) -> ProviderLinks:
+    """By whom at which identity providers the caller signs in, the oldest link first."""
+    found = [] if principal.user_id is None else await links.links_of(session, principal.user_id)
+    known = {each.settings.issuer: (ident, each.settings.name) for ident, each in providers.items()}
+    shown: list[ProviderLink] = []
+    for row in found:
+        ident, name = known.get(row.issuer, (None, None))
+        shown.append(
+            ProviderLink(
+                issuer=row.issuer,
+                subject=row.subject,
+                provider_id=ident,
+                name=name,
+                email=row.email,
+                linked_at=row.linked_at,
+            )
+        )
+    return ProviderLinks(links=shown)
+
+
+@router.post("/auth/oidc/{provider_id}/link", responses={**_ASKS_AGAIN, **responses(UnavailableError)})
+async def begin_provider_link(
+    provider_id: ProviderId,
+    body: PasswordProof,
+    request: Request,
+    response: Response,
+    principal: CurrentPrincipal,
+    session: Session,
+    providers: Providers,
+) -> ProviderLinkBegun:
+    """Begins to link the caller with whoever signs in at the provider next, in this browser and this session. Wants
+    password and code, as signing in does. The browser then goes to `url`, and comes back to the page `/account`."""
+    await release(session)
+    provider = _provider(providers, provider_id)
+    # Before the proof, which uses a code up.
+    endpoint = (await provider.endpoints()).authorization
+    await links.allow(_own(request, principal, body), provider.settings)
+    begun = flow.begin(provider_id, _redirect_uri(request, provider_id), "/account", now(), principal.session_id)
+    box = SecretBox.open(get_settings().secrets_dir)
+    _set_flow_cookie(request, response, flow.seal(box, begun), int(flow.LASTS.total_seconds()))
+    return ProviderLinkBegun(url=flow.authorization_url(endpoint, provider.settings, begun))
+
+
+@router.post("/auth/links/end", status_code=http.HTTP_204_NO_CONTENT, responses=_ASKS_AGAIN)
+async def end_provider_link(
+    body: ProviderLinkEnd, request: Request, principal: CurrentPrincipal, session: Session
+) -> None:
+    """From now on whoever the provider calls `subject` does not sign in as the caller. Wants password and code, as
+    signing in does, so that another way to sign in is left. Sessions that came by the link end, but for this one."""
+    await release(session)
+    await links.end(_own(request, principal, body), body.issuer, body.subject, principal.session_id)

@@ -43,11 +43,7 @@ async def sign_in(
 
     Raises BadRequestError where it was used before, UnauthorizedError where the code or the id_token are not good,
     ForbiddenError where the person is not to come in, UnavailableError where the provider does not answer."""
-    async with house.database.transaction() as session:
-        first = await _first(session, f"state {begun.state}", coming.at + flow.LASTS, coming.at)
-    if not first:
-        raise BadRequestError("this sign-in has been answered before; begin again")
-    proven = await _prove(provider, begun, code, coming.at)
+    proven = await answered(house, provider, begun, code, coming.at)
     settings = provider.settings
     async with house.database.transaction() as session:
         user = await person_of(session, settings, proven, coming)
@@ -65,6 +61,16 @@ async def sign_in(
             )
         )
     return token
+
+
+async def answered(house: House, provider: Provider, begun: Begun, code: str, at: datetime) -> Proven:
+    """What the provider says of the person. The state of `begun` is used up, whatever becomes of it. Raises as
+    `sign_in`, but for ForbiddenError."""
+    async with house.database.transaction() as session:
+        first = await _first(session, f"state {begun.state}", at + flow.LASTS, at)
+    if not first:
+        raise BadRequestError("this sign-in has been answered before; begin again")
+    return await _prove(provider, begun, code, at)
 
 
 async def _prove(provider: Provider, begun: Begun, code: str, at: datetime) -> Proven:

@@ -41,7 +41,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     unlink = verbs.add_parser("unlink", help="end all links of a person with identity providers, and their sessions")
     unlink.add_argument("email")
     alone = verbs.add_parser(
-        "provider-only", help="end password, second factor, sessions and keys: an identity provider signs them in"
+        "provider-only",
+        help="end password, second factor, sessions, keys and links: the next sign-in by a provider links",
     )
     alone.add_argument("email")
     member = verbs.add_parser("member", help="make a person a member of an organization, or change the role there")
@@ -73,7 +74,9 @@ async def run(session: AsyncSession, arguments: argparse.Namespace) -> str:
         return f"{email} is linked with no identity provider ({ended} links ended); all sessions have ended"
     if arguments.verb == "provider-only":
         await administration.end_password(session, email)
-        return f"{email} has no password any more and signs in by an identity provider; sessions and keys have ended"
+        return (
+            f"{email} has no password any more and signs in by an identity provider; sessions, keys, links have ended"
+        )
     await administration.set_member(session, email, arguments.organization, Role(arguments.role))
     return f"{email} is {arguments.role} of {arguments.organization}"
 

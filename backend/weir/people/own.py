@@ -2,6 +2,7 @@
 session that was stolen is not enough for it."""
 
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -38,32 +39,32 @@ class Own:
         user = await proven(self.database, self.box, self.attempt)
         written = await passwords.hashed(new)
         async with self.database.transaction() as session:
-            current = await self._again(session, user)
+            current = await self.again(session, user)
             current.password_hash = written
             await IdentityRepository(session).end_sessions_of(user.id, but=keep)
-            await self._note(session, user, "user.password")
+            await self.note(session, user, "user.password")
 
     async def begin_totp(self) -> Authenticator:
         """A secret, which counts once `confirm_totp` has seen a code of it. Raises ConflictError where one counts."""
         user = await proven(self.database, self.box, self.attempt)
         secret = second_factor.new_secret()
         async with self.database.transaction() as session:
-            current = await self._again(session, user)
+            current = await self.again(session, user)
             if current.totp_confirmed_at is not None:
                 raise ConflictError(f"{user.email} has a second factor; end it first, then begin another one")
             current.totp_secret, current.totp_last_step = self.box.seal_bytes(secret), None
-            await self._note(session, user, "user.totp.begin")
+            await self.note(session, user, "user.totp.begin")
         return Authenticator(second_factor.as_text(secret), second_factor.uri(secret, user.email))
 
     async def end_totp(self) -> None:
         """Recovery codes go with it."""
         user = await proven(self.database, self.box, self.attempt)
         async with self.database.transaction() as session:
-            current = await self._again(session, user)
+            current = await self.again(session, user)
             await forget_second_factor(session, current)
-            await self._note(session, user, "user.totp.end")
+            await self.note(session, user, "user.totp.end")
 
-    async def _again(self, session: AsyncSession, user: User) -> User:
+    async def again(self, session: AsyncSession, user: User) -> User:
         """The person, locked, as long as their password is the one that was proven."""
         current = await PeopleRepository(session).locked_user(user.id)
         if current is None or current.password_hash != user.password_hash:
@@ -71,9 +72,9 @@ class Own:
         await throttle.succeeded(session, self.attempt.email, self.attempt.address)
         return current
 
-    async def _note(self, session: AsyncSession, user: User, action: str) -> None:
+    async def note(self, session: AsyncSession, user: User, action: str, **detail: Any) -> None:
         memberships = await PeopleRepository(session).memberships_of(user.id)
-        note(session, memberships, user.email, self.attempt, action)
+        note(session, memberships, user.email, self.attempt, action, **detail)
 
 
 async def confirm_totp(database: Database, box: SecretBox, user_id: UUID, attempt: Attempt) -> list[str]:

@@ -3,6 +3,7 @@ import { type ReactNode, useState } from 'react'
 
 import type { SessionUser } from '~/api/types'
 import type { AccountAsk } from '~/features/account/ask'
+import { LinkedProviders } from '~/features/account/LinkedProviders'
 import { OwnSessions } from '~/features/account/OwnSessions'
 import { SecurityCard } from '~/features/account/SecurityCard'
 import { Keys } from '~/features/keys/Keys'
@@ -25,6 +26,7 @@ export function AccountPage() {
           <Profile user={user} />
           <SecurityCard user={user} onAsk={setAsk} />
         </div>
+        <LinkedProviders user={user} onAsk={setAsk} />
         <OwnSessions />
         {user.role !== null && user.project_id === null && <Keys own />}
       </div>

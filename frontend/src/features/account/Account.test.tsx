@@ -8,6 +8,7 @@ import { client } from '~/api/client'
 import { ApiError } from '~/api/errors'
 import type { SessionUser } from '~/api/types'
 import { expectAccessible } from '~/test-accessible'
+import { qrCode } from '~/ui/qr-code'
 import { ToastProvider } from '~/ui/Toast'
 
 import { OwnSessions } from './OwnSessions'
@@ -90,6 +91,11 @@ it('sets a second factor up, and lets nobody lose the recovery codes by a key', 
   await user.type(screen.getByLabelText('Your password'), 'the password')
   await user.click(screen.getByRole('button', { name: 'Continue' }))
   expect(await screen.findByText('ABCD EFGH IJ')).toBeInTheDocument()
+  const code = screen.getByRole('img', { name: /^QR code of the secret/ })
+  expect(code.querySelector('path')).toHaveAttribute('d', qrCode('otpauth://totp/Weir:ada?secret=ABCDEFGHIJ').path)
+  await user.click(screen.getByRole('button', { name: 'Copy secret' }))
+  expect(await navigator.clipboard.readText()).toBe('ABCDEFGHIJ')
+  expect(await screen.findByRole('button', { name: 'secret copied' })).toBeInTheDocument()
   expect(screen.getByRole('link', { name: /on this device/ })).toHaveAttribute(
     'href',
     'otpauth://totp/Weir:ada?secret=ABCDEFGHIJ',

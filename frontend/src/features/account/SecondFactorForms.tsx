@@ -4,6 +4,7 @@ import { submits, useAppForm } from '~/shared/form'
 import { Button } from '~/ui/Button'
 import { Copy } from '~/ui/Copy'
 import { Dialog } from '~/ui/Dialog'
+import { QrCode } from '~/ui/QrCode'
 
 import { CODE, PASSWORD_AGAIN, ProofEnd } from './ProofParts'
 import { beginTotp, confirmTotp, endTotp } from './queries'
@@ -11,7 +12,10 @@ import { useProof } from './use-proof'
 
 type Authenticator = { secret: string; uri: string }
 
-/** Sets a second factor up: the password again, then the secret and a first code of it, then the recovery codes. */
+/**
+ * Sets a second factor up: the password again; then the secret, as a QR code and as text, and a first code of it; then
+ * the recovery codes.
+ */
 export function SecondFactorSetUp({ onClose }: { onClose: () => void }) {
   const [begun, setBegun] = useState<Authenticator | null>(null)
   const [codes, setCodes] = useState<string[] | null>(null)
@@ -69,8 +73,11 @@ function Confirm(props: {
     <Dialog
       onClose={props.onClose}
       title="Add Weir to your authenticator"
-      description="Give it the secret, then type the code that it shows. The secret is shown this once."
+      description="Scan the QR code with it, or type the secret into it. Then type the code that it shows. The secret is shown this once."
     >
+      <div className="mb-4 flex justify-center">
+        <QrCode text={uri} label="QR code of the secret, to be scanned by an authenticator" />
+      </div>
       <dl className="mb-4 grid gap-3 text-sm">
         <Shown name="Secret" label="secret" text={secret}>
           {grouped(secret)}

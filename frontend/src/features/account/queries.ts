@@ -2,7 +2,7 @@ import { queryOptions } from '@tanstack/react-query'
 
 import { client, unwrap } from '~/api/client'
 import { ApiError } from '~/api/errors'
-import type { PasswordProof } from '~/api/types'
+import type { PasswordProof, ProviderLink } from '~/api/types'
 
 export const ownSessionsKey = ['own-sessions'] as const
 
@@ -53,4 +53,22 @@ export function confirmTotp(code: string) {
 
 export async function endTotp(proof: Proof): Promise<void> {
   await unwrap(client.POST('/api/v2/auth/totp/end', { body: asked(proof) }))
+}
+
+export const linksKey = ['provider-links'] as const
+
+/** By whom at which identity providers the person signs in. */
+export const linksQuery = queryOptions({
+  queryKey: linksKey,
+  queryFn: () => unwrap(client.GET('/api/v2/auth/links')),
+})
+
+/** Where the browser goes to sign in at the provider; whoever does is linked with who is signed in here. */
+export function beginLink(providerId: string, proof: Proof) {
+  const params = { path: { provider_id: providerId } }
+  return unwrap(client.POST('/api/v2/auth/oidc/{provider_id}/link', { params, body: asked(proof) }))
+}
+
+export async function endLink({ issuer, subject }: ProviderLink, proof: Proof): Promise<void> {
+  await unwrap(client.POST('/api/v2/auth/links/end', { body: { ...asked(proof), issuer, subject } }))
 }

@@ -16,15 +16,22 @@ export function proofRefusal(error: unknown, now: number): SignInRefusal {
   return error instanceof ApiError && error.status === 401 ? { ...why, text: WRONG } : why
 }
 
-type Options<Result> = { done: string; onDone: (result: Result) => void }
+type Options<Result> = {
+  done: string
+  invalidate?: readonly (readonly unknown[])[]
+  onDone: (result: Result) => void
+}
 
 /** An action for which the person proves themselves again; a refusal is for the form to show, not for a message that goes. */
-export function useProof<Input, Result>(run: (input: Input) => Promise<Result>, { done, onDone }: Options<Result>) {
+export function useProof<Input, Result>(
+  run: (input: Input) => Promise<Result>,
+  { done, invalidate = [], onDone }: Options<Result>,
+) {
   const queryClient = useQueryClient()
   const [refused, setRefused] = useState<SignInRefusal | null>(null)
   const action = useAction(run, {
     done,
-    invalidate: [sessionQuery.queryKey],
+    invalidate: [sessionQuery.queryKey, ...invalidate],
     onDone,
     proves: true,
     takes: (error) => {
