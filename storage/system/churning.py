@@ -53,7 +53,8 @@ ROWS = 400
 class Figure:
     """What is counted, in `unit`. From the middle third of a run to its last one, the median may grow by `share` of
     itself and `slack`: what noise and the time of a look make, far below what a leak makes in a long run. Over
-    a long run its line may rise by `rise` with each cycle; None where the kernel or an allocator decides what stays."""
+    a long run its line may rise by `rise` with each cycle; None where the kernel or an allocator decides what
+    stays."""
 
     name: str
     unit: str

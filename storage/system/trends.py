@@ -13,10 +13,10 @@ MOST = 400
 
 
 def rise(values: Sequence[float]) -> float:
-    """What a figure gains from one value to the next, by the lowest of each `TOGETHER` of them: the least of the gains
-    in the first half, in the second one, and in both together. A table that doubles once, a cache that comes to its
-    limit, is a step in one half, and what goes up and down can rise in each half by itself; a leak is one line in all
-    three. Raises ValueError for fewer values than make four lowest ones."""
+    """What a figure gains from one value to the next, by the lowest of each `TOGETHER` of them: the least of the
+    gains in the first half, in the second one, and in both together. A table that doubles once, a cache that comes to
+    its limit, is a step in one half, and what goes up and down can rise in each half by itself; a leak is one line in
+    all three. Raises ValueError for fewer values than make four lowest ones."""
     size = max(TOGETHER, -(-len(values) // MOST))
     lowest = [min(values[at : at + size]) for at in range(0, len(values) - size + 1, size)]
     if len(lowest) < 4:
