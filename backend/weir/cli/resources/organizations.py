@@ -35,7 +35,7 @@ _KEYS = [
     ("ID", lambda row: row["id"]),
     ("NAME", lambda row: row["name"]),
     ("MAY", lambda row: "read" if row["read_only"] else row["role"]),
-    ("IN", lambda row: row["project_id"] or "all projects"),
+    ("IN", lambda row: row.get("project_id", "all projects")),
     ("UNTIL", lambda row: moment(row["expires_at"])),
     ("MADE BY", lambda row: row["created_by"]["name"]),
     ("LAST USED", lambda row: moment(row["last_used_at"])),
@@ -232,7 +232,7 @@ def create_key(use: Use, name: str, only: str | None, read_only: bool, expires: 
         ("Key", made["key"]),
         ("ID", made["id"]),
         ("May", "read" if made["read_only"] else made["role"]),
-        ("In", made["project_id"] or "all projects"),
+        ("In", made.get("project_id", "all projects")),
         ("Until", moment(made["expires_at"])),
     ]
     use.say(made, fields(pairs))
