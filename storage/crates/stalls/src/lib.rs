@@ -16,10 +16,9 @@
 //! is counted in `weir_worker_memory_waits_total`, the longest is in `weir_worker_longest_memory_wait_seconds`, and it is no stall.
 //!
 //! With `WEIR_WORKER_STALLS=abort`, a stall ends the program by SIGABRT after one line to stderr, which begins with
-//! [`MARK`]; with `abort=60`, one of more than 60 ms does. A wait for a disk ends it at once. Of time in which the
-//! thread ran or waited for a lock, three times the limit does, or the third such poll of one task: a single one may
-//! be of a processor that a hypervisor has halted, which its guest takes for work. The programs of `storage/system`'s
-//! tests end so.
+//! [`MARK`]; with `abort=60`, one of more than 60 ms is meant. The third such poll of one task ends it, or one of three
+//! times the limit: a single one may be of a processor that a hypervisor has halted, which its guest takes for work.
+//! The programs of `storage/system`'s tests end so.
 //!
 //! Invariants: a poll costs two stores and no system call. A task is named by a constant, so that the metric has as
 //! many series as the source has names. Nothing is stored.

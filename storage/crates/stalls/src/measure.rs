@@ -35,6 +35,9 @@ const MAPPING: [c_long; 7] = [
     libc::SYS_brk,
     libc::SYS_clone3,
 ];
+/// The kernel's functions in which a thread waits for the memory map wherever it came from: a system call that writes to
+/// memory which has no page yet waits there as well.
+const MAPPING_PLACES: [&str; 2] = ["lock_mm_and_find_vma", "lock_vma_under_rcu"];
 /// What stands in the place of a system call's number when a thread waits outside of any: in a page fault.
 const PAGE_FAULT: c_long = -1;
 
@@ -96,8 +99,10 @@ fn letter(stat: &str) -> Option<char> {
 
 /// What a thread is in that was in a wait which nothing interrupts; `None` for one that has ended.
 fn waits_for(thread: u32) -> Option<State> {
-    let call = fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));
-    let state = uninterrupted(call.as_deref().unwrap_or(""));
+    let read = |name: &str| {
+        fs::read_to_string(format!("/proc/self/task/{thread}/{name}")).unwrap_or_default()
+    };
+    let state = uninterrupted(&read("syscall"), &read("wchan"));
     if let Some(state) = state {
         return Some(state);
     }
@@ -110,8 +115,11 @@ fn waits_for(thread: u32) -> Option<State> {
 }
 
 /// What a thread waits for, by its `syscall`: the number of the call that it is in and the call's arguments, or a word
-/// when it runs. `None` when that says nothing of a wait.
-fn uninterrupted(syscall: &str) -> Option<State> {
+/// when it runs, and by its `wchan`: the kernel's function that it waits in. `None` when they say nothing of a wait.
+fn uninterrupted(syscall: &str, place: &str) -> Option<State> {
+    if MAPPING_PLACES.contains(&place) {
+        return Some(State::Memory);
+    }
     let number: c_long = syscall.split_ascii_whitespace().next()?.parse().ok()?;
     // Nothing here maps files, so that a fault is never a read that somebody asked for.
     if number == PAGE_FAULT || MAPPING.contains(&number) {
@@ -191,11 +199,6 @@ impl Course {
         (self.ran + self.slept).min(all)
     }
 
-    /// How long the poll has waited for a disk, by what is known now.
-    pub(crate) fn waited_for_disk(&self) -> Duration {
-        self.for_disk
-    }
-
     /// How long the poll has waited for memory beside that, by what is known now.
     pub(crate) fn waited_for_memory(&self) -> Duration {
         self.for_memory
@@ -269,13 +272,16 @@ mod tests {
         assert_eq!(lock, milliseconds(0));
         let disk = course.kept(&crowded(reading(start, 40, State::Disk, 0, 0)));
         assert_eq!(disk, milliseconds(10), "of before nothing is made up for");
-        assert_eq!(course.waited_for_disk(), milliseconds(10));
         // It was crowded at the last look: only from the next one on is it known not to be.
         let after = course.kept(&reading(start, 45, State::Sleeps, 0, 0));
         assert_eq!(after, milliseconds(10));
         let alone = course.kept(&reading(start, 60, State::Sleeps, 0, 0));
         assert_eq!(alone, milliseconds(25));
-        assert_eq!(course.waited_for_disk(), milliseconds(10));
+        assert!(
+            course
+                .in_words()
+                .contains("25 ms in which it slept, 10 of them for a disk")
+        );
     }
 
     #[test]
@@ -322,15 +328,21 @@ mod tests {
 
     #[test]
     fn what_a_thread_waits_for_is_known_by_the_call_that_it_is_in() {
-        let of = |call: c_long| uninterrupted(&format!("{call} 0x3 0x7fd37f37b000 0x7ffe 0x7fd3"));
+        let within = |call: c_long, place: &str| {
+            uninterrupted(&format!("{call} 0x3 0x7fd37f37b000 0x7ffe 0x7fd3"), place)
+        };
+        let of = |call: c_long| within(call, "folio_wait_bit_common");
         for call in [libc::SYS_mprotect, libc::SYS_munmap, PAGE_FAULT] {
             assert_eq!(of(call), Some(State::Memory), "{call}");
         }
         for call in [libc::SYS_pread64, libc::SYS_fsync, libc::SYS_openat] {
             assert_eq!(of(call), Some(State::Disk), "{call}");
         }
-        assert_eq!(uninterrupted("running"), None);
-        assert_eq!(uninterrupted(""), None);
+        // The page that a file is read into may have to be made first.
+        let fault = within(libc::SYS_pread64, "lock_mm_and_find_vma");
+        assert_eq!(fault, Some(State::Memory));
+        assert_eq!(uninterrupted("running", "0"), None);
+        assert_eq!(uninterrupted("", ""), None);
         assert_eq!(letter("7 (a) b) D 1 2"), Some('D'));
     }
 

@@ -52,7 +52,7 @@ static WATCHER: Once = Once::new();
 ///
 /// One poll that seems to have run for long may have done nothing: a hypervisor that fetches memory of its guest, or
 /// has too few processors, halts one for tens of milliseconds, and the guest's kernel counts them as time in which the
-/// thread ran. A lock's holder can be halted the same way. A wait for a disk is known for what it is.
+/// thread ran. A lock's holder can be halted the same way, and so can whoever answers for a disk.
 pub const CERTAIN: u32 = 3;
 
 /// Logs say so much of stalls at most: one a period; the metrics have all.
@@ -135,8 +135,6 @@ struct Stall {
     task: &'static str,
     text: String,
     kept: Duration,
-    /// Of it, what it waited for a disk.
-    for_disk: Duration,
     /// Whether it has just become one.
     is_new: bool,
 }
@@ -163,7 +161,7 @@ impl Ends {
         }
         let count = self.beyond.entry(stall.task).or_default();
         *count += u32::from(!std::mem::replace(seen, true));
-        *count >= CERTAIN || stall.for_disk > self.limit || stall.kept > self.limit * CERTAIN
+        *count >= CERTAIN || stall.kept > self.limit * CERTAIN
     }
 }
 
@@ -249,7 +247,6 @@ impl Watcher {
             task,
             text,
             kept,
-            for_disk: seen.course.waited_for_disk(),
             is_new,
         })
     }
@@ -276,12 +273,11 @@ fn raise(gauge: &GaugeVec, task: &str, to: Duration) {
 mod tests {
     use super::*;
 
-    fn stall(task: &'static str, kept: u64, for_disk: u64) -> Stall {
+    fn stall(task: &'static str, kept: u64) -> Stall {
         Stall {
             task,
             text: String::new(),
             kept: Duration::from_millis(kept),
-            for_disk: Duration::from_millis(for_disk),
             is_new: true,
         }
     }
@@ -289,27 +285,23 @@ mod tests {
     #[test]
     fn a_program_ends_at_what_only_the_task_can_have_done() {
         let fresh = || Ends::new(LIMIT);
-        assert!(fresh().at(&stall("a", 21, 21), &mut false), "a disk");
-        assert!(fresh().at(&stall("a", 61, 0), &mut false), "very long");
+        assert!(fresh().at(&stall("a", 61), &mut false), "very long");
         let mut ends = fresh();
         for task in ["a", "b", "a", "b"] {
-            assert!(!ends.at(&stall(task, 60, 20), &mut false), "{task}");
+            assert!(!ends.at(&stall(task, 60), &mut false), "{task}");
         }
-        assert!(
-            !ends.at(&stall("a", 20, 20), &mut false),
-            "within the limit"
-        );
-        assert!(ends.at(&stall("a", 21, 0), &mut false), "again and again");
+        assert!(!ends.at(&stall("a", 20), &mut false), "within the limit");
+        assert!(ends.at(&stall("a", 21), &mut false), "again and again");
     }
 
     #[test]
     fn looks_at_one_poll_are_one_stall() {
         let (mut ends, mut seen) = (Ends::new(LIMIT), false);
         for kept in [15, 21, 26, 31, 36] {
-            assert!(!ends.at(&stall("a", kept, 0), &mut seen), "{kept} ms");
+            assert!(!ends.at(&stall("a", kept), &mut seen), "{kept} ms");
         }
-        assert!(!ends.at(&stall("a", 21, 0), &mut false), "a second one");
-        assert!(ends.at(&stall("a", 21, 0), &mut false), "a third one");
+        assert!(!ends.at(&stall("a", 21), &mut false), "a second one");
+        assert!(ends.at(&stall("a", 21), &mut false), "a third one");
     }
 
     #[test]
