@@ -46,7 +46,7 @@ async def _nothing_failed_before(weir: Weir) -> None:
 def at(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
     """The moment that signing in takes for now: the last of the list."""
     moments = [clock.now()]
-    monkeypatch.setattr("weir.people.router.now", lambda: moments[-1])
+    monkeypatch.setattr("weir.people.proof.now", lambda: moments[-1])
     return moments
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi import status as http
 from fastapi.responses import RedirectResponse
 
-from weir.authz.principal import SESSION_COOKIE, CurrentPrincipal, Principal, address_of
+from weir.authz.principal import SESSION_COOKIE, CurrentPrincipal, address_of
 from weir.config import get_settings
 from weir.db import Database, Session, release
 from weir.errors import (
@@ -42,8 +42,8 @@ from weir.oidc.schemas import (
     ProviderLogout,
 )
 from weir.oidc.service import House
-from weir.people.own import Own
-from weir.people.sign_in import Attempt, Came
+from weir.people.proof import own_of
+from weir.people.sign_in import Came
 from weir.people.sign_in_schemas import PasswordProof
 
 router = APIRouter(tags=["auth"], responses=responses(BadRequestError))
@@ -113,14 +113,6 @@ def _set_flow_cookie(request: Request, response: Response, value: str, seconds: 
 
 def _redirect_uri(request: Request, provider_id: str) -> str:
     return f"{public_url(request)}{_API}/auth/oidc/{provider_id}/callback"
-
-
-def _own(request: Request, principal: Principal, body: PasswordProof) -> Own:
-    came = _came(request)
-    attempt = Attempt(
-        principal.email, body.password.get_secret_value(), body.code, came.address, came.request_id, came.at
-    )
-    return Own(request.app.state.database, SecretBox.open(get_settings().secrets_dir), attempt)
 
 
 @router.get("/auth/providers")
@@ -306,7 +298,7 @@ async def begin_provider_link(
     provider = _provider(providers, provider_id)
     # Before the proof, which uses a code up.
     endpoint = (await provider.endpoints()).authorization
-    await links.allow(_own(request, principal, body), provider.settings)
+    await links.allow(own_of(request, principal, body), provider.settings)
     begun = flow.begin(provider_id, _redirect_uri(request, provider_id), "/account", now(), principal.session_id)
     box = SecretBox.open(get_settings().secrets_dir)
     _set_flow_cookie(request, response, flow.seal(box, begun), int(flow.LASTS.total_seconds()))
@@ -320,4 +312,4 @@ async def end_provider_link(
     """From now on whoever the provider calls `subject` does not sign in as the caller. Wants password and code, as
     signing in does, so that another way to sign in is left. Sessions that came by the link end, but for this one."""
     await release(session)
-    await links.end(_own(request, principal, body), body.issuer, body.subject, principal.session_id)
+    await links.end(own_of(request, principal, body), body.issuer, body.subject, principal.session_id)

@@ -73,26 +73,26 @@ async def link(session: AsyncSession, email: str, issuer: str, subject: str) -> 
 async def unlink(session: AsyncSession, email: str) -> int:
     """Ends all links of the person with identity providers, and all their sessions; how many links there were."""
     user = await _user(session, email)
+    ended = await _end_links(session, user)
+    await IdentityRepository(session).end_sessions_of(user.id)
+    audit.record_system(session, ADMIN, "user.unlink", f"user/{user.email}", links=ended)
+    return ended
+
+
+async def _end_links(session: AsyncSession, user: User) -> int:
     # Waits for a link that is being made, so that none comes after.
     await PeopleRepository(session).locked_user(user.id)
     statement = delete(UserIdentity).where(UserIdentity.user_id == user.id)
     result = await session.execute(statement.execution_options(synchronize_session=False))
-    ended = result.rowcount if isinstance(result, CursorResult) else 0
-    await IdentityRepository(session).end_sessions_of(user.id)
-    audit.record_system(session, ADMIN, "user.unlink", f"user/{user.email}", links=ended)
-    return ended
+    return result.rowcount if isinstance(result, CursorResult) else 0
 
 
 async def end_password(session: AsyncSession, email: str) -> None:
     """The person signs in by an identity provider alone: password, second factor and all sessions end, and so do the
     API keys and the links that were made with them, since somebody else may have known the password."""
     user = await _user(session, email)
+    await _end_links(session, user)
     user.password_hash = None
-    # Waits for a link that is being made, so that none comes after.
-    await session.flush()
-    await session.execute(
-        delete(UserIdentity).where(UserIdentity.user_id == user.id).execution_options(synchronize_session=False)
-    )
     await forget_second_factor(session, user)
     identity = IdentityRepository(session)
     await identity.end_sessions_of(user.id)

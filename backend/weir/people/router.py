@@ -10,7 +10,6 @@ from fastapi import status as http
 from weir.authz.principal import (
     SESSION_COOKIE,
     CurrentPrincipal,
-    address_of,
     idle,
     refuse_foreign_origin,
 )
@@ -24,7 +23,6 @@ from weir.errors import (
     NotFoundError,
     TooManyAttemptsError,
     UnauthorizedError,
-    request_id_of,
     responses,
 )
 from weir.identity import audit
@@ -33,9 +31,9 @@ from weir.identity.repository import IdentityRepository
 from weir.kit.clock import now
 from weir.kit.crypto import SecretBox
 from weir.people import own
-from weir.people.own import Own
-from weir.people.sign_in import Attempt, until_beat
+from weir.people.proof import attempt_of, own_of
 from weir.people.sign_in import sign_in as signed_in
+from weir.people.sign_in import until_beat
 from weir.people.sign_in_schemas import (
     PasswordChange,
     PasswordProof,
@@ -58,17 +56,13 @@ async def _database(request: Request) -> Database:
 InDatabase = Annotated[Database, Depends(_database)]
 
 
-def _attempt(request: Request, email: str, password: str, code: str | None) -> Attempt:
-    return Attempt(email, password, code, address_of(request), request_id_of(request), now())
-
-
 @router.post("/auth/sign_in", status_code=http.HTTP_204_NO_CONTENT, responses=_ASKS_AGAIN)
 async def sign_in(body: SignInRequest, request: Request, response: Response, database: InDatabase) -> None:
     """Sign in with email and password, and with `code` where the person has a second factor; the answer sets an
     HttpOnly cookie. What is wrong is not told, but for `CODE_REQUIRED`: the password is right, repeat the request
     with a code. Failures make the next attempts wait (429)."""
     refuse_foreign_origin(request)
-    attempt = _attempt(request, body.email, body.password.get_secret_value(), body.code)
+    attempt = attempt_of(request, body.email, body.password.get_secret_value(), body.code)
     box, before = SecretBox.open(get_settings().secrets_dir), request.cookies.get(SESSION_COOKIE)
     clock = asyncio.get_running_loop().time
     began = clock()
@@ -117,21 +111,21 @@ async def end_session(session_id: UUID, principal: CurrentPrincipal, session: Se
 
 @router.put("/auth/password", status_code=http.HTTP_204_NO_CONTENT, responses=_ASKS_AGAIN)
 async def change_password(
-    body: PasswordChange, request: Request, principal: CurrentPrincipal, session: Session, database: InDatabase
+    body: PasswordChange, request: Request, principal: CurrentPrincipal, session: Session
 ) -> None:
     """Ends all other sessions of the person."""
     await release(session)
-    asked = _own(request, principal, body, database)
+    asked = own_of(request, principal, body)
     await asked.change_password(body.new_password.get_secret_value(), principal.session_id)
 
 
 @router.post("/auth/totp", responses={**_ASKS_AGAIN, **responses(ConflictError)})
 async def begin_totp(
-    body: PasswordProof, request: Request, principal: CurrentPrincipal, session: Session, database: InDatabase
+    body: PasswordProof, request: Request, principal: CurrentPrincipal, session: Session
 ) -> TotpSecret:
     """A second factor, which counts once `POST /auth/totp/confirm` has had a code of it."""
     await release(session)
-    made = await _own(request, principal, body, database).begin_totp()
+    made = await own_of(request, principal, body).begin_totp()
     return TotpSecret(secret=made.secret, uri=made.uri)
 
 
@@ -142,22 +136,15 @@ async def confirm_totp(
     """From now on signing in asks for a code. The answer has codes for the day on which the authenticator is lost."""
     await release(session)
     box = SecretBox.open(get_settings().secrets_dir)
-    attempt = _attempt(request, principal.email, "", body.code)
+    attempt = attempt_of(request, principal.email, "", body.code)
     return RecoveryCodes(recovery_codes=await own.confirm_totp(database, box, _person(principal), attempt))
 
 
 @router.post("/auth/totp/end", status_code=http.HTTP_204_NO_CONTENT, responses=_ASKS_AGAIN)
-async def end_totp(
-    body: PasswordProof, request: Request, principal: CurrentPrincipal, session: Session, database: InDatabase
-) -> None:
+async def end_totp(body: PasswordProof, request: Request, principal: CurrentPrincipal, session: Session) -> None:
     """From now on the password alone signs in. Wants a code, as signing in does."""
     await release(session)
-    await _own(request, principal, body, database).end_totp()
-
-
-def _own(request: Request, principal: CurrentPrincipal, body: PasswordProof, database: Database) -> Own:
-    attempt = _attempt(request, principal.email, body.password.get_secret_value(), body.code)
-    return Own(database, SecretBox.open(get_settings().secrets_dir), attempt)
+    await own_of(request, principal, body).end_totp()
 
 
 def _person(principal: CurrentPrincipal) -> UUID:

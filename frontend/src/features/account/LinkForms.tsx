@@ -1,8 +1,6 @@
 import type { AuthProvider, ProviderLink } from '~/api/types'
-import { submits, useAppForm } from '~/shared/form'
-import { Dialog } from '~/ui/Dialog'
 
-import { CODE, PASSWORD_AGAIN, ProofEnd } from './ProofParts'
+import { ProofForm } from './ProofForm'
 import { beginLink, endLink, linksKey, type Proof } from './queries'
 import { useProof } from './use-proof'
 
@@ -47,31 +45,5 @@ export function UnlinkForm({ link, ...props }: Common & { link: ProviderLink }) 
       label="End link"
       danger
     />
-  )
-}
-
-type ProofFormProps = Common & {
-  proof: Pick<ReturnType<typeof useProof<Proof, unknown>>, 'refused' | 'isPending' | 'mutate'>
-  title: string
-  description: string
-  label: string
-  danger?: boolean
-}
-
-function ProofForm({ proof, secondFactor, title, description, label, danger = false, onClose }: ProofFormProps) {
-  const form = useAppForm({
-    defaultValues: { password: '', code: '' },
-    onSubmit: ({ value }) => {
-      proof.mutate(value)
-    },
-  })
-  return (
-    <Dialog onClose={onClose} title={title} description={description}>
-      <form onSubmit={submits(form)}>
-        <form.AppField name="password">{(field) => <field.Text {...PASSWORD_AGAIN} />}</form.AppField>
-        {secondFactor && <form.AppField name="code">{(field) => <field.Text {...CODE} />}</form.AppField>}
-        <ProofEnd refused={proof.refused} busy={proof.isPending} label={label} danger={danger} onClose={onClose} />
-      </form>
-    </Dialog>
   )
 }

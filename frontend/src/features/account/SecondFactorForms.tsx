@@ -6,7 +6,8 @@ import { Copy } from '~/ui/Copy'
 import { Dialog } from '~/ui/Dialog'
 import { QrCode } from '~/ui/QrCode'
 
-import { CODE, PASSWORD_AGAIN, ProofEnd } from './ProofParts'
+import { ProofForm } from './ProofForm'
+import { CODE, ProofEnd } from './ProofParts'
 import { beginTotp, confirmTotp, endTotp } from './queries'
 import { useProof } from './use-proof'
 
@@ -26,23 +27,15 @@ export function SecondFactorSetUp({ onClose }: { onClose: () => void }) {
 
 function Begin({ onBegun, onClose }: { onBegun: (made: Authenticator) => void; onClose: () => void }) {
   const begin = useProof(beginTotp, { done: 'A secret is made, which counts once you confirm it', onDone: onBegun })
-  const form = useAppForm({
-    defaultValues: { password: '' },
-    onSubmit: ({ value }) => {
-      begin.mutate({ password: value.password, code: '' })
-    },
-  })
   return (
-    <Dialog
-      onClose={onClose}
+    <ProofForm
+      secondFactor={false}
+      proof={begin}
       title="Set up a second factor"
       description="Signing in then asks for a code of an authenticator beside your password."
-    >
-      <form onSubmit={submits(form)}>
-        <form.AppField name="password">{(field) => <field.Text {...PASSWORD_AGAIN} />}</form.AppField>
-        <ProofEnd refused={begin.refused} busy={begin.isPending} label="Continue" onClose={onClose} />
-      </form>
-    </Dialog>
+      label="Continue"
+      onClose={onClose}
+    />
   )
 }
 
@@ -150,23 +143,15 @@ function RecoveryCodes({ codes, onClose }: { codes: string[]; onClose: () => voi
 /** Ends the second factor of who is signed in, and its recovery codes. */
 export function SecondFactorEnd({ onClose }: { onClose: () => void }) {
   const end = useProof(endTotp, { done: 'The password alone signs in from now on', onDone: onClose })
-  const form = useAppForm({
-    defaultValues: { password: '', code: '' },
-    onSubmit: ({ value }) => {
-      end.mutate(value)
-    },
-  })
   return (
-    <Dialog
-      onClose={onClose}
+    <ProofForm
+      secondFactor
+      proof={end}
       title="End the second factor"
       description="From then on the password alone signs in. The recovery codes end too."
-    >
-      <form onSubmit={submits(form)}>
-        <form.AppField name="password">{(field) => <field.Text {...PASSWORD_AGAIN} />}</form.AppField>
-        <form.AppField name="code">{(field) => <field.Text {...CODE} />}</form.AppField>
-        <ProofEnd refused={end.refused} busy={end.isPending} label="End second factor" danger onClose={onClose} />
-      </form>
-    </Dialog>
+      label="End second factor"
+      danger
+      onClose={onClose}
+    />
   )
 }

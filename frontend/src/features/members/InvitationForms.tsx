@@ -9,7 +9,7 @@ import { time } from '~/lib/format'
 import { submits, useAppForm, wrong } from '~/shared/form'
 import { useAction } from '~/shared/use-action'
 import { Button } from '~/ui/Button'
-import { Copy } from '~/ui/Copy'
+import { CopyText } from '~/ui/CopyText'
 import { Dialog } from '~/ui/Dialog'
 import { Notice } from '~/ui/Notice'
 
@@ -151,12 +151,7 @@ function Links({ made, onClose }: { made: InvitationMade[]; onClose: () => void 
                 as {role}, until {time(expires)}
               </span>
             </p>
-            <div className="flex items-start gap-1">
-              <pre className="min-w-0 flex-1 rounded-md bg-raised px-3 py-2 text-xs break-all whitespace-pre-wrap">
-                <code aria-label={`link for ${email}`}>{link}</code>
-              </pre>
-              <Copy text={link} label={`link for ${email}`} />
-            </div>
+            <CopyText text={link} label={`link for ${email}`} />
           </li>
         ))}
       </ul>

@@ -9,6 +9,7 @@ import { Table } from '~/ui/Table'
 import type { MemberAsk } from './ask'
 import { invitationRefusal } from './can'
 import { inviterOf } from './invited'
+import { RoleBadge } from './RoleBadge'
 
 type Props = {
   user: SessionUser
@@ -38,7 +39,7 @@ export function InvitationTable({ user, invitations, members, onAsk }: Props) {
           key: 'role',
           header: 'Role',
           sort: (row) => ROLES.indexOf(row.role),
-          cell: (row) => <Badge tone={row.role === 'owner' ? 'accent' : 'neutral'}>{row.role}</Badge>,
+          cell: (row) => <RoleBadge role={row.role} />,
         },
         {
           key: 'inviter',

@@ -7,6 +7,7 @@ import { Table } from '~/ui/Table'
 
 import type { MemberAsk } from './ask'
 import { memberRefusal } from './can'
+import { RoleBadge } from './RoleBadge'
 
 type Props = { user: SessionUser; members: Member[]; onAsk: (ask: MemberAsk) => void }
 
@@ -40,7 +41,7 @@ export function MemberTable({ user, members, onAsk }: Props) {
           key: 'role',
           header: 'Role',
           sort: (row) => ROLES.indexOf(row.member.role),
-          cell: (row) => <Badge tone={row.member.role === 'owner' ? 'accent' : 'neutral'}>{row.member.role}</Badge>,
+          cell: (row) => <RoleBadge role={row.member.role} />,
         },
         {
           key: 'factor',

@@ -107,9 +107,9 @@ impl DataDirectory {
     /// not have yet. Errors as of [`DataDirectory::file`]; blocks, for as long as the volume takes.
     pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         if is_served(name) {
-            self.read_served(name, |mut file| whole(&mut file))
+            self.read_served(name, whole)
         } else {
-            whole(&mut self.file(name)?)
+            whole(self.file(name)?)
         }
     }
 
@@ -156,7 +156,7 @@ impl DataDirectory {
     }
 }
 
-fn whole(file: &mut File) -> io::Result<Vec<u8>> {
+fn whole(mut file: File) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     file.read_to_end(&mut content)?;
     Ok(content)
